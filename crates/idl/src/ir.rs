@@ -1,0 +1,535 @@
+//! The resolved interface model: what the front end hands to every back end and tool.
+//!
+//! It is the meaning of one IDL file after imports, name resolution, constant folding and the
+//! application configuration file (ACF). It is not a syntax tree (`ast`): no names are left to
+//! look up, no attribute is left to interpret. Read `docs/idl-wire.md` first for how each type
+//! travels, then `layout` for the sizes in place.
+
+/// Index into [`Module::types`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// Index into [`Module::interfaces`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceId(pub u32);
+
+/// Documentation comment, without its comment marks, one line a line.
+pub type Doc = Option<String>;
+
+/// One compiled IDL file with everything it imports.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Module {
+    /// File stem of the main file: `calc` for `calc.idl`.
+    pub name: String,
+    /// Path of the main file as given to the compiler.
+    pub file: String,
+    /// `library` name, version, uuid and documentation when the file has one.
+    pub library: Option<Library>,
+    /// Every named type, imported ones included, each after the types it needs by value.
+    pub types: Vec<TypeDef>,
+    /// Every interface, imported ones included, each after its base.
+    pub interfaces: Vec<Interface>,
+    /// Every constant, in declaration order.
+    pub consts: Vec<Const>,
+    /// Texts of `cpp_quote`, in order; carried into C output only.
+    pub cpp_quotes: Vec<String>,
+    /// SHA-256 over IDL, imports and ACF, lower-case hexadecimal.
+    pub hash: String,
+    /// Every file read, the main one first, for `--depend`.
+    pub sources: Vec<String>,
+}
+
+/// A `library` block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Library {
+    /// Its name.
+    pub name: String,
+    /// Its uuid.
+    pub uuid: Option<Uuid>,
+    /// Its version.
+    pub version: Version,
+    /// Its documentation.
+    pub doc: Doc,
+}
+
+/// The sixteen bytes of a uuid in the order in which they are written.
+pub type Uuid = [u8; 16];
+
+/// `version(major.minor)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Incompatible changes.
+    pub major: u16,
+    /// Compatible additions.
+    pub minor: u16,
+}
+
+/// A constant with its folded value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Const {
+    /// Its name.
+    pub name: String,
+    /// Its documentation.
+    pub doc: Doc,
+    /// Declared type.
+    pub ty: ConstType,
+    /// Folded value.
+    pub value: ConstValue,
+    /// Declared in an imported file.
+    pub imported: bool,
+}
+
+/// What types a constant may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstType {
+    /// Integer, boolean, char or wchar_t.
+    Scalar(Scalar),
+    /// `char *`.
+    String,
+    /// `wchar_t *`.
+    WideString,
+}
+
+/// A folded constant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConstValue {
+    /// Integers, booleans (0, 1), characters.
+    Int(i128),
+    /// Floating point.
+    Float(f64),
+    /// Bytes of a string without terminator.
+    String(Vec<u8>),
+}
+
+/// A named type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeDef {
+    /// Its name (typedef name, or tag where there is no typedef).
+    pub name: String,
+    /// Its documentation.
+    pub doc: Doc,
+    /// What it is.
+    pub kind: TypeKind,
+    /// Declared in an imported file.
+    pub imported: bool,
+    /// What the ACF says of it.
+    pub local: LocalAttrs,
+}
+
+/// What a named type is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TypeKind {
+    /// `typedef T name;`
+    Alias(Ty),
+    /// `enum`.
+    Enum(Enum),
+    /// `struct`.
+    Struct(Struct),
+    /// `union`, encapsulated or not.
+    Union(Union),
+    /// Foreign type of which only size and alignment (bytes) are known: copied as bytes.
+    Opaque {
+        /// Bytes.
+        size: u32,
+        /// Bytes, a power of two, at most 8.
+        align: u32,
+    },
+    /// `typedef [context_handle] void *name;`
+    ContextHandle,
+}
+
+/// Integers, characters and floating point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scalar {
+    /// `boolean`: one byte, 0 or 1.
+    Bool,
+    /// `char`: one unsigned byte.
+    Char,
+    /// `wchar_t`: 16 bits.
+    WChar,
+    /// `byte`: one byte never converted.
+    Byte,
+    /// `small`.
+    I8,
+    /// `unsigned small`.
+    U8,
+    /// `short`.
+    I16,
+    /// `unsigned short`.
+    U16,
+    /// `long`, `int`.
+    I32,
+    /// `unsigned long`.
+    U32,
+    /// `hyper`.
+    I64,
+    /// `unsigned hyper`.
+    U64,
+    /// `float`.
+    F32,
+    /// `double`.
+    F64,
+    /// `error_status_t`: 32 bits unsigned.
+    ErrorStatus,
+}
+
+/// An enumeration; 32 bits on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Enum {
+    /// Members with their values; values may repeat.
+    pub members: Vec<EnumMember>,
+}
+
+/// A member of an enumeration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnumMember {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: i32,
+    /// Its documentation.
+    pub doc: Doc,
+}
+
+/// A structure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Struct {
+    /// Fields in order.
+    pub fields: Vec<Field>,
+}
+
+/// A field of a structure or an arm of a union.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its documentation.
+    pub doc: Doc,
+    /// Its type; [`Expr::Var`] in it counts the fields of the same structure.
+    pub ty: Ty,
+    /// `range(low, high)`, inclusive.
+    pub range: Option<(i128, i128)>,
+    /// `ignore`: a pointer that is not transmitted.
+    pub ignore: bool,
+}
+
+/// A union. Encapsulated ones (`union U switch (long kind) u`) carry their own discriminant as a
+/// named member; of the others the discriminant is a sibling field or parameter ([`Ty::Union`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Union {
+    /// Type of the discriminant: an integer, boolean, char or enumeration.
+    pub switch: Ty,
+    /// For encapsulated unions: names of the discriminant and of the union member.
+    pub encapsulated: Option<(String, String)>,
+    /// Arms in order.
+    pub arms: Vec<Arm>,
+}
+
+/// An arm of a union.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// Case values; empty for `default`.
+    pub cases: Vec<i128>,
+    /// The member; `None` for an empty arm (`case 3: ;`).
+    pub field: Option<Field>,
+}
+
+/// Pointer classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PtrClass {
+    /// Never null, never aliased: travels as its target, in place.
+    Ref,
+    /// May be null.
+    Unique,
+    /// May be null, may alias another `ptr` of the same message.
+    Ptr,
+}
+
+/// A use of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ty {
+    /// Integers, characters, floating point.
+    Scalar(Scalar),
+    /// A named type other than a non-encapsulated union.
+    Named(TypeId),
+    /// A non-encapsulated union with what selects its arm.
+    Union(TypeId, Expr),
+    /// Fixed array; several dimensions nest.
+    Fixed(Box<Ty>, u32),
+    /// Conformant and varying arrays, always through their header. A conformant array whose size
+    /// folds to a constant and that is not varying becomes [`Ty::Fixed`] (under a pointer if the
+    /// pointer may be null).
+    Array(Box<Array>),
+    /// `[string] char *`, `[string] wchar_t *`, `[string] char name[N]`.
+    String(StringTy),
+    /// Pointer to one object. To an array or a string: only with a class other than `Ref`.
+    Pointer(PtrClass, Box<Ty>),
+    /// `handle_t`-like descriptor type `descriptor`: an open file description.
+    Descriptor,
+    /// Reference to an interface: `[iid_is(riid)] IUnknown *p` or `IName *p`.
+    Interface(InterfaceRef),
+}
+
+/// A conformant or varying array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// Element type.
+    pub element: Ty,
+    /// Number of elements of the whole array (`size_is`, `max_is + 1`, or the declared bound).
+    pub size: Expr,
+    /// First transmitted element; `Const(0)` if not given.
+    pub first: Expr,
+    /// Number of transmitted elements; `None`: all (not varying).
+    pub length: Option<Expr>,
+}
+
+/// A terminated string.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StringTy {
+    /// 16-bit characters.
+    pub wide: bool,
+    /// Capacity in characters with the terminator, where declared (`char s[32]`, `size_is(n)`).
+    pub bound: Option<Expr>,
+}
+
+/// A reference to an interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterfaceRef {
+    /// Declared interface; `None` for `IUnknown *` or `void *` with `iid_is`.
+    pub interface: Option<InterfaceId>,
+    /// Index of the parameter that holds the uuid wanted (`iid_is`).
+    pub iid_is: Option<u32>,
+}
+
+/// An expression over siblings: parameters of the operation or fields of the structure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// Folded.
+    Const(i128),
+    /// Value of sibling `index`; `deref`: through one pointer (`size_is(*n)`).
+    Var {
+        /// Index of parameter or field.
+        index: u32,
+        /// Through one pointer.
+        deref: bool,
+    },
+    /// Unary `-`, `~`, `!`.
+    Unary(UnaryOp, Box<Expr>),
+    /// Binary operators of C.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `a ? b : c`.
+    Cond(Box<Expr>, Box<Expr>, Box<Expr>),
+}
+
+/// Unary operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryOp {
+    /// `-`
+    Neg,
+    /// `~`
+    Not,
+    /// `!`
+    LogicalNot,
+}
+
+/// Binary operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the operators")]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Shl,
+    Shr,
+    And,
+    Or,
+    Xor,
+    LogicalAnd,
+    LogicalOr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its documentation.
+    pub doc: Doc,
+    /// Its uuid; derived from name and version where the file gives none.
+    pub uuid: Uuid,
+    /// Its version.
+    pub version: Version,
+    /// The interface it extends.
+    pub base: Option<InterfaceId>,
+    /// Its own operations, without those of the base.
+    pub operations: Vec<Operation>,
+    /// `local`: no stubs, only declarations.
+    pub is_local: bool,
+    /// Declared in an imported file.
+    pub imported: bool,
+    /// What the ACF says of it.
+    pub acf: LocalAttrs,
+}
+
+/// An operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// Its name.
+    pub name: String,
+    /// Its documentation.
+    pub doc: Doc,
+    /// Number on the wire: those of the base first, then declaration order.
+    pub opnum: u16,
+    /// Result; `None` for `void`.
+    pub result: Option<Ty>,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// `oneway`: no reply, no result, no out parameter.
+    pub oneway: bool,
+    /// `idempotent`: may be repeated after a failure.
+    pub idempotent: bool,
+    /// `local`: declared, never sent.
+    pub is_local: bool,
+    /// What the ACF says of it, with the interface's settings merged in.
+    pub acf: LocalAttrs,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// `in`, `out` or both.
+    pub dir: Dir,
+    /// Its type with the reference pointer of an `out` parameter removed:
+    /// `[out] long *n` is `Scalar(I32)`.
+    pub ty: Ty,
+    /// Written as a pointer in IDL (so C passes it by pointer).
+    pub by_pointer: bool,
+    /// `range(low, high)`, inclusive.
+    pub range: Option<(i128, i128)>,
+    /// `retval`.
+    pub retval: bool,
+    /// What the ACF says of it, with the settings of its type merged in.
+    pub acf: LocalAttrs,
+}
+
+/// Directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dir {
+    /// `in`
+    In,
+    /// `out`
+    Out,
+    /// `in, out`
+    InOut,
+}
+
+/// Everything an ACF can say. Absent means: as the enclosing scope, then the default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LocalAttrs {
+    /// `copy_below(n | auto)`: arrays smaller than this (bytes) are copied into the body;
+    /// `reference_above(n | auto)`: larger ones go by reference (string item or grant).
+    /// Both keys set the same threshold.
+    pub reference_above: Option<Threshold>,
+    /// `inproc(by_ref | copy)`.
+    pub inproc: Option<Inproc>,
+    /// `user_marshal(type, module)`: the local type and the functions that convert.
+    pub user_marshal: Option<UserMarshal>,
+    /// `represent_as(type)`.
+    pub represent_as: Option<String>,
+    /// `impl(path)`, `impl(client, path)`, `impl(server, path)`.
+    pub impl_client: Option<String>,
+    /// The server's.
+    pub impl_server: Option<String>,
+    /// `allocate(arena | pool(name) | caller | fn(name))`.
+    pub allocate: Option<Allocate>,
+    /// `sync(spin(us) | park | adaptive)`.
+    pub sync: Option<Sync>,
+    /// `timeout(ms)`.
+    pub timeout_ms: Option<u64>,
+    /// `max_message(bytes)`.
+    pub max_message: Option<u64>,
+    /// `max_inflight(n)`.
+    pub max_inflight: Option<u32>,
+    /// `on_violation(disconnect | fault)`.
+    pub on_violation: Option<OnViolation>,
+    /// `comm_status`: on an operation, or on the parameter that receives it.
+    pub comm_status: bool,
+    /// `fault_status`: ditto.
+    pub fault_status: bool,
+    /// `code` / `nocode`: whether a client stub is made.
+    pub code: Option<bool>,
+    /// `in_line` / `out_of_line`.
+    pub in_line: Option<bool>,
+    /// `deferred`: the server side gets a token and may reply later.
+    pub deferred: bool,
+}
+
+/// Where by reference begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threshold {
+    /// Bytes.
+    Bytes(u64),
+    /// Measured crossover of this machine, read from the IPC library at bind time.
+    Auto,
+}
+
+/// How stubs behave when client and server share an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inproc {
+    /// Direct call, arguments by reference.
+    ByRef,
+    /// Marshalled all the same.
+    Copy,
+}
+
+/// Hand-written conversion of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserMarshal {
+    /// Local type as the target language names it.
+    pub local_type: String,
+    /// Module or prefix of `to_wire` and `from_wire`.
+    pub functions: String,
+}
+
+/// Who provides memory for what is unmarshalled.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Allocate {
+    /// Freed together when the call ends.
+    Arena,
+    /// A named pool of the user's.
+    Pool(String),
+    /// The caller's buffer.
+    Caller,
+    /// A function of the user's.
+    Fn(String),
+}
+
+/// How waits are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// Spin for so many microseconds at most; `None`: until the deadline.
+    Spin(Option<u64>),
+    /// Sleep at once.
+    Park,
+    /// Measured budget.
+    Adaptive,
+}
+
+/// What a server does with a message that breaks the interface's rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnViolation {
+    /// Disconnect the client and tell it why (default).
+    Disconnect,
+    /// Answer with a fault and go on.
+    Fault,
+}
