@@ -409,10 +409,13 @@ pub struct Param {
     pub name: String,
     /// `in`, `out` or both.
     pub dir: Dir,
-    /// Its type with the reference pointer of an `out` parameter removed:
-    /// `[out] long *n` is `Scalar(I32)`.
+    /// Its type with one outermost reference pointer removed, whatever the direction:
+    /// `[out] long *n` is `Scalar(I32)`, `[in] struct s *p` is `Named(s)`.
     pub ty: Ty,
-    /// Written as a pointer in IDL (so C passes it by pointer).
+    /// A reference pointer was removed from `ty`, so C passes it by pointer. The pointers that
+    /// arrays (`[size_is(n)] long *a`), strings (`[string] char *s`), interface references and
+    /// context handles consist of do not count: `[out, string] char **s` has it (the callee
+    /// provides the string), `[out, string, size_is(n)] char *s` has not (the caller's buffer).
     pub by_pointer: bool,
     /// `range(low, high)`, inclusive.
     pub range: Option<(i128, i128)>,
@@ -420,6 +423,20 @@ pub struct Param {
     pub retval: bool,
     /// What the ACF says of it, with the settings of its type merged in.
     pub acf: LocalAttrs,
+}
+
+impl Param {
+    /// Travels with the request.
+    #[must_use]
+    pub fn is_in(&self) -> bool {
+        self.dir != Dir::Out
+    }
+
+    /// Travels with the reply.
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        self.dir != Dir::In
+    }
 }
 
 /// Directions.

@@ -1,0 +1,455 @@
+//! Sizes and offsets on the wire: `docs/idl-wire.md` as pure functions over the model.
+//!
+//! Not the memory layout of any target language. All sizes and alignments are bytes. The
+//! functions are total for models the front end has accepted; on an impossible model (a type that
+//! contains itself in place) they return 0 rather than recurse for ever.
+
+use crate::ir::{
+    Array, BinaryOp, Expr, Field, Module, Operation, Param, PtrClass, Scalar, Struct, Ty, TypeId,
+    TypeKind, Union,
+};
+
+/// Nesting of types in place beyond which the functions give up.
+const DEPTH_MAX: u32 = 256;
+
+/// Alignment of the primary block and of every secondary object.
+pub const OBJECT_ALIGN: u64 = 8;
+
+/// Size and alignment in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPlace {
+    /// Bytes.
+    pub size: u64,
+    /// Bytes, a power of two.
+    pub align: u64,
+}
+
+impl InPlace {
+    const NOTHING: Self = Self { size: 0, align: 1 };
+
+    const fn new(size: u64, align: u64) -> Self {
+        Self { size, align }
+    }
+}
+
+/// Where a field or parameter lies in its structure or block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Bytes from the beginning of the structure or block.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes.
+    pub align: u64,
+}
+
+/// The layout of a structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StructLayout {
+    /// Bytes, padding at the end included.
+    pub size: u64,
+    /// Bytes.
+    pub align: u64,
+    /// One entry a field; `None` for a field marked `ignore`, which is not there.
+    pub fields: Vec<Option<Slot>>,
+    /// Runs of padding as (offset, length); they must be zero.
+    pub padding: Vec<(u64, u64)>,
+}
+
+/// The layout of the primary block of a request or reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    /// Bytes, padded to a multiple of 8; 0 for an empty block.
+    pub size: u64,
+    /// The result; always `None` for a request.
+    pub result: Option<Slot>,
+    /// One entry a parameter of the operation; `None` for those that do not travel this way.
+    pub params: Vec<Option<Slot>>,
+    /// Runs of padding as (offset, length); they must be zero.
+    pub padding: Vec<(u64, u64)>,
+}
+
+/// Rounds `n` up to a multiple of `align` (a power of two).
+#[must_use]
+pub const fn round_up(n: u64, align: u64) -> u64 {
+    n.saturating_add(align - 1) & !(align - 1)
+}
+
+/// Size in place of a scalar, which is its alignment too.
+#[must_use]
+pub const fn scalar_size(scalar: Scalar) -> u64 {
+    match scalar {
+        Scalar::Bool | Scalar::Char | Scalar::Byte | Scalar::I8 | Scalar::U8 => 1,
+        Scalar::WChar | Scalar::I16 | Scalar::U16 => 2,
+        Scalar::I32 | Scalar::U32 | Scalar::F32 | Scalar::ErrorStatus => 4,
+        Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
+    }
+}
+
+/// The type behind any chain of `typedef` names: never [`Ty::Named`] of a [`TypeKind::Alias`].
+#[must_use]
+pub fn strip<'a>(module: &'a Module, ty: &'a Ty) -> &'a Ty {
+    let mut ty = ty;
+    for _ in 0..DEPTH_MAX {
+        let Ty::Named(id) = ty else { break };
+        let Some(TypeKind::Alias(target)) = kind(module, *id) else { break };
+        ty = target;
+    }
+    ty
+}
+
+/// What the named type is.
+#[must_use]
+pub fn kind(module: &Module, id: TypeId) -> Option<&TypeKind> {
+    module.types.get(id.0 as usize).map(|t| &t.kind)
+}
+
+/// A pointer to `ty` with a class other than `ref` is `ty`'s own header (form 0 is null), not a
+/// pointer word: true for conformant and varying arrays and for strings.
+#[must_use]
+pub fn is_header(module: &Module, ty: &Ty) -> bool {
+    matches!(strip(module, ty), Ty::Array(_) | Ty::String(_))
+}
+
+/// Whether the array has the 16-byte header of varying arrays.
+#[must_use]
+pub fn is_varying(array: &Array) -> bool {
+    array.length.is_some() || array.first != Expr::Const(0)
+}
+
+/// Size and alignment of `ty` in place.
+#[must_use]
+pub fn in_place(module: &Module, ty: &Ty) -> InPlace {
+    in_place_at(module, ty, 0)
+}
+
+fn in_place_at(module: &Module, ty: &Ty, depth: u32) -> InPlace {
+    if depth > DEPTH_MAX {
+        return InPlace::NOTHING;
+    }
+    match ty {
+        Ty::Scalar(s) => InPlace::new(scalar_size(*s), scalar_size(*s)),
+        Ty::Named(id) => named_in_place(module, *id, depth),
+        Ty::Fixed(element, n) => {
+            let e = in_place_at(module, element, depth + 1);
+            InPlace::new(e.size.saturating_mul(u64::from(*n)), e.align)
+        }
+        Ty::Array(array) if is_varying(array) => InPlace::new(16, 8),
+        Ty::Pointer(PtrClass::Ref, target) => in_place_at(module, target, depth + 1),
+        Ty::Pointer(_, target) if is_header(module, target) => {
+            in_place_at(module, target, depth + 1)
+        }
+        Ty::Array(_) | Ty::String(_) | Ty::Pointer(..) | Ty::Union(..) => InPlace::new(8, 8),
+        Ty::Descriptor => InPlace::new(4, 4),
+        Ty::Interface(_) => InPlace::new(24, 8),
+    }
+}
+
+fn named_in_place(module: &Module, id: TypeId, depth: u32) -> InPlace {
+    match kind(module, id) {
+        Some(TypeKind::Alias(target)) => in_place_at(module, target, depth + 1),
+        Some(TypeKind::Enum(_)) => InPlace::new(4, 4),
+        Some(TypeKind::Struct(s)) => {
+            let mut run = Run::default();
+            for field in s.fields.iter().filter(|f| !f.ignore) {
+                run.place(in_place_at(module, &field.ty, depth + 1));
+            }
+            run.finish();
+            InPlace::new(run.end, run.align)
+        }
+        Some(TypeKind::Union(_) | TypeKind::ContextHandle) => InPlace::new(8, 8),
+        Some(TypeKind::Opaque { size, align }) => {
+            InPlace::new(u64::from(*size), u64::from((*align).max(1)))
+        }
+        None => InPlace::NOTHING,
+    }
+}
+
+/// Places one thing after the other, each at its alignment, and remembers the gaps.
+struct Run {
+    end: u64,
+    align: u64,
+    padding: Vec<(u64, u64)>,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { end: 0, align: 1, padding: Vec::new() }
+    }
+}
+
+impl Run {
+    fn skip_to(&mut self, align: u64) {
+        let next = round_up(self.end, align);
+        if next > self.end {
+            self.padding.push((self.end, next - self.end));
+        }
+        self.end = next;
+    }
+
+    fn place(&mut self, what: InPlace) -> Slot {
+        self.skip_to(what.align);
+        let slot = Slot { offset: self.end, size: what.size, align: what.align };
+        self.end = self.end.saturating_add(what.size);
+        self.align = self.align.max(what.align);
+        slot
+    }
+
+    fn finish(&mut self) {
+        self.skip_to(self.align);
+    }
+}
+
+/// Offsets of the fields of a structure.
+#[must_use]
+pub fn struct_layout(module: &Module, s: &Struct) -> StructLayout {
+    let mut run = Run::default();
+    let fields =
+        s.fields.iter().map(|f| (!f.ignore).then(|| run.place(in_place(module, &f.ty)))).collect();
+    run.finish();
+    StructLayout { size: run.end, align: run.align, fields, padding: run.padding }
+}
+
+/// Offsets of what the request of `operation` carries.
+#[must_use]
+pub fn request_layout(module: &Module, operation: &Operation) -> BlockLayout {
+    block(module, None, &operation.params, Param::is_in)
+}
+
+/// Offsets of what the reply of `operation` carries; empty for `oneway`.
+#[must_use]
+pub fn reply_layout(module: &Module, operation: &Operation) -> BlockLayout {
+    block(module, operation.result.as_ref(), &operation.params, Param::is_out)
+}
+
+fn block(
+    module: &Module,
+    result: Option<&Ty>,
+    params: &[Param],
+    travels: fn(&Param) -> bool,
+) -> BlockLayout {
+    let mut run = Run::default();
+    let result = result.map(|ty| run.place(in_place(module, ty)));
+    let params =
+        params.iter().map(|p| travels(p).then(|| run.place(in_place(module, &p.ty)))).collect();
+    run.skip_to(OBJECT_ALIGN);
+    BlockLayout { size: run.end, result, params, padding: run.padding }
+}
+
+/// Whether `ty` is *flat*: every bit pattern is valid, nothing out of line, no padding. Arrays of
+/// flat elements (and strings) may travel as string items and grants.
+#[must_use]
+pub fn is_flat(module: &Module, ty: &Ty) -> bool {
+    is_flat_at(module, ty, 0)
+}
+
+fn is_flat_at(module: &Module, ty: &Ty, depth: u32) -> bool {
+    if depth > DEPTH_MAX {
+        return false;
+    }
+    match ty {
+        Ty::Scalar(s) => *s != Scalar::Bool,
+        Ty::Fixed(element, _) => is_flat_at(module, element, depth + 1),
+        Ty::Named(id) => match kind(module, *id) {
+            Some(TypeKind::Alias(target)) => is_flat_at(module, target, depth + 1),
+            Some(TypeKind::Opaque { size, align }) => size.is_multiple_of((*align).max(1)),
+            Some(TypeKind::Struct(s)) => {
+                struct_layout(module, s).padding.is_empty()
+                    && s.fields.iter().all(|f| {
+                        !f.ignore && f.range.is_none() && is_flat_at(module, &f.ty, depth + 1)
+                    })
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether `ty` is *fixed*: it never has secondary objects, so its bytes in place are all of it
+/// (descriptors, which travel beside the body, may still belong to it).
+#[must_use]
+pub fn is_fixed(module: &Module, ty: &Ty) -> bool {
+    is_fixed_at(module, ty, 0)
+}
+
+fn is_fixed_at(module: &Module, ty: &Ty, depth: u32) -> bool {
+    if depth > DEPTH_MAX {
+        return false;
+    }
+    match ty {
+        Ty::Scalar(_) | Ty::Descriptor | Ty::Interface(_) => true,
+        Ty::Fixed(element, _) => is_fixed_at(module, element, depth + 1),
+        Ty::Pointer(PtrClass::Ref, target) => is_fixed_at(module, target, depth + 1),
+        Ty::Union(id, _) => named_is_fixed(module, *id, depth),
+        Ty::Named(id) => named_is_fixed(module, *id, depth),
+        Ty::Array(_) | Ty::String(_) | Ty::Pointer(..) => false,
+    }
+}
+
+fn named_is_fixed(module: &Module, id: TypeId, depth: u32) -> bool {
+    match kind(module, id) {
+        Some(TypeKind::Alias(target)) => is_fixed_at(module, target, depth + 1),
+        Some(TypeKind::Struct(s)) => {
+            s.fields.iter().all(|f| f.ignore || is_fixed_at(module, &f.ty, depth + 1))
+        }
+        Some(TypeKind::Union(u)) => u.arms.iter().all(|a| a.field.is_none()),
+        Some(TypeKind::Enum(_) | TypeKind::Opaque { .. } | TypeKind::ContextHandle) => true,
+        None => false,
+    }
+}
+
+/// Whether every parameter of the request is fixed.
+#[must_use]
+pub fn request_is_fixed(module: &Module, operation: &Operation) -> bool {
+    operation.params.iter().filter(|p| p.is_in()).all(|p| is_fixed(module, &p.ty))
+}
+
+/// Whether the result and every parameter of the reply are fixed.
+#[must_use]
+pub fn reply_is_fixed(module: &Module, operation: &Operation) -> bool {
+    operation.result.iter().all(|ty| is_fixed(module, ty))
+        && operation.params.iter().filter(|p| p.is_out()).all(|p| is_fixed(module, &p.ty))
+}
+
+/// Largest body of a request with every array in form 1; `None` if the interface sets no bound.
+#[must_use]
+pub fn request_size_max(module: &Module, operation: &Operation) -> Option<u64> {
+    let travelling = operation.params.iter().filter(|p| p.is_in()).map(|p| &p.ty);
+    body_size_max(module, operation, request_layout(module, operation).size, travelling)
+}
+
+/// Largest body of a reply with every array in form 1; `None` if the interface sets no bound.
+#[must_use]
+pub fn reply_size_max(module: &Module, operation: &Operation) -> Option<u64> {
+    let out = operation.params.iter().filter(|p| p.is_out()).map(|p| &p.ty);
+    let travelling = operation.result.iter().chain(out);
+    body_size_max(module, operation, reply_layout(module, operation).size, travelling)
+}
+
+fn body_size_max<'a>(
+    module: &Module,
+    operation: &Operation,
+    primary: u64,
+    travelling: impl Iterator<Item = &'a Ty>,
+) -> Option<u64> {
+    let siblings = |i: u32| {
+        let p = operation.params.get(i as usize)?;
+        p.range.or_else(|| scalar_range(module, &p.ty))
+    };
+    let mut total = primary;
+    for ty in travelling {
+        total = total.checked_add(out_of_line_max(module, ty, &siblings, 0)?)?;
+    }
+    Some(total)
+}
+
+type Siblings<'a> = &'a dyn Fn(u32) -> Option<(i128, i128)>;
+
+/// Largest number of bytes of the secondary objects of one value of `ty`.
+fn out_of_line_max(module: &Module, ty: &Ty, siblings: Siblings<'_>, depth: u32) -> Option<u64> {
+    if depth > 32 {
+        return None;
+    }
+    match ty {
+        Ty::Scalar(_) | Ty::Descriptor | Ty::Interface(_) => Some(0),
+        Ty::Fixed(element, n) => {
+            let one = out_of_line_max(module, element, siblings, depth + 1)?;
+            one.checked_mul(u64::from(*n))
+        }
+        Ty::Array(array) => array_max(module, array, siblings, depth),
+        Ty::String(s) => {
+            let characters = u64::try_from(interval(s.bound.as_ref()?, siblings)?.1).ok()?;
+            Some(round_up(characters.checked_mul(if s.wide { 2 } else { 1 })?, OBJECT_ALIGN))
+        }
+        Ty::Pointer(PtrClass::Ref, t) => out_of_line_max(module, t, siblings, depth + 1),
+        Ty::Pointer(_, t) if is_header(module, t) => {
+            out_of_line_max(module, t, siblings, depth + 1)
+        }
+        Ty::Pointer(_, t) => object_max(module, t, siblings, depth),
+        Ty::Union(id, _) | Ty::Named(id) => match kind(module, *id)? {
+            TypeKind::Alias(t) => out_of_line_max(module, t, siblings, depth + 1),
+            TypeKind::Struct(s) => fields_max(module, s, depth),
+            TypeKind::Union(u) => union_max(module, u, depth),
+            TypeKind::Enum(_) | TypeKind::Opaque { .. } | TypeKind::ContextHandle => Some(0),
+        },
+    }
+}
+
+/// `ty` as a secondary object, with its own secondary objects.
+fn object_max(module: &Module, ty: &Ty, siblings: Siblings<'_>, depth: u32) -> Option<u64> {
+    let own = round_up(in_place(module, ty).size, OBJECT_ALIGN);
+    own.checked_add(out_of_line_max(module, ty, siblings, depth + 1)?)
+}
+
+fn array_max(module: &Module, array: &Array, siblings: Siblings<'_>, depth: u32) -> Option<u64> {
+    let size = interval(&array.size, siblings)?.1;
+    let sent = array.length.as_ref().and_then(|l| interval(l, siblings)).map_or(size, |l| l.1);
+    let n = u64::try_from(sent.min(size).max(0)).ok()?;
+    let elements = round_up(n.checked_mul(in_place(module, &array.element).size)?, OBJECT_ALIGN);
+    let rest = out_of_line_max(module, &array.element, siblings, depth + 1)?;
+    elements.checked_add(rest.checked_mul(n)?)
+}
+
+fn fields_max(module: &Module, s: &Struct, depth: u32) -> Option<u64> {
+    let siblings = |i: u32| {
+        let f: &Field = s.fields.get(i as usize)?;
+        f.range.or_else(|| scalar_range(module, &f.ty))
+    };
+    s.fields.iter().filter(|f| !f.ignore).try_fold(0_u64, |sum, f| {
+        sum.checked_add(out_of_line_max(module, &f.ty, &siblings, depth + 1)?)
+    })
+}
+
+fn union_max(module: &Module, u: &Union, depth: u32) -> Option<u64> {
+    let none = |_: u32| None;
+    u.arms
+        .iter()
+        .filter_map(|a| a.field.as_ref())
+        .try_fold(0_u64, |max, f| Some(max.max(object_max(module, &f.ty, &none, depth)?)))
+}
+
+/// Values a scalar of at most 16 bits can have. Wider ones count as unbounded: a body of
+/// gigabytes is no bound.
+fn scalar_range(module: &Module, ty: &Ty) -> Option<(i128, i128)> {
+    let Ty::Scalar(scalar) = strip(module, ty) else { return None };
+    match scalar {
+        Scalar::Bool => Some((0, 1)),
+        Scalar::Char | Scalar::Byte | Scalar::U8 => Some((0, 0xFF)),
+        Scalar::I8 => Some((-0x80, 0x7F)),
+        Scalar::WChar | Scalar::U16 => Some((0, 0xFFFF)),
+        Scalar::I16 => Some((-0x8000, 0x7FFF)),
+        _ => None,
+    }
+}
+
+/// Least and greatest value of `expr`, for the operators that sizes are made of.
+fn interval(expr: &Expr, siblings: Siblings<'_>) -> Option<(i128, i128)> {
+    match expr {
+        Expr::Const(n) => Some((*n, *n)),
+        Expr::Var { index, .. } => siblings(*index),
+        Expr::Binary(op, a, b) => {
+            let (a, b) = (interval(a, siblings)?, interval(b, siblings)?);
+            interval_of(*op, a, b)
+        }
+        Expr::Cond(_, a, b) => {
+            let (a, b) = (interval(a, siblings)?, interval(b, siblings)?);
+            Some((a.0.min(b.0), a.1.max(b.1)))
+        }
+        Expr::Unary(..) => None,
+    }
+}
+
+fn interval_of(op: BinaryOp, a: (i128, i128), b: (i128, i128)) -> Option<(i128, i128)> {
+    match op {
+        BinaryOp::Add => Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?)),
+        BinaryOp::Sub => Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?)),
+        BinaryOp::Mul if a.0 >= 0 && b.0 >= 0 => {
+            Some((a.0.checked_mul(b.0)?, a.1.checked_mul(b.1)?))
+        }
+        BinaryOp::Div if a.0 >= 0 && b.0 > 0 => Some((a.0 / b.1, a.1 / b.0)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
