@@ -1,0 +1,60 @@
+//! One message line: sixteen words whose first is the tag that publishes the rest.
+//!
+//! A line is two cache lines of 64 bytes. The writer stores words 1.. and then the tag with release;
+//! the reader that sees the new tag sees the words. A short message needs words 1..8 only, which lie
+//! in the tag's own cache line: one transfer brings flag and payload. Not here: who may write when;
+//! that is the business of the ring that is made of lines (`docs/ipc.md`, "Slots").
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words of a line, tag included.
+pub const LINE_WORDS: usize = 16;
+
+/// A message line in shared memory.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Line {
+    words: [AtomicU64; LINE_WORDS],
+}
+
+impl Line {
+    /// An empty line with tag 0.
+    pub fn new() -> Self {
+        Self { words: core::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// Stores `words` after the tag's word and then publishes them with `tag`.
+    ///
+    /// At most `LINE_WORDS - 1` words are stored; more are ignored.
+    #[inline(always)]
+    pub fn publish(&self, tag: u64, words: &[u64]) {
+        for (word, value) in self.words[1..].iter().zip(words) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        // SYNC: release; pairs with the acquire load in `tag`.
+        self.words[0].store(tag, Ordering::Release);
+    }
+
+    /// The tag, with everything that was stored before it was published.
+    #[inline(always)]
+    pub fn tag(&self) -> u64 {
+        // SYNC: acquire; pairs with the release store in `publish`.
+        self.words[0].load(Ordering::Acquire)
+    }
+
+    /// Copies the first `words.len()` words after the tag out of the line, each loaded once.
+    ///
+    /// At most `LINE_WORDS - 1` words are copied; the rest of `words` is left alone.
+    #[inline(always)]
+    pub fn copy_out(&self, words: &mut [u64]) {
+        for (value, word) in words.iter_mut().zip(&self.words[1..]) {
+            *value = word.load(Ordering::Relaxed);
+        }
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::new()
+    }
+}
