@@ -53,7 +53,7 @@ typedef struct sj_out {
     uint64_t private_[24];
 } sj_out;
 
-/* A received message. `body` is private memory, aligned to 8, valid until the next sj_* call on the same handle. */
+/* A received message. `body` is private memory, aligned to 8, valid until the next sj_call(), sj_recv() or sj_reply_wait() on the same handle. */
 typedef struct sj_in {
     const unsigned char *body;
     size_t body_len;
@@ -125,6 +125,8 @@ sj_status sj_wait_notify(sj_connection *c, int64_t deadline_ns, uint64_t *bits);
 sj_status sj_item_copy(sj_in *in, unsigned i, void *dst, size_t len);
 /* The item as private memory that lives as long as in->body. */
 const void *sj_item(sj_in *in, unsigned i);
+/* Copies what grant i refers to, in->grants[i].len bytes, to private memory. */
+sj_status sj_grant_copy(sj_in *in, unsigned i, void *dst, size_t len);
 int sj_take_fd(sj_in *in, unsigned i);
 /* Bytes from which a string item is cheaper than the body on this machine (measured once). */
 size_t sj_reference_threshold(void);
