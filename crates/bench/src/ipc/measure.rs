@@ -1,0 +1,198 @@
+//! Rows that alternate: each round visits every row once with a short batch, so that whatever disturbs the
+//! machine disturbs all of them alike; a row's figure is the median over its rounds.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::row::{Kind, Mode, Row};
+use super::worker::{Order, Party, Task};
+use crate::stats;
+
+/// How long and how often.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Settings {
+    /// Visits to each cell.
+    pub(crate) rounds: usize,
+    /// Nanoseconds a visit should take.
+    pub(crate) batch_ns: f64,
+    /// Message sizes, bytes.
+    pub(crate) sizes: Vec<usize>,
+    /// Numbers of clients on one server.
+    pub(crate) clients: Vec<usize>,
+    /// Processors of server and client. The same one twice if there is only one.
+    pub(crate) processors: (usize, usize),
+}
+
+impl Settings {
+    /// Where server and client run in `mode`.
+    pub(crate) fn place(&self, mode: Mode) -> (usize, usize) {
+        match mode {
+            Mode::BlockOne => (self.processors.1, self.processors.1),
+            _ => self.processors,
+        }
+    }
+
+    /// The modes this machine can measure.
+    pub(crate) fn modes(&self) -> Vec<Mode> {
+        let two = self.processors.0 != self.processors.1;
+        Mode::ALL.into_iter().filter(|&mode| two || mode == Mode::BlockOne).collect()
+    }
+}
+
+/// One figure of the tables.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cell {
+    /// Name of the row.
+    pub(crate) row: String,
+    /// What the row is.
+    pub(crate) kind: Kind,
+    /// How both sides wait.
+    pub(crate) mode: Mode,
+    /// Bytes of the request.
+    pub(crate) size: usize,
+    /// One-way messages instead of calls.
+    pub(crate) one_way: bool,
+    /// Nanoseconds an operation: median over the rounds of each round's median.
+    pub(crate) ns: f64,
+    /// Median over all groups of all rounds.
+    pub(crate) p50_ns: f64,
+    /// 99th percentile of the same.
+    pub(crate) p99_ns: f64,
+    /// Processor time of both sides, nanoseconds an operation: median over rounds.
+    pub(crate) cpu_ns: f64,
+    /// Rounds that were measured.
+    pub(crate) rounds: usize,
+    /// Why there is no figure.
+    pub(crate) error: Option<String>,
+}
+
+/// What has been measured of one cell so far.
+#[derive(Default)]
+struct Tally {
+    ns_per_op: Option<f64>,
+    medians: Vec<f64>,
+    samples: Vec<f32>,
+    cpu: Vec<f64>,
+}
+
+/// Most groups of one batch whose times are kept.
+const GROUPS_MAX: u64 = 2000;
+/// A group is at least this long, so that reading the clock does not count.
+const GROUP_NS: f64 = 2_000.0;
+
+impl Tally {
+    fn order(&self, task: Task, size: usize, batch_ns: f64) -> Order {
+        let (count, group) = match self.ns_per_op {
+            None => (16, 4),
+            Some(ns) => {
+                let count = (batch_ns / ns).clamp(24.0, 200_000.0) as u64;
+                let few = (GROUP_NS / ns).clamp(1.0, 64.0) as u64;
+                (count, few.max(count / GROUPS_MAX))
+            }
+        };
+        Order { task, size, count, group, clients: 1 }
+    }
+
+    fn visit(&mut self, party: &mut Party, task: Task, size: usize, batch_ns: f64) -> Result<()> {
+        let calibrated = self.ns_per_op.is_some();
+        let order = self.order(task, size, batch_ns);
+        let (server, clients) = party.run(order)?;
+        let samples: Vec<f64> = clients.iter().flat_map(|c| c.samples.iter().copied()).collect();
+        let median = stats::median(&samples).max(0.1);
+        self.ns_per_op = Some(median);
+        if calibrated {
+            self.medians.push(median);
+            self.samples.extend(samples.iter().map(|&s| s as f32));
+            self.cpu.push(server.cpu_ns + clients.iter().map(|c| c.cpu_ns).sum::<f64>());
+        }
+        Ok(())
+    }
+}
+
+/// A row at work in one mode.
+struct Entry<'a> {
+    row: &'a dyn Row,
+    party: std::result::Result<Party, String>,
+    tallies: BTreeMap<(usize, Task), Tally>,
+}
+
+impl<'a> Entry<'a> {
+    fn start(row: &'a dyn Row, mode: Mode, settings: &Settings) -> Self {
+        let (server, client) = settings.place(mode);
+        let party = row.link(mode).and_then(|link| Party::pair(link, server, client));
+        Self { row, party: party.map_err(|e| format!("{e:#}")), tallies: BTreeMap::new() }
+    }
+
+    fn visit(&mut self, task: Task, size: usize, settings: &Settings) {
+        let tally = self.tallies.entry((size, task)).or_default();
+        let Ok(party) = &mut self.party else { return };
+        if let Err(error) = tally.visit(party, task, size, settings.batch_ns) {
+            self.party = Err(format!("{error:#}"));
+        }
+    }
+
+    fn cells(self, mode: Mode) -> Vec<Cell> {
+        let error = self.party.err();
+        let cell = |((size, task), tally): (&(usize, Task), &Tally)| {
+            let samples: Vec<f64> = tally.samples.iter().map(|&s| f64::from(s)).collect();
+            let samples = stats::sorted(&samples);
+            Cell {
+                row: self.row.name().into(),
+                kind: self.row.kind(),
+                mode,
+                size: *size,
+                one_way: *task == Task::Stream,
+                ns: stats::median(&tally.medians),
+                p50_ns: stats::percentile(&samples, 0.5),
+                p99_ns: stats::percentile(&samples, 0.99),
+                cpu_ns: stats::median(&tally.cpu),
+                rounds: tally.medians.len(),
+                error: if tally.medians.is_empty() { error.clone() } else { None },
+            }
+        };
+        self.tallies.iter().map(cell).collect()
+    }
+}
+
+/// Measures `rows` with each of `tasks` and `sizes` in one mode.
+pub(crate) fn alternate(
+    rows: &[Box<dyn Row>],
+    mode: Mode,
+    tasks: &[Task],
+    sizes: &[usize],
+    settings: &Settings,
+) -> Vec<Cell> {
+    let fits = |row: &dyn Row| sizes.iter().any(|&size| row.supports(mode, size));
+    let present = rows.iter().map(AsRef::as_ref).filter(|row| fits(*row));
+    let mut entries: Vec<Entry<'_>> =
+        present.map(|row| Entry::start(row, mode, settings)).collect();
+    // One round more than asked for: the first only finds out how long an operation takes.
+    for _ in 0..=settings.rounds {
+        for &size in sizes {
+            for &task in tasks {
+                for entry in entries.iter_mut().filter(|e| e.row.supports(mode, size)) {
+                    entry.visit(task, size, settings);
+                }
+            }
+        }
+    }
+    entries.into_iter().flat_map(|entry| entry.cells(mode)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_become_as_long_as_asked() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.order(Task::Call, 0, 1e6).count, 16);
+        tally.ns_per_op = Some(100.0);
+        let order = tally.order(Task::Call, 0, 1e6);
+        assert_eq!((order.count, order.group), (10_000, 20));
+        tally.ns_per_op = Some(1e6);
+        assert_eq!(tally.order(Task::Call, 0, 1e6).group, 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! The targets for IPC, judged from one run's cells.
+
+use super::measure::Cell;
+use super::report::{fastest, megabytes_per_s};
+use super::row::{Kind, Mode};
+use super::{ITEM, of_mode};
+use crate::reach::Reach;
+
+/// Sizes that count as a short call: empty, and one that fills most of a message's own lines.
+const SHORT: [usize; 2] = [0, 64];
+
+/// All targets.
+pub(super) fn judge(round_trips: &[Cell], bandwidth: &[Cell]) -> Vec<Reach> {
+    let mut reach = short_calls(round_trips);
+    reach.extend(large_items(bandwidth));
+    reach.extend(rivals(round_trips));
+    reach
+}
+
+fn short_calls(cells: &[Cell]) -> Vec<Reach> {
+    let judge = |mode: Mode, size: usize| {
+        let (limit, floor) = match mode {
+            Mode::SpinTwo => (2.0, "cache-line ping-pong"),
+            _ => (1.15, "bare futex ping-pong"),
+        };
+        let target = format!("call of {size} B, {}: at most {limit:.2} x {floor}", mode.title());
+        let ours = fastest(of_mode(cells, mode), Kind::Ours, size);
+        Reach::at_most(target, ours, fastest(of_mode(cells, mode), Kind::Floor, 0), limit)
+    };
+    Mode::ALL.into_iter().flat_map(|mode| SHORT.map(|size| judge(mode, size))).collect()
+}
+
+fn large_items(cells: &[Cell]) -> Vec<Reach> {
+    let best = |mode: Mode, one_way: bool, fits: &dyn Fn(&Cell) -> bool| {
+        let cells = of_mode(cells, mode).filter(|c| c.one_way == one_way && c.ns > 0.0 && fits(c));
+        cells.map(megabytes_per_s).max_by(f64::total_cmp)
+    };
+    let judge = |mode: Mode, one_way: bool| {
+        let how = if one_way { "one way" } else { "as calls" };
+        let target = format!(
+            "{} KiB items {how}, {}: at least 3 x a pipe's bandwidth",
+            ITEM >> 10,
+            mode.title()
+        );
+        let ours = best(mode, one_way, &|cell| cell.kind == Kind::Ours);
+        let pipe = best(mode, one_way, &|cell| cell.row.starts_with("pipe"));
+        Reach::at_least(target, ours, pipe, 3.0)
+    };
+    let both = |mode| [true, false].map(|one_way| judge(mode, one_way));
+    Mode::ALL.into_iter().flat_map(both).collect()
+}
+
+/// Each rival in its own best mode at each size, against ours in our best mode at that size.
+fn rivals(cells: &[Cell]) -> Vec<Reach> {
+    let mut names: Vec<(&str, Kind)> = Vec::new();
+    for cell in cells {
+        let rival = matches!(cell.kind, Kind::Rival | Kind::RivalInPlace);
+        if rival && !names.iter().any(|(name, _)| *name == cell.row) {
+            names.push((&cell.row, cell.kind));
+        }
+    }
+    names.into_iter().map(|(name, kind)| beside(cells, name, kind)).collect()
+}
+
+fn beside(cells: &[Cell], name: &str, kind: Kind) -> Reach {
+    let target = format!("faster than {name} in its own best mode, at every size");
+    let ours = if kind == Kind::RivalInPlace { Kind::OursInPlace } else { Kind::Ours };
+    let theirs = |cell: &&Cell| cell.row == name && cell.ns > 0.0;
+    let mut sizes: Vec<usize> = cells.iter().filter(theirs).map(|cell| cell.size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let ratio = |&size: &usize| {
+        let own = fastest(cells, ours, size)?;
+        let rival = cells.iter().filter(theirs).filter(|cell| cell.size == size);
+        let rival = rival.map(|cell| cell.ns).min_by(f64::total_cmp)?;
+        Some((rival / own, size))
+    };
+    let ratios: Vec<(f64, usize)> = sizes.iter().filter_map(ratio).collect();
+    let worst = ratios.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
+    let best = ratios.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0));
+    match (worst, best) {
+        (Some(worst), Some(best)) => Reach {
+            target,
+            measured: format!(
+                "{:.2} (at {} B) to {:.2} (at {} B) times as fast",
+                worst.0, worst.1, best.0, best.1
+            ),
+            reached: Some(worst.0 > 1.0),
+        },
+        _ => Reach { target, measured: "not measured".into(), reached: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(row: &str, kind: Kind, mode: Mode, size: usize, ns: f64) -> Cell {
+        Cell {
+            row: row.into(),
+            kind,
+            mode,
+            size,
+            one_way: false,
+            ns,
+            p50_ns: ns,
+            p99_ns: ns,
+            cpu_ns: ns,
+            rounds: 1,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn a_rival_counts_in_its_own_best_mode() {
+        let cells = [
+            cell("sojourn", Kind::Ours, Mode::SpinTwo, 0, 200.0),
+            cell("sojourn", Kind::Ours, Mode::BlockOne, 0, 5000.0),
+            cell("slow", Kind::Rival, Mode::SpinTwo, 0, 9000.0),
+            cell("slow", Kind::Rival, Mode::BlockOne, 0, 400.0),
+            cell("fast", Kind::Rival, Mode::SpinTwo, 0, 100.0),
+        ];
+        let reach = rivals(&cells);
+        assert_eq!(reach[0].reached, Some(true));
+        assert!(reach[0].measured.starts_with("2.00"), "{}", reach[0].measured);
+        assert_eq!(reach[1].reached, Some(false));
+    }
+
+    #[test]
+    fn the_floor_is_that_of_the_same_mode() {
+        let cells = [
+            cell("floor: ping-pong", Kind::Floor, Mode::SpinTwo, 0, 100.0),
+            cell("floor: ping-pong", Kind::Floor, Mode::BlockOne, 0, 4000.0),
+            cell("sojourn", Kind::Ours, Mode::SpinTwo, 0, 250.0),
+            cell("sojourn", Kind::Ours, Mode::BlockOne, 0, 4400.0),
+        ];
+        let verdict = |title: &str| {
+            let reach = short_calls(&cells);
+            let found =
+                reach.iter().find(|r| r.target.contains(title) && r.target.contains(" 0 B"));
+            found.unwrap().reached
+        };
+        assert_eq!(verdict("spinning, two"), Some(false));
+        assert_eq!(verdict("blocking, same"), Some(true));
+        assert_eq!(verdict("blocking, two"), None);
+    }
+}

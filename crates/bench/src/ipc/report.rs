@@ -1,0 +1,171 @@
+//! The tables of `sojourn-bench ipc` as text.
+
+use std::fmt::Write as _;
+
+use super::ITEM;
+use super::many::{ManyCell, SIZE};
+use super::measure::{Cell, Settings};
+use super::row::{Kind, Mode};
+use crate::machine::Machine;
+use crate::table::{Table, bytes, duration, ratio};
+
+/// What was measured where.
+pub(super) fn head(machine: &Machine, settings: &Settings) -> String {
+    let mut text = format!(
+        "Sojourn IPC benchmark: {}, {} processors, Linux {}, load {:.2}\n\
+         server on processor {}, client on {}; {} rounds of {} a cell; medians over rounds\n",
+        machine.processor,
+        machine.processors,
+        machine.kernel,
+        machine.load,
+        settings.processors.0,
+        settings.processors.1,
+        settings.rounds,
+        duration(settings.batch_ns),
+    );
+    if !machine.rivals {
+        text.push_str("built without the rivals that are other crates (feature `rivals`)\n");
+    }
+    text
+}
+
+fn find<'a>(cells: &'a [Cell], row: &str, size: usize) -> Option<&'a Cell> {
+    cells.iter().find(|cell| cell.row == row && cell.size == size)
+}
+
+fn names(cells: &[Cell]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !names.contains(&cell.row.as_str()) {
+            names.push(&cell.row);
+        }
+    }
+    names
+}
+
+/// The fastest row of a kind at one size, nanoseconds.
+pub(super) fn fastest<'a>(
+    cells: impl IntoIterator<Item = &'a Cell>,
+    kind: Kind,
+    size: usize,
+) -> Option<f64> {
+    let fits = |cell: &&Cell| cell.kind == kind && cell.size == size && cell.ns > 0.0;
+    cells.into_iter().filter(fits).map(|cell| cell.ns).min_by(f64::total_cmp)
+}
+
+/// One mode: times by size, then the short call in detail.
+pub(super) fn round_trips(mode: Mode, cells: &[Cell], settings: &Settings) -> String {
+    let mut text = format!("== round trip by size of the request: {} ==\n", mode.title());
+    let head = settings.sizes.iter().map(|&size| bytes(size));
+    let mut table = Table::new(std::iter::once("".to_owned()).chain(head));
+    for row in names(cells) {
+        let figure = |&size: &usize| match find(cells, row, size) {
+            Some(cell) if cell.ns > 0.0 => duration(cell.ns),
+            _ => "-".into(),
+        };
+        let figures = settings.sizes.iter().map(figure);
+        table.row(std::iter::once(row.to_owned()).chain(figures));
+    }
+    text.push_str(&table.render());
+    for &size in settings.sizes.iter().filter(|&&size| size == 0 || size == ITEM) {
+        let _ = write!(text, "\n{} in detail\n{}", bytes(size), detail(cells, size));
+    }
+    for (row, error) in errors(cells) {
+        let _ = writeln!(text, "  {row}: {error}");
+    }
+    text
+}
+
+fn errors(cells: &[Cell]) -> Vec<(&str, &str)> {
+    let mut errors: Vec<(&str, &str)> = Vec::new();
+    for cell in cells {
+        if let Some(error) = &cell.error
+            && !errors.iter().any(|(row, _)| *row == cell.row)
+        {
+            errors.push((&cell.row, error));
+        }
+    }
+    errors
+}
+
+fn detail(cells: &[Cell], size: usize) -> String {
+    let floor = cells.iter().find(|c| c.kind == Kind::Floor && c.size == 0).map_or(0.0, |c| c.ns);
+    let copy = find(cells, "floor: memcpy", size).map_or(0.0, |cell| cell.ns);
+    let ours = fastest(cells, Kind::Ours, size).unwrap_or(0.0);
+    let head = ["", "median", "p50", "p99", "processor time", "x floor", "x Sojourn"];
+    let mut table = Table::new(head);
+    for cell in cells.iter().filter(|cell| cell.size == size && cell.ns > 0.0) {
+        table.row([
+            cell.row.clone(),
+            duration(cell.ns),
+            duration(cell.p50_ns),
+            duration(cell.p99_ns),
+            duration(cell.cpu_ns),
+            ratio(cell.ns, floor + copy),
+            ratio(cell.ns, ours),
+        ]);
+    }
+    table.render()
+}
+
+/// Bytes a second of a cell, in MB (10^6).
+pub(super) fn megabytes_per_s(cell: &Cell) -> f64 {
+    if cell.ns > 0.0 { cell.size as f64 * 1e3 / cell.ns } else { 0.0 }
+}
+
+/// Bandwidth of large items.
+pub(super) fn bandwidth(cells: &[Cell], settings: &Settings) -> String {
+    let mut text =
+        format!("== bandwidth, messages of {}, MB/s (processor time each) ==\n", bytes(ITEM));
+    let modes = settings.modes();
+    let columns =
+        modes.iter().flat_map(|mode| [format!("{}: one way", mode.title()), "call".to_owned()]);
+    let mut table = Table::new(std::iter::once(String::new()).chain(columns));
+    for row in names(cells) {
+        let mut line = vec![row.to_owned()];
+        for &mode in &modes {
+            for one_way in [true, false] {
+                let wanted = |c: &&Cell| c.row == row && c.mode == mode && c.one_way == one_way;
+                line.push(match cells.iter().find(wanted) {
+                    Some(cell) if cell.ns > 0.0 => {
+                        format!("{:.0} ({})", megabytes_per_s(cell), duration(cell.cpu_ns))
+                    }
+                    _ => "-".into(),
+                });
+            }
+        }
+        table.row(line);
+    }
+    text.push_str(&table.render());
+    for (row, error) in errors(cells) {
+        let _ = writeln!(text, "  {row}: {error}");
+    }
+    text
+}
+
+/// Many clients.
+pub(super) fn many(cells: &[ManyCell]) -> String {
+    let mut text = format!(
+        "== many clients on one server, {} requests, clients and server on two processors ==\n",
+        bytes(SIZE)
+    );
+    let head = ["", "clients", "calls/s", "p50", "p99", "max", "processor time"];
+    let mut table = Table::new(head);
+    for cell in cells {
+        if let Some(error) = &cell.error {
+            table.row([cell.row.clone(), cell.clients.to_string(), error.clone()]);
+            continue;
+        }
+        table.row([
+            cell.row.clone(),
+            cell.clients.to_string(),
+            format!("{:.0}", cell.calls_per_s),
+            duration(cell.p50_ns),
+            duration(cell.p99_ns),
+            duration(cell.max_ns),
+            duration(cell.cpu_ns),
+        ]);
+    }
+    text.push_str(&table.render());
+    text
+}

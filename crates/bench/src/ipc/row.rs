@@ -1,0 +1,253 @@
+//! What a measured mechanism has to offer: the traits of a row, and the payload every row carries.
+//!
+//! A row is one mechanism in one style. It opens a *link* in the coordinator; server and client are then
+//! made in two processes forked from it. Read `worker.rs` for who calls what when.
+
+use anyhow::{Result, bail, ensure};
+use serde::Serialize;
+
+/// Largest message of any row, in bytes.
+pub(crate) const SIZE_MAX: usize = 1 << 20;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// How both sides wait, and where they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    /// Two processors, both sides spinning: no sleep anywhere.
+    SpinTwo,
+    /// Two processors, each side sleeps in the kernel until woken.
+    BlockTwo,
+    /// Both sides on one processor, sleeping.
+    BlockOne,
+}
+
+impl Mode {
+    /// All, in the order of the table.
+    pub(crate) const ALL: [Self; 3] = [Self::SpinTwo, Self::BlockTwo, Self::BlockOne];
+
+    /// Do waiters poll?
+    pub(crate) fn spins(self) -> bool {
+        self == Self::SpinTwo
+    }
+
+    /// Heading of a column.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::SpinTwo => "spinning, two processors",
+            Self::BlockTwo => "blocking, two processors",
+            Self::BlockOne => "blocking, same processor",
+        }
+    }
+}
+
+/// What a row is to the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// Physics: nothing that carries a message can be faster.
+    Floor,
+    /// Sojourn.
+    Ours,
+    /// A rival that copies the message to the receiver, or hands it over in shared memory after one copy.
+    Rival,
+    /// A rival whose sender makes the message in shared memory and whose receiver reads it there: no copy.
+    RivalInPlace,
+    /// Ours in the same style.
+    OursInPlace,
+}
+
+/// One mechanism.
+pub(crate) trait Row {
+    /// Name in the tables.
+    fn name(&self) -> &str;
+    /// What it is to the comparison.
+    fn kind(&self) -> Kind;
+    /// Whether it can do this at all.
+    fn supports(&self, mode: Mode, size: usize) -> bool {
+        let _ = (mode, size);
+        true
+    }
+    /// Opens what both sides inherit. Runs in the coordinator.
+    fn link(&self, mode: Mode) -> Result<Link>;
+}
+
+/// Makes one side, in its own process.
+pub(crate) type Make<T> = Box<dyn FnOnce() -> Result<T>>;
+
+/// Both sides, not made yet.
+pub(crate) struct Link {
+    /// Runs in the server's process.
+    pub(crate) server: Make<Box<dyn Server>>,
+    /// Runs in the client's process, after the server is made.
+    pub(crate) client: Make<Box<dyn Client>>,
+}
+
+impl Link {
+    /// From two closures.
+    pub(crate) fn new<S, C>(
+        server: impl FnOnce() -> Result<S> + 'static,
+        client: impl FnOnce() -> Result<C> + 'static,
+    ) -> Self
+    where
+        S: Server + 'static,
+        C: Client + 'static,
+    {
+        Self {
+            server: Box::new(move || Ok(Box::new(server()?) as Box<dyn Server>)),
+            client: Box::new(move || Ok(Box::new(client()?) as Box<dyn Client>)),
+        }
+    }
+}
+
+/// The serving side.
+pub(crate) trait Server {
+    /// Lets `clients` clients in, where that takes the server's part. They connect meanwhile.
+    fn admit(&mut self, clients: usize) -> Result<()> {
+        let _ = clients;
+        Ok(())
+    }
+    /// Answers `count` requests of `size` bytes with short replies, then returns.
+    fn serve(&mut self, size: usize, count: u64) -> Result<()>;
+    /// Takes `count` one-way messages of `size` bytes and answers the last one.
+    fn absorb(&mut self, size: usize, count: u64) -> Result<()> {
+        let _ = (size, count);
+        bail!("this row has no one-way messages")
+    }
+}
+
+/// The calling side.
+pub(crate) trait Client {
+    /// `count` calls, one after the other, with `size` bytes each.
+    fn call(&mut self, size: usize, count: u64) -> Result<()>;
+    /// `count` one-way messages; returns when the server has answered the last one.
+    fn stream(&mut self, size: usize, count: u64) -> Result<()> {
+        let _ = (size, count);
+        bail!("this row has no one-way messages")
+    }
+}
+
+/// The sender's message: private memory, numbered at both ends so that the receiver can tell whether
+/// all of *this* message arrived.
+pub(crate) struct Source {
+    bytes: Vec<u8>,
+    number: u64,
+}
+
+impl Source {
+    /// A message of up to [`SIZE_MAX`] bytes.
+    pub(crate) fn new() -> Self {
+        Self { bytes: (0..SIZE_MAX).map(|i| i as u8).collect(), number: 0 }
+    }
+
+    /// The next message, `size` bytes.
+    #[inline]
+    pub(crate) fn next(&mut self, size: usize) -> &[u8] {
+        self.number += 1;
+        let bytes = &mut self.bytes[..size];
+        stamp(bytes, self.number);
+        bytes
+    }
+
+    /// The number of the next message, for rows that write it in place.
+    #[inline]
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
+/// Makes a message in shared memory: a byte of every cache line, then both ends.
+#[inline]
+pub(crate) fn produce(bytes: &mut [u8], number: u64) {
+    for line in bytes.as_chunks_mut::<LINE>().0 {
+        line[8] = number as u8;
+    }
+    stamp(bytes, number);
+}
+
+/// Writes `number` at both ends of `bytes`, if they are long enough.
+#[inline]
+fn stamp(bytes: &mut [u8], number: u64) {
+    if let Some(first) = bytes.first_chunk_mut::<8>() {
+        *first = number.to_ne_bytes();
+    }
+    if bytes.len() >= 16
+        && let Some(last) = bytes.last_chunk_mut::<8>()
+    {
+        *last = number.to_ne_bytes();
+    }
+}
+
+/// The numbers at both ends of `bytes`; the same twice for fewer than 16 bytes, `None` below 8.
+#[inline]
+fn stamps(bytes: &[u8]) -> Option<(u64, u64)> {
+    let first = u64::from_ne_bytes(*bytes.first_chunk::<8>()?);
+    if bytes.len() < 16 {
+        return Some((first, first));
+    }
+    Some((first, u64::from_ne_bytes(*bytes.last_chunk::<8>()?)))
+}
+
+/// The receiver's half of [`Source`].
+#[derive(Default)]
+pub(crate) struct Sink {
+    number: u64,
+}
+
+impl Sink {
+    /// Checks that `bytes` is the next message, `size` bytes of it.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: &[u8], size: usize) -> Result<()> {
+        self.number += 1;
+        let whole = bytes.len() == size
+            && stamps(bytes).is_none_or(|found| found == (self.number, self.number));
+        ensure!(whole, "message {} arrived damaged ({} of {size} bytes)", self.number, bytes.len());
+        Ok(())
+    }
+
+    /// The same for a message that still lies in shared memory: also reads a word of every cache line, since
+    /// bytes that never reached the receiver's processor have not been received.
+    #[inline]
+    pub(crate) fn take_in_place(&mut self, bytes: &[u8], size: usize) -> Result<()> {
+        for line in bytes.as_chunks::<LINE>().0 {
+            std::hint::black_box(line[8]);
+        }
+        self.take(bytes, size)
+    }
+
+    /// The same for messages of several clients, whose numbers interleave: both ends agree.
+    #[inline]
+    pub(crate) fn take_any(bytes: &[u8], size: usize) -> Result<()> {
+        let whole = bytes.len() == size && stamps(bytes).is_none_or(|(first, last)| first == last);
+        ensure!(whole, "a message arrived damaged ({} of {size} bytes)", bytes.len());
+        Ok(())
+    }
+}
+
+/// A receive buffer of [`SIZE_MAX`] bytes, touched.
+pub(crate) fn receive_buffer() -> Vec<u8> {
+    vec![1; SIZE_MAX]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sink_accepts_its_source_and_nothing_else() {
+        let (mut source, mut sink) = (Source::new(), Sink::default());
+        for size in [0, 1, 7, 8, 15, 16, 4096] {
+            let message = source.next(size).to_vec();
+            assert!(sink.take(&message, size).is_ok(), "{size}");
+        }
+        let stale = source.next(64).to_vec();
+        let _ = source.next(64);
+        sink.number += 1;
+        assert!(sink.take(&stale, 64).is_err());
+        let message = source.next(64).to_vec();
+        assert!(sink.take(&message[..32], 64).is_err());
+    }
+}

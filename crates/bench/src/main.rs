@@ -1,0 +1,61 @@
+//! `sojourn-bench`: what Sojourn costs, beside what the machine itself costs and beside its rivals.
+//!
+//! `ipc` measures messages between processes, `idl` what generated stubs do to arguments. Each prints tables and writes
+//! the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
+
+mod ipc;
+mod machine;
+mod os;
+mod reach;
+mod stats;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
+
+/// Measures Sojourn.
+#[derive(Parser)]
+#[command(name = "sojourn-bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Calls between processes: by size, waiting and number of clients.
+    Ipc(Options),
+}
+
+#[derive(clap::Args)]
+struct Options {
+    /// Only enough to see that everything works: the figures mean nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Where to write the figures.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().what {
+        What::Ipc(options) => {
+            let outcome = ipc::run(options.quick)?;
+            write(&options, "ipc", &outcome)
+        }
+    }
+}
+
+fn write(options: &Options, name: &str, outcome: &impl serde::Serialize) -> Result<()> {
+    let default = || Path::new("target/bench").join(format!("{name}.json"));
+    let path = options.json.clone().unwrap_or_else(default);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    }
+    let text = serde_json::to_string_pretty(outcome)?;
+    std::fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
+    println!("figures: {}", path.display());
+    Ok(())
+}

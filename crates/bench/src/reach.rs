@@ -1,0 +1,67 @@
+//! The targets of the project against what this run measured.
+
+use serde::Serialize;
+
+use crate::table::Table;
+
+/// One target.
+#[derive(Debug, Serialize)]
+pub(crate) struct Reach {
+    /// What was promised.
+    pub(crate) target: String,
+    /// What was measured, for people.
+    pub(crate) measured: String,
+    /// `None`: the rows it needs were not there.
+    pub(crate) reached: Option<bool>,
+}
+
+impl Reach {
+    /// `a / b` must be at most `limit`.
+    pub(crate) fn at_most(target: String, a: Option<f64>, b: Option<f64>, limit: f64) -> Self {
+        Self::judge(target, a, b, |ratio| ratio <= limit)
+    }
+
+    /// `a / b` must be at least `limit`.
+    pub(crate) fn at_least(target: String, a: Option<f64>, b: Option<f64>, limit: f64) -> Self {
+        Self::judge(target, a, b, |ratio| ratio >= limit)
+    }
+
+    fn judge(target: String, a: Option<f64>, b: Option<f64>, good: impl Fn(f64) -> bool) -> Self {
+        match (a, b) {
+            (Some(a), Some(b)) if b > 0.0 => {
+                let ratio = a / b;
+                Self { target, measured: format!("{ratio:.2}"), reached: Some(good(ratio)) }
+            }
+            _ => Self { target, measured: "not measured".into(), reached: None },
+        }
+    }
+}
+
+/// The closing table of a run.
+pub(crate) fn render(reach: &[Reach]) -> String {
+    let mut table = Table::new(["target", "measured", "reached"]);
+    for one in reach {
+        let verdict = match one.reached {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "-",
+        };
+        table.row([one.target.as_str(), one.measured.as_str(), verdict]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_inclusive_and_absence_is_not_success() {
+        let of = |a, b| Reach::at_most("t".into(), a, b, 2.0).reached;
+        assert_eq!(of(Some(2.0), Some(1.0)), Some(true));
+        assert_eq!(of(Some(2.1), Some(1.0)), Some(false));
+        assert_eq!(of(None, Some(1.0)), None);
+        assert_eq!(of(Some(1.0), Some(0.0)), None);
+        assert_eq!(Reach::at_least("t".into(), Some(3.0), Some(1.0), 3.0).reached, Some(true));
+    }
+}

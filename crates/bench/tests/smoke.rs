@@ -1,0 +1,40 @@
+//! Runs the benchmark program as a person would, only shorter, and looks at the figures it wrote. Whether they are
+//! good is not the question here: a busy machine says nothing about that.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn run(what: &str) -> Value {
+    let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{what}.json"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sojourn-bench"));
+    let output = command.args([what, "--quick", "--json"]).arg(&json).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("reached"), "{text}");
+    serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap()
+}
+
+fn list<'a>(outcome: &'a Value, name: &str) -> &'a Vec<Value> {
+    outcome[name].as_array().unwrap()
+}
+
+/// A container may forbid message queues or reading another process's memory; nothing else may fail.
+fn assert_measured(cell: &Value, figure: &str) {
+    let forbidden = cell["error"].as_str().is_some_and(|error| error.contains("os error"));
+    assert!(forbidden || cell[figure].as_f64().unwrap() > 0.0, "{cell}");
+}
+
+#[test]
+fn ipc() {
+    let outcome = run("ipc");
+    assert!(list(&outcome, "round_trips").len() > 20);
+    for cell in list(&outcome, "round_trips").iter().chain(list(&outcome, "bandwidth")) {
+        assert_measured(cell, "ns");
+    }
+    for cell in list(&outcome, "many_clients") {
+        assert_measured(cell, "calls_per_s");
+    }
+    assert!(!list(&outcome, "reach").is_empty());
+}
