@@ -1,0 +1,281 @@
+//! Arrays and strings of a received message, in whichever form they travel.
+//!
+//! Plain values in the body or in private string items are lent, not copied. What the peer can
+//! still write is copied first and looked at afterwards.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, CString};
+
+use super::item::Item;
+use super::pod::{Pod, bytes_of_mut, cast, to_vec};
+use super::slots::Slot;
+use super::{Cause, DecodeError, Decoder, View};
+
+/// The header of an array or string that is not null.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// Elements transmitted, or characters without terminator.
+    pub count: u32,
+    form: u32,
+    offset: usize,
+}
+
+/// Elements of no bytes may be this many: each costs work but no bytes.
+const EMPTY_MAX: u32 = 1 << 16;
+
+impl Header {
+    /// That the count is `expected`, where `docs/idl-wire.md` demands it.
+    ///
+    /// # Errors
+    /// [`Cause::Count`] if it is not.
+    #[inline]
+    pub fn expect(self, expected: i128) -> Result<Self, DecodeError> {
+        if i128::from(self.count) == expected { Ok(self) } else { Err(self.error(Cause::Count)) }
+    }
+
+    /// That the count is `bound` at most.
+    ///
+    /// # Errors
+    /// [`Cause::Count`] if it is more.
+    #[inline]
+    pub fn at_most(self, bound: i128) -> Result<Self, DecodeError> {
+        if i128::from(self.count) <= bound { Ok(self) } else { Err(self.error(Cause::Count)) }
+    }
+
+    #[cold]
+    fn error(self, cause: Cause) -> DecodeError {
+        DecodeError::new(cause, self.offset)
+    }
+}
+
+impl<'m, const N: usize> View<'m, N> {
+    /// The header at `AT`; `None` is null.
+    ///
+    /// # Errors
+    /// [`Cause::Form`] for a form that does not exist or a null with a count.
+    #[inline]
+    pub fn header_or_null<const AT: usize>(self) -> Result<Option<Header>, DecodeError> {
+        let (count, form) = self.pair::<AT>();
+        match form {
+            1..=3 => Ok(Some(Header { count, form, offset: self.offset + AT })),
+            0 if count == 0 => Ok(None),
+            _ => Err(self.error(Cause::Form, AT)),
+        }
+    }
+
+    /// The header at `AT`, which must not be null.
+    ///
+    /// # Errors
+    /// [`Cause::Form`].
+    #[inline]
+    pub fn header<const AT: usize>(self) -> Result<Header, DecodeError> {
+        match self.header_or_null::<AT>()? {
+            Some(header) => Ok(header),
+            None => Err(self.error(Cause::Form, AT)),
+        }
+    }
+
+    /// Checks size and first element in the second half of a varying array's header, which is at
+    /// `AT` (8 bytes after the header itself).
+    ///
+    /// # Errors
+    /// [`Cause::Count`] if they are not `size` and `first` or the elements do not fit.
+    #[inline]
+    pub fn varying<const AT: usize>(
+        self,
+        header: Header,
+        size: i128,
+        first: i128,
+    ) -> Result<(), DecodeError> {
+        let (size_sent, first_sent) = self.pair::<AT>();
+        let end = u64::from(first_sent) + u64::from(header.count);
+        let fits = end <= u64::from(size_sent);
+        let agree = i128::from(size_sent) == size && i128::from(first_sent) == first;
+        self.ensure(fits && agree, Cause::Count, AT)
+    }
+}
+
+impl<'m> Decoder<'m> {
+    /// The string item or grant that the header names, which must have `len` bytes.
+    fn item(&mut self, header: Header, len: Option<usize>) -> Result<Item<'m>, DecodeError> {
+        let item = if header.form == 2 {
+            self.now.items += 1;
+            self.items.get(usize::from(self.now.items) - 1)
+        } else {
+            self.now.grants += 1;
+            self.grants.get(usize::from(self.now.grants) - 1)
+        };
+        match item {
+            Some(item) if Some(item.len()) == len => Ok(*item),
+            _ => Err(header.error(Cause::Item)),
+        }
+    }
+
+    /// An array of plain values.
+    ///
+    /// # Errors
+    /// [`Cause::Short`], [`Cause::Item`], [`Cause::Padding`], [`Cause::Depth`].
+    #[inline]
+    pub fn pods<T: Pod>(&mut self, header: Header) -> Result<Cow<'m, [T]>, DecodeError> {
+        let len = (header.count as usize).checked_mul(size_of::<T>());
+        if header.form != 1 {
+            return Ok(match self.item(header, len)? {
+                Item::Private(bytes) => lend(bytes),
+                shared @ Item::Shared(_) => Cow::Owned(copied(&shared)),
+            });
+        }
+        let Some(len) = len else { return self.fail(Cause::Short, self.at) };
+        Ok(lend(self.level_of_bytes(len)?))
+    }
+
+    /// The bytes of an object that refers to nothing.
+    #[inline]
+    fn level_of_bytes(&mut self, len: usize) -> Result<&'m [u8], DecodeError> {
+        if len > 0 {
+            self.descend()?;
+            self.ascend();
+        }
+        self.take(len)
+    }
+
+    /// An array of plain values, copied to `target`; returns their number.
+    ///
+    /// # Errors
+    /// As [`Decoder::pods`]; [`Cause::Count`] if there are more than `target` holds.
+    #[inline]
+    pub fn pods_into<T: Pod>(
+        &mut self,
+        header: Header,
+        target: &mut [T],
+    ) -> Result<usize, DecodeError> {
+        let count = header.count as usize;
+        let Some(target) = target.get_mut(..count) else {
+            return Err(header.error(Cause::Count));
+        };
+        let len = size_of_val(target);
+        if header.form == 1 {
+            let bytes = self.level_of_bytes(len)?;
+            bytes_of_mut(target).copy_from_slice(bytes);
+        } else {
+            self.item(header, Some(len))?.copy_into(bytes_of_mut(target));
+        }
+        Ok(count)
+    }
+
+    /// An array of elements of `M` bytes, each read by `read`. `flat`: their bytes are all there is
+    /// of them and any are valid, so that they may travel as an item.
+    ///
+    /// # Errors
+    /// As [`Decoder::pods`]; [`Cause::Form`] for an item if not `flat`; those of `read`.
+    #[inline]
+    pub fn array<const M: usize, R>(
+        &mut self,
+        header: Header,
+        flat: bool,
+        slots: &[Slot],
+        mut read: impl for<'x> FnMut(&mut Self, View<'x, M>) -> Result<R, DecodeError>,
+    ) -> Result<Vec<R>, DecodeError> {
+        if M == 0 && header.count > EMPTY_MAX {
+            return Err(header.error(Cause::Count));
+        }
+        if header.form == 1 {
+            return self.elements::<M, R>(header.count as usize, slots, &mut read);
+        }
+        if !flat {
+            return Err(header.error(Cause::Form));
+        }
+        let item = self.item(header, (header.count as usize).checked_mul(M))?;
+        let copy;
+        let bytes = match item {
+            Item::Private(bytes) => bytes,
+            Item::Shared(_) => {
+                copy = item.to_vec();
+                &copy
+            }
+        };
+        let chunks = bytes.as_chunks::<M>().0.iter();
+        chunks.map(|chunk| read(self, View { bytes: chunk, offset: header.offset })).collect()
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// As [`Decoder::pods`]; [`Cause::Terminator`] unless its one zero is where the length says.
+    #[inline]
+    pub fn string(&mut self, header: Header) -> Result<Cow<'m, CStr>, DecodeError> {
+        let wrong = |_| header.error(Cause::Terminator);
+        let len = header.count as usize + 1;
+        let bytes = if header.form == 1 {
+            self.level_of_bytes(len)?
+        } else {
+            match self.item(header, Some(len))? {
+                Item::Private(bytes) => bytes,
+                shared @ Item::Shared(_) => {
+                    let wrong = |_| header.error(Cause::Terminator);
+                    return Ok(Cow::Owned(
+                        CString::from_vec_with_nul(shared.to_vec()).map_err(wrong)?,
+                    ));
+                }
+            }
+        };
+        Ok(Cow::Borrowed(CStr::from_bytes_with_nul(bytes).map_err(wrong)?))
+    }
+
+    /// A wide string, without its terminator.
+    ///
+    /// # Errors
+    /// As [`Decoder::string`].
+    pub fn wide(&mut self, header: Header) -> Result<Cow<'m, [u16]>, DecodeError> {
+        let wrong = || header.error(Cause::Terminator);
+        let with_zero = Header { count: header.count.checked_add(1).ok_or_else(wrong)?, ..header };
+        let mut characters = self.pods::<u16>(with_zero)?;
+        let zero = characters.iter().position(|c| *c == 0);
+        if zero != Some(header.count as usize) {
+            return Err(wrong());
+        }
+        match &mut characters {
+            Cow::Borrowed(all) => *all = &all[..header.count as usize],
+            Cow::Owned(all) => all.truncate(header.count as usize),
+        }
+        Ok(characters)
+    }
+}
+
+/// Bytes as values: lent if aligned.
+#[inline]
+fn lend<T: Pod>(bytes: &[u8]) -> Cow<'_, [T]> {
+    match cast(bytes) {
+        Some(values) => Cow::Borrowed(values),
+        None => Cow::Owned(to_vec(bytes)),
+    }
+}
+
+fn copied<T: Pod>(item: &Item<'_>) -> Vec<T> {
+    let mut values = vec![T::ZERO; item.len() / size_of::<T>()];
+    item.copy_into(bytes_of_mut(&mut values));
+    values
+}
+
+/// An array whose elements are made by `make`, which may fail.
+///
+/// # Errors
+/// The first of `make`.
+#[inline]
+pub fn try_array<R, E, const N: usize>(
+    mut make: impl FnMut(usize) -> Result<R, E>,
+) -> Result<[R; N], E> {
+    let mut failed = None;
+    let values: [Option<R>; N] = core::array::from_fn(|index| {
+        if failed.is_some() {
+            return None;
+        }
+        make(index).map_err(|error| failed = Some(error)).ok()
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(values.map(|v| match v {
+            Some(v) => v,
+            None => unreachable!("every element was made, or the error was returned"),
+        })),
+    }
+}

@@ -1,0 +1,431 @@
+//! Reading a message: views of known size over a private body, taken one after the other.
+//!
+//! # Theory of operation
+//! The body has been copied to private memory before, so it is read in place and read as often as
+//! is convenient. One pass reads an object and everything it refers to. String items, grants and
+//! descriptors are numbered in the order of the words that name them, which is not the order of
+//! that pass: where a message has any, each object's words are counted (`slots`) when the object is
+//! opened, so that its own words and those of the objects behind it draw from the right places.
+//! Nothing here can be switched off. Not here: arrays and strings (`arrays`).
+
+use super::item::{FdList, Item};
+use super::pod::{Pod, load};
+use super::shared::{Objects, Shared};
+use super::slots::{Slot, Taken};
+use super::{Cause, ContextScope, DecodeError, Descriptor, Interface};
+use std::os::fd::OwnedFd;
+
+/// A received message being read.
+#[derive(Debug)]
+pub struct Decoder<'m> {
+    pub(super) body: &'m [u8],
+    pub(super) at: usize,
+    level: u32,
+    pub(super) items: &'m [Item<'m>],
+    pub(super) grants: &'m [Item<'m>],
+    fds: &'m mut FdList,
+    /// Whether anything travels beside the body.
+    beside: bool,
+    /// What the next word of the object being read takes.
+    pub(super) now: Taken,
+    /// What the first word of the next object takes.
+    next: Taken,
+    objects: Objects,
+    contexts: Option<ContextScope>,
+}
+
+impl<'m> Decoder<'m> {
+    /// A decoder over a private `body` and what came with it. `grants` are those of the message,
+    /// resolved to memory by the transport.
+    #[inline]
+    #[must_use]
+    pub fn new(
+        body: &'m [u8],
+        items: &'m [Item<'m>],
+        grants: &'m [Item<'m>],
+        fds: &'m mut FdList,
+    ) -> Self {
+        let beside = !items.is_empty() || !grants.is_empty() || !fds.is_empty();
+        Self {
+            body,
+            at: 0,
+            level: 0,
+            items,
+            grants,
+            fds,
+            beside,
+            now: Taken::default(),
+            next: Taken::default(),
+            objects: Objects::default(),
+            contexts: None,
+        }
+    }
+
+    /// Context handles are looked up in `scope` from now on (servers).
+    pub fn set_contexts(&mut self, scope: ContextScope) {
+        self.contexts = Some(scope);
+    }
+
+    /// `cause` at byte `at`.
+    #[cold]
+    pub(super) fn fail<T>(&self, cause: Cause, at: usize) -> Result<T, DecodeError> {
+        Err(DecodeError::new(cause, at))
+    }
+
+    /// The next `bytes` bytes; those up to the next multiple of 8 must be zero.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: usize) -> Result<&'m [u8], DecodeError> {
+        let rest = self.body.len() - self.at;
+        if bytes > rest {
+            return self.fail(Cause::Short, self.at);
+        }
+        let padded = bytes.next_multiple_of(8);
+        if padded > rest {
+            return self.fail(Cause::Short, self.at);
+        }
+        let all = &self.body[self.at..self.at + padded];
+        let (object, padding) = all.split_at(bytes);
+        if padding.iter().any(|b| *b != 0) {
+            return self.fail(Cause::Padding, self.at + bytes);
+        }
+        self.at += padded;
+        Ok(object)
+    }
+
+    /// The primary block, whose words are at `slots`.
+    ///
+    /// # Errors
+    /// [`Cause::Short`], and those of counting the words.
+    #[inline]
+    pub fn primary<const N: usize>(&mut self, slots: &[Slot]) -> Result<View<'m, N>, DecodeError> {
+        let view = self.view::<N>()?;
+        self.enter(slots, view.bytes, view.offset, 1, N)?;
+        Ok(view)
+    }
+
+    #[inline]
+    fn view<const N: usize>(&mut self) -> Result<View<'m, N>, DecodeError> {
+        let offset = self.at;
+        match self.take(N)?.first_chunk::<N>() {
+            Some(bytes) => Ok(View { bytes, offset }),
+            None => self.fail(Cause::Short, offset),
+        }
+    }
+
+    /// Counts the words of `count` elements of `stride` bytes: they take what is next, and what the
+    /// objects behind them take comes after.
+    #[inline]
+    fn enter(
+        &mut self,
+        slots: &[Slot],
+        bytes: &[u8],
+        offset: usize,
+        count: usize,
+        stride: usize,
+    ) -> Result<(), DecodeError> {
+        if slots.is_empty() || !(self.beside || slots.iter().any(Slot::is_number)) {
+            return Ok(());
+        }
+        self.now = self.next;
+        for index in 0..count {
+            let at = index * stride;
+            super::slots::scan(slots, bytes, at, offset, &mut self.next, &mut self.objects)?;
+        }
+        Ok(())
+    }
+
+    /// The object behind a word, of `N` bytes, read by `read`.
+    ///
+    /// # Errors
+    /// [`Cause::Short`], [`Cause::Depth`], and those of `read`.
+    #[inline]
+    pub fn object<const N: usize, R>(
+        &mut self,
+        slots: &[Slot],
+        read: impl FnOnce(&mut Self, View<'m, N>) -> Result<R, DecodeError>,
+    ) -> Result<R, DecodeError> {
+        self.descend()?;
+        let view = self.view::<N>()?;
+        let outer = self.now;
+        self.enter(slots, view.bytes, view.offset, 1, N)?;
+        let value = read(self, view)?;
+        self.now = outer;
+        self.level -= 1;
+        Ok(value)
+    }
+
+    /// One level down.
+    #[inline]
+    pub(super) fn descend(&mut self) -> Result<(), DecodeError> {
+        if self.level >= super::measure::LEVELS_MAX {
+            return self.fail(Cause::Depth, self.at);
+        }
+        self.level += 1;
+        Ok(())
+    }
+
+    /// One level up again.
+    #[inline]
+    pub(super) fn ascend(&mut self) {
+        self.level -= 1;
+    }
+
+    /// `count` elements of `N` bytes, each read by `read`, from the body.
+    #[inline]
+    pub(super) fn elements<const N: usize, R>(
+        &mut self,
+        count: usize,
+        slots: &[Slot],
+        read: &mut impl for<'x> FnMut(&mut Self, View<'x, N>) -> Result<R, DecodeError>,
+    ) -> Result<Vec<R>, DecodeError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        self.descend()?;
+        let offset = self.at;
+        let Some(bytes) = count.checked_mul(N) else { return self.fail(Cause::Short, offset) };
+        let bytes = self.take(bytes)?;
+        let outer = self.now;
+        self.enter(slots, bytes, offset, count, N)?;
+        let mut values = Vec::with_capacity(count);
+        for (index, chunk) in bytes.as_chunks::<N>().0.iter().enumerate() {
+            values.push(read(self, View { bytes: chunk, offset: offset + index * N })?);
+        }
+        self.now = outer;
+        self.level -= 1;
+        Ok(values)
+    }
+
+    /// A descriptor word.
+    ///
+    /// # Errors
+    /// [`Cause::Pointer`] for a word other than 0 and 1, [`Cause::Descriptor`] if none is left.
+    pub fn descriptor<const AT: usize, const N: usize>(
+        &mut self,
+        view: View<'_, N>,
+    ) -> Result<Option<OwnedFd>, DecodeError> {
+        match view.get::<AT, u32>() {
+            0 => Ok(None),
+            1 => {
+                let index = usize::from(self.now.fds);
+                self.now.fds += 1;
+                match self.fds.take(index) {
+                    Some(fd) => Ok(Some(fd)),
+                    None => self.fail(Cause::Descriptor, view.offset + AT),
+                }
+            }
+            _ => self.fail(Cause::Pointer, view.offset + AT),
+        }
+    }
+
+    /// An interface reference; of interface `uuid`, where one is declared.
+    ///
+    /// # Errors
+    /// As [`Decoder::descriptor`]; [`Cause::Padding`] for a null one that is not all zero.
+    pub fn interface<const AT: usize, const N: usize>(
+        &mut self,
+        view: View<'_, N>,
+    ) -> Result<Option<Interface>, DecodeError> {
+        let part = view.sub::<AT, 24>();
+        part.zero::<4, 4>()?;
+        match self.descriptor::<0, 24>(part)? {
+            Some(fd) => {
+                let socket = Descriptor::from(fd);
+                Ok(Some(Interface { uuid: *part.bytes::<8, 16>(), socket }))
+            }
+            None => part.zero::<8, 16>().map(|()| None),
+        }
+    }
+
+    /// A `ptr` pointer to an object of `M` bytes, read by `read` when it is first named.
+    ///
+    /// # Errors
+    /// [`Cause::Number`], [`Cause::Padding`], [`Cause::Depth`], and those of `read`.
+    pub fn shared<const AT: usize, const M: usize, T: Send + Sync + 'static, const N: usize>(
+        &mut self,
+        view: View<'_, N>,
+        slots: &[Slot],
+        read: impl FnOnce(&mut Self, View<'m, M>) -> Result<T, DecodeError>,
+    ) -> Result<Option<Shared<T>>, DecodeError> {
+        let (number, rest) = view.pair::<AT>();
+        let slot = view.offset + AT;
+        if rest != 0 {
+            return self.fail(Cause::Padding, slot + 4);
+        }
+        if number == 0 {
+            return Ok(None);
+        }
+        let (cell, first) = self.objects.refer::<T>(number, slot)?;
+        if first {
+            self.objects.open(number);
+            let value = self.object::<M, T>(slots, read)?;
+            self.objects.fill(&cell, value);
+        }
+        Ok(Some(cell))
+    }
+
+    /// Whether a `unique` pointer is present.
+    ///
+    /// # Errors
+    /// [`Cause::Pointer`] for words other than 0 and 1.
+    #[inline]
+    pub fn present<const AT: usize, const N: usize>(
+        &self,
+        view: View<'_, N>,
+    ) -> Result<bool, DecodeError> {
+        match view.pair::<AT>() {
+            (0, 0) => Ok(false),
+            (1, 0) => Ok(true),
+            _ => self.fail(Cause::Pointer, view.offset + AT),
+        }
+    }
+
+    /// A context handle of interface type `kind`.
+    ///
+    /// # Errors
+    /// [`Cause::Handle`] for a handle that this client does not hold.
+    pub fn context<const AT: usize, const N: usize>(
+        &self,
+        view: View<'_, N>,
+        kind: u32,
+    ) -> Result<u64, DecodeError> {
+        let word = view.get::<AT, u64>();
+        match &self.contexts {
+            None => Ok(word),
+            Some(scope) => {
+                scope.find(kind, word).ok_or(DecodeError::new(Cause::Handle, view.offset + AT))
+            }
+        }
+    }
+
+    /// That everything has been read.
+    ///
+    /// # Errors
+    /// [`Cause::Trailing`], [`Cause::Item`], [`Cause::Descriptor`], [`Cause::Cycle`].
+    #[inline]
+    pub fn finish(&self) -> Result<(), DecodeError> {
+        if self.at != self.body.len() {
+            return self.fail(Cause::Trailing, self.at);
+        }
+        if self.beside {
+            if usize::from(self.next.items) != self.items.len()
+                || usize::from(self.next.grants) != self.grants.len()
+            {
+                return self.fail(Cause::Item, self.at);
+            }
+            if usize::from(self.next.fds) != self.fds.len() {
+                return self.fail(Cause::Descriptor, self.at);
+            }
+        }
+        if self.objects.is_empty() { Ok(()) } else { self.objects.finish(self.at) }
+    }
+}
+
+/// `N` bytes of the body, to be read at offsets known at compile time.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'m, const N: usize> {
+    pub(super) bytes: &'m [u8; N],
+    pub(super) offset: usize,
+}
+
+impl<'m, const N: usize> View<'m, N> {
+    /// The number at `AT`.
+    #[inline(always)]
+    #[must_use]
+    pub fn get<const AT: usize, T: Pod>(self) -> T {
+        const { assert!(AT + size_of::<T>() <= N, "a field ends outside its block") };
+        load(self.bytes, AT).unwrap_or(T::ZERO)
+    }
+
+    /// The two 32-bit words at `AT`.
+    #[inline(always)]
+    #[must_use]
+    pub fn pair<const AT: usize>(self) -> (u32, u32) {
+        super::pod::split(self.get::<AT, u64>())
+    }
+
+    /// The boolean at `AT`.
+    ///
+    /// # Errors
+    /// [`Cause::Bool`] for a byte other than 0 and 1.
+    #[inline(always)]
+    pub fn boolean<const AT: usize>(self) -> Result<bool, DecodeError> {
+        match self.get::<AT, u8>() {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(DecodeError::new(Cause::Bool, self.offset + AT)),
+        }
+    }
+
+    /// That the `LEN` bytes at `AT` are zero.
+    ///
+    /// # Errors
+    /// [`Cause::Padding`] if not.
+    #[inline(always)]
+    pub fn zero<const AT: usize, const LEN: usize>(self) -> Result<(), DecodeError> {
+        if *self.bytes::<AT, LEN>() == [0; LEN] {
+            Ok(())
+        } else {
+            Err(DecodeError::new(Cause::Padding, self.offset + AT))
+        }
+    }
+
+    /// The `LEN` bytes at `AT`.
+    #[inline(always)]
+    #[must_use]
+    pub fn bytes<const AT: usize, const LEN: usize>(self) -> &'m [u8; LEN] {
+        const { assert!(AT + LEN <= N, "an array ends outside its block") };
+        // SAFETY: inside the view by the assertion; bytes need no alignment.
+        unsafe { &*self.bytes.as_ptr().add(AT).cast::<[u8; LEN]>() }
+    }
+
+    /// The plain values at `AT`.
+    #[inline(always)]
+    #[must_use]
+    pub fn pods<const AT: usize, T: Pod, const L: usize>(self) -> [T; L] {
+        const { assert!(AT + size_of::<[T; L]>() <= N, "an array ends outside its block") };
+        // SAFETY: inside the view by the assertion; every bit pattern is a T; unaligned read.
+        unsafe { self.bytes.as_ptr().add(AT).cast::<[T; L]>().read_unaligned() }
+    }
+
+    /// The `M` bytes at `AT` as a view of their own.
+    #[inline(always)]
+    #[must_use]
+    pub fn sub<const AT: usize, const M: usize>(self) -> View<'m, M> {
+        View { bytes: self.bytes::<AT, M>(), offset: self.offset + AT }
+    }
+
+    /// The `COUNT` elements of `M` bytes at `AT`, each read by `read`.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    #[inline]
+    pub fn array<const AT: usize, const M: usize, const COUNT: usize, R>(
+        self,
+        mut read: impl FnMut(View<'m, M>) -> Result<R, DecodeError>,
+    ) -> Result<[R; COUNT], DecodeError> {
+        const { assert!(AT + M * COUNT <= N, "an array ends outside its block") };
+        super::arrays::try_array(|index| {
+            let at = AT + index * M;
+            let part = self.bytes[at..].first_chunk::<M>();
+            let bytes = part.ok_or(DecodeError::new(Cause::Short, self.offset + at))?;
+            read(View { bytes, offset: self.offset + at })
+        })
+    }
+
+    /// `cause` at byte `at` of this view: for checks in generated code.
+    ///
+    /// # Errors
+    /// Unless `condition` holds.
+    #[inline(always)]
+    pub fn ensure(self, condition: bool, cause: Cause, at: usize) -> Result<(), DecodeError> {
+        if condition { Ok(()) } else { Err(DecodeError::new(cause, self.offset + at)) }
+    }
+
+    /// An error at byte `at` of this view.
+    #[cold]
+    #[must_use]
+    pub fn error(self, cause: Cause, at: usize) -> DecodeError {
+        DecodeError::new(cause, self.offset + at)
+    }
+}

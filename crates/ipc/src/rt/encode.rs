@@ -1,0 +1,445 @@
+//! Writing a message: blocks of known size, handed out one after the other.
+//!
+//! The body may be memory the peer reads meanwhile, so it is only ever written, each byte once, by
+//! raw pointers; nothing here reads it back. Bounds are checked once for each block; within a block
+//! offsets are compile-time constants checked by the compiler. Read `docs/idl-wire.md` first.
+//! Not here: how large a body will be (`measure`).
+
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+
+use super::item::{FDS_MAX, GRANTS_MAX, Grant, ITEMS_MAX};
+use super::pod::{Pod, bytes_of, pair};
+use super::shared::{Numbers, Shared};
+use super::{ContextScope, EncodeError};
+
+/// A short list without allocation.
+#[derive(Debug)]
+struct List<T: Copy, const N: usize> {
+    values: [MaybeUninit<T>; N],
+    len: usize,
+}
+
+impl<T: Copy, const N: usize> List<T, N> {
+    const fn new() -> Self {
+        Self { values: [const { MaybeUninit::uninit() }; N], len: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, value: T) -> bool {
+        let Some(slot) = self.values.get_mut(self.len) else { return false };
+        slot.write(value);
+        self.len += 1;
+        true
+    }
+
+    fn as_slice(&self) -> &[T] {
+        // SAFETY: the first `len` values have been written by `push`.
+        unsafe { core::slice::from_raw_parts(self.values.as_ptr().cast(), self.len) }
+    }
+}
+
+/// A message being written: the body, and what travels beside it for `'d`.
+#[derive(Debug)]
+pub struct Encoder<'d> {
+    body: *mut u8,
+    len: usize,
+    at: usize,
+    by_reference: bool,
+    items: List<&'d [u8], ITEMS_MAX>,
+    fds: List<BorrowedFd<'d>, FDS_MAX>,
+    grants: List<Grant, GRANTS_MAX>,
+    numbers: Numbers,
+    contexts: Option<ContextScope>,
+}
+
+impl<'d> Encoder<'d> {
+    /// An encoder over `len` bytes at `body`.
+    ///
+    /// # Safety
+    /// `body` is aligned to 8, and `len` bytes there stay writable as long as this encoder and what
+    /// it lends live. No reference to them exists meanwhile; another process may read them.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_raw(body: *mut u8, len: usize) -> Self {
+        Self {
+            body,
+            len,
+            at: 0,
+            by_reference: true,
+            items: List::new(),
+            fds: List::new(),
+            grants: List::new(),
+            numbers: Numbers::default(),
+            contexts: None,
+        }
+    }
+
+    /// Context handles are issued and looked up in `scope` from now on (servers).
+    pub fn set_contexts(&mut self, scope: ContextScope) {
+        self.contexts = Some(scope);
+    }
+
+    /// Whether arrays above their threshold become string items (the default) or stay in the body.
+    #[inline]
+    pub fn set_by_reference(&mut self, by_reference: bool) {
+        self.by_reference = by_reference;
+    }
+
+    /// Appends a grant, in the order of the headers of form 3 in the body.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] beyond [`GRANTS_MAX`].
+    pub fn grant(&mut self, grant: Grant) -> Result<(), EncodeError> {
+        if self.grants.push(grant) { Ok(()) } else { Err(EncodeError::Overflow) }
+    }
+
+    /// The string items, in order.
+    #[must_use]
+    pub fn items(&self) -> &[&'d [u8]] {
+        self.items.as_slice()
+    }
+
+    /// The descriptors, in order.
+    #[must_use]
+    pub fn fds(&self) -> &[BorrowedFd<'d>] {
+        self.fds.as_slice()
+    }
+
+    /// The grants, in order.
+    #[must_use]
+    pub fn grants(&self) -> &[Grant] {
+        self.grants.as_slice()
+    }
+
+    /// Bytes written, in whole blocks.
+    #[inline]
+    #[must_use]
+    pub fn written(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes of the body.
+    #[inline]
+    #[must_use]
+    pub fn body_len(&self) -> usize {
+        self.len
+    }
+
+    /// What writes into this message.
+    #[inline]
+    pub fn writer<'e>(&'e mut self) -> Writer<'e, 'd> {
+        Writer { encoder: self }
+    }
+}
+
+/// Hands out the blocks of a body.
+#[derive(Debug)]
+pub struct Writer<'e, 'd> {
+    encoder: &'e mut Encoder<'d>,
+}
+
+const WORD: usize = 8;
+
+impl<'e, 'd> Writer<'e, 'd> {
+    /// The next `bytes` bytes, and zeroes up to the next multiple of 8.
+    #[inline]
+    fn take(&mut self, bytes: usize) -> Result<*mut u8, EncodeError> {
+        let encoder = &mut *self.encoder;
+        let room = encoder.len - encoder.at;
+        if bytes > room || bytes.next_multiple_of(WORD) > room {
+            return Err(EncodeError::Overflow);
+        }
+        // SAFETY: at + bytes <= len, checked above.
+        let start = unsafe { encoder.body.add(encoder.at) };
+        let padded = bytes.next_multiple_of(WORD);
+        for at in bytes..padded {
+            // SAFETY: at < padded <= room.
+            unsafe { start.add(at).write(0) };
+        }
+        encoder.at += padded;
+        Ok(start)
+    }
+
+    /// The next object of `N` bytes.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] if the body is full.
+    #[inline]
+    pub fn object<const N: usize>(&mut self) -> Result<Block<'e, N>, EncodeError> {
+        Ok(Block { start: self.take(N)?, life: PhantomData })
+    }
+
+    /// The next object: `count` elements of `N` bytes.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] if the body is full.
+    #[inline]
+    pub fn run<const N: usize>(&mut self, count: usize) -> Result<Run<'e, N>, EncodeError> {
+        let bytes = count.checked_mul(N).ok_or(EncodeError::Overflow)?;
+        Ok(Run { next: self.take(bytes)?, left: count, life: PhantomData })
+    }
+
+    /// The next object: plain values.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] if the body is full.
+    #[inline]
+    pub fn pods<T: Pod>(&mut self, values: &[T]) -> Result<(), EncodeError> {
+        let bytes = bytes_of(values);
+        let start = self.take(bytes.len())?;
+        // SAFETY: `take` gave that many bytes; the body overlaps no Rust reference.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        Ok(())
+    }
+
+    /// The next object: characters and a zero.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] if the body is full.
+    #[inline]
+    pub fn terminated(&mut self, characters: &[u16]) -> Result<(), EncodeError> {
+        let bytes = bytes_of(characters);
+        let start = self.take(bytes.len() + 2)?;
+        // SAFETY: `take` gave two bytes more than the characters have.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
+            start.add(bytes.len()).cast::<u16>().write_unaligned(0);
+        }
+        Ok(())
+    }
+
+    /// Whether an array of `bytes` bytes goes by reference under `threshold`.
+    #[inline]
+    #[must_use]
+    pub fn refers(&self, bytes: usize, threshold: usize) -> bool {
+        self.encoder.by_reference && bytes >= threshold && bytes > 0
+    }
+
+    /// Writes the header of an array or string of `count` elements, which has an object in the body.
+    #[inline]
+    pub fn header<const AT: usize, const N: usize>(&mut self, block: Block<'e, N>, count: usize) {
+        block.put::<AT, u64>(pair(count as u32, 1));
+    }
+
+    /// Writes the header of an array of plain values, and appends the string item if it is to go
+    /// by reference.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
+    #[inline]
+    pub fn header_of<const AT: usize, T: Pod, const N: usize>(
+        &mut self,
+        block: Block<'e, N>,
+        values: &'d [T],
+        threshold: usize,
+    ) -> Result<(), EncodeError> {
+        self.header_sized::<AT, N>(block, values.len(), bytes_of(values), threshold)
+    }
+
+    /// As [`Writer::header_of`], where the item has other bytes than the elements counted.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
+    #[inline]
+    pub fn header_sized<const AT: usize, const N: usize>(
+        &mut self,
+        block: Block<'e, N>,
+        count: usize,
+        bytes: &'d [u8],
+        threshold: usize,
+    ) -> Result<(), EncodeError> {
+        let mut form = 1;
+        if self.refers(bytes.len(), threshold) {
+            form = 2;
+            if !self.encoder.items.push(bytes) {
+                return Err(EncodeError::Overflow);
+            }
+        }
+        block.put::<AT, u64>(pair(count as u32, form));
+        Ok(())
+    }
+
+    /// Appends a descriptor, if there is one, and writes its word.
+    ///
+    /// # Errors
+    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`].
+    pub fn descriptor<const AT: usize, const N: usize>(
+        &mut self,
+        block: Block<'e, N>,
+        fd: Option<BorrowedFd<'d>>,
+    ) -> Result<(), EncodeError> {
+        block.put::<AT, u32>(u32::from(fd.is_some()));
+        match fd {
+            Some(fd) if !self.encoder.fds.push(fd) => Err(EncodeError::Descriptors),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes an interface reference and appends its socket.
+    ///
+    /// # Errors
+    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`], or for a reference without a socket.
+    pub fn interface<const AT: usize, const N: usize>(
+        &mut self,
+        block: Block<'e, N>,
+        reference: Option<&'d super::Interface>,
+    ) -> Result<(), EncodeError> {
+        let part = block.sub::<AT, 24>();
+        let Some(reference) = reference else {
+            part.zero::<0, 24>();
+            return Ok(());
+        };
+        let socket = reference.socket.as_fd().ok_or(EncodeError::Descriptors)?;
+        part.pods::<8, u8, 16>(&reference.uuid);
+        part.zero::<4, 4>();
+        self.descriptor::<0, 24>(part, Some(socket))
+    }
+
+    /// Writes the word of a `ptr` pointer.
+    pub fn shared<const AT: usize, T, const N: usize>(
+        &mut self,
+        block: Block<'e, N>,
+        pointer: &Option<Shared<T>>,
+    ) {
+        let slot = core::ptr::from_ref(pointer) as usize;
+        let number = match pointer {
+            None => 0,
+            Some(object) => self.encoder.numbers.name(Shared::address(object), slot).0,
+        };
+        block.put::<AT, u64>(pair(number, 0));
+    }
+
+    /// The object to be written now for a `ptr` pointer: only for the first pointer that names it.
+    pub fn shared_first<'v, T>(&self, pointer: &'v Option<Shared<T>>) -> Option<&'v T> {
+        let slot = core::ptr::from_ref(pointer) as usize;
+        let object = pointer.as_ref()?;
+        let first = self.encoder.numbers.is_first(Shared::address(object), slot);
+        first.then_some(&**object)
+    }
+
+    /// Writes a context handle of interface type `kind`.
+    pub fn context<const AT: usize, const N: usize>(
+        &mut self,
+        block: Block<'e, N>,
+        kind: u32,
+        handle: u64,
+    ) {
+        let word = match &self.encoder.contexts {
+            Some(scope) => scope.issue(kind, handle),
+            None => handle,
+        };
+        block.put::<AT, u64>(word);
+    }
+
+    /// Runs `write` on a value that does not live as long as the message: what it wants to refer to
+    /// is copied into the body instead.
+    ///
+    /// # Errors
+    /// Those of `write`; [`EncodeError::Converted`] if the value holds descriptors.
+    pub fn copying<R>(
+        &mut self,
+        write: impl for<'t> FnOnce(&mut Writer<'_, 't>) -> Result<R, EncodeError>,
+    ) -> Result<R, EncodeError> {
+        let outer = &mut *self.encoder;
+        // SAFETY: the same bytes under the same contract; `outer` is not used until `inner` ends.
+        let mut inner = unsafe { Encoder::from_raw(outer.body, outer.len) };
+        inner.at = outer.at;
+        inner.by_reference = false;
+        let result = write(&mut Writer { encoder: &mut inner })?;
+        if inner.fds.len > 0 || inner.grants.len > 0 {
+            return Err(EncodeError::Converted);
+        }
+        outer.at = inner.at;
+        Ok(result)
+    }
+}
+
+/// `N` bytes to be written, at offsets known at compile time.
+#[derive(Debug)]
+pub struct Block<'e, const N: usize> {
+    start: *mut u8,
+    life: PhantomData<&'e mut [u8; N]>,
+}
+
+impl<const N: usize> Clone for Block<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const N: usize> Copy for Block<'_, N> {}
+
+impl<'e, const N: usize> Block<'e, N> {
+    /// Writes a number at `AT`.
+    #[inline(always)]
+    pub fn put<const AT: usize, T: Pod>(self, value: T) {
+        const { assert!(AT + size_of::<T>() <= N, "a field ends outside its block") };
+        // SAFETY: inside the block by the assertion; unaligned write.
+        unsafe { self.start.add(AT).cast::<T>().write_unaligned(value) }
+    }
+
+    /// Writes plain values at `AT`.
+    #[inline(always)]
+    pub fn pods<const AT: usize, T: Pod, const L: usize>(self, values: &[T; L]) {
+        const { assert!(AT + size_of::<[T; L]>() <= N, "an array ends outside its block") };
+        // SAFETY: inside the block by the assertion; the body overlaps no Rust reference.
+        unsafe {
+            let target = self.start.add(AT).cast::<[T; L]>();
+            target.write_unaligned(*values);
+        }
+    }
+
+    /// Writes `LEN` zeroes at `AT`.
+    #[inline(always)]
+    pub fn zero<const AT: usize, const LEN: usize>(self) {
+        const { assert!(AT + LEN <= N, "padding ends outside its block") };
+        // SAFETY: inside the block by the assertion.
+        unsafe { core::ptr::write_bytes(self.start.add(AT), 0, LEN) }
+    }
+
+    /// The `M` bytes at `AT` as a block of their own.
+    #[inline(always)]
+    #[must_use]
+    pub fn sub<const AT: usize, const M: usize>(self) -> Block<'e, M> {
+        const { assert!(AT + M <= N, "a structure ends outside its block") };
+        // SAFETY: inside the block by the assertion.
+        Block { start: unsafe { self.start.add(AT) }, life: PhantomData }
+    }
+
+    /// The `COUNT` elements of `M` bytes at `AT`.
+    #[inline(always)]
+    #[must_use]
+    pub fn run<const AT: usize, const M: usize, const COUNT: usize>(self) -> Run<'e, M> {
+        const { assert!(AT + M * COUNT <= N, "an array ends outside its block") };
+        // SAFETY: inside the block by the assertion.
+        Run { next: unsafe { self.start.add(AT) }, left: COUNT, life: PhantomData }
+    }
+}
+
+/// Elements of `N` bytes each, to be written one after the other.
+#[derive(Debug)]
+pub struct Run<'e, const N: usize> {
+    next: *mut u8,
+    left: usize,
+    life: PhantomData<&'e mut [u8]>,
+}
+
+impl<'e, const N: usize> Iterator for Run<'e, N> {
+    type Item = Block<'e, N>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Block<'e, N>> {
+        self.left = self.left.checked_sub(1)?;
+        let block = Block { start: self.next, life: PhantomData };
+        // SAFETY: `left` elements of N bytes were there, so the next one is inside or just behind.
+        self.next = unsafe { self.next.add(N) };
+        Some(block)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}

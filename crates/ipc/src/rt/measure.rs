@@ -1,0 +1,168 @@
+//! How large a body will be: the pass over the arguments before a message is begun.
+//!
+//! It also refuses what may not travel, so that writing cannot fail half way. It takes the same
+//! decisions as `encode`, in any order, since only sums and counts come out.
+
+use super::EncodeError;
+use super::item::{FDS_MAX, ITEMS_MAX};
+use super::shared::{Numbers, Shared};
+
+/// Most levels of objects; the primary block is level 0.
+pub(super) const LEVELS_MAX: u32 = 32;
+
+/// The result of measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Bytes of the body.
+    pub body_len: usize,
+    /// Whether arrays above their threshold are string items; `false`: all are in the body, because
+    /// there are more of them than a message can take.
+    pub by_reference: bool,
+}
+
+/// Adds up a body.
+#[derive(Debug)]
+pub struct Measure {
+    body_len: usize,
+    level: u32,
+    items: usize,
+    fds: usize,
+    by_reference: bool,
+    numbers: Numbers,
+}
+
+/// Measures what `visit` visits, in the body alone if there are too many string items for one
+/// message.
+///
+/// # Errors
+/// Those of `visit`, and [`EncodeError::Descriptors`].
+#[inline]
+pub fn measure(
+    primary: usize,
+    by_reference: bool,
+    visit: impl Fn(&mut Measure) -> Result<(), EncodeError>,
+) -> Result<Measured, EncodeError> {
+    let mut m = Measure::new(primary, by_reference);
+    visit(&mut m)?;
+    if m.items > ITEMS_MAX {
+        m = Measure::new(primary, false);
+        visit(&mut m)?;
+    }
+    if m.fds > FDS_MAX {
+        return Err(EncodeError::Descriptors);
+    }
+    Ok(Measured { body_len: m.body_len, by_reference: m.by_reference })
+}
+
+impl Measure {
+    #[inline]
+    fn new(primary: usize, by_reference: bool) -> Self {
+        Self {
+            body_len: primary,
+            level: 0,
+            items: 0,
+            fds: 0,
+            by_reference,
+            numbers: Numbers::default(),
+        }
+    }
+
+    /// A descriptor travels along, if there is one.
+    #[inline]
+    pub fn fd(&mut self, present: bool) {
+        self.fds += usize::from(present);
+    }
+
+    /// An object of `bytes` bytes, without what it refers to.
+    #[inline]
+    fn add(&mut self, bytes: usize) {
+        let end = self.body_len.saturating_add(bytes);
+        self.body_len = end.checked_next_multiple_of(8).unwrap_or(usize::MAX);
+    }
+
+    /// An array of plain values or a string: `bytes` with the terminator.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLong`] if `count` does not fit the header; [`EncodeError::Depth`].
+    #[inline]
+    pub fn flat(
+        &mut self,
+        count: usize,
+        bytes: usize,
+        threshold: usize,
+    ) -> Result<(), EncodeError> {
+        if count > u32::MAX as usize {
+            return Err(EncodeError::TooLong);
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self.by_reference && bytes >= threshold {
+            self.items += 1;
+            return Ok(());
+        }
+        if self.level >= LEVELS_MAX {
+            return Err(EncodeError::Depth);
+        }
+        self.add(bytes);
+        Ok(())
+    }
+
+    /// An object of `count` elements of `size` bytes, and what `visit` says it refers to.
+    ///
+    /// # Errors
+    /// As [`Measure::flat`], and those of `visit`.
+    #[inline]
+    pub fn object(
+        &mut self,
+        count: usize,
+        size: usize,
+        visit: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        if count > u32::MAX as usize {
+            return Err(EncodeError::TooLong);
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        if self.level >= LEVELS_MAX {
+            return Err(EncodeError::Depth);
+        }
+        self.add(count.saturating_mul(size));
+        self.level += 1;
+        visit(self)?;
+        self.level -= 1;
+        Ok(())
+    }
+
+    /// The object behind a `ptr` pointer, if it has not been met before.
+    pub fn shared<'v, T>(&mut self, pointer: &'v Option<Shared<T>>) -> Option<&'v T> {
+        let object = pointer.as_ref()?;
+        let (_, new) = self.numbers.name(Shared::address(object), 0);
+        new.then_some(&**object)
+    }
+
+    /// Runs `visit` on a value that does not live as long as the message: see
+    /// [`super::Writer::copying`].
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub fn copying(
+        &mut self,
+        visit: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        let outer = core::mem::replace(&mut self.by_reference, false);
+        let result = visit(self);
+        self.by_reference = outer;
+        result
+    }
+}
+
+/// Refuses unless `condition`.
+///
+/// # Errors
+/// `error` if the condition does not hold.
+#[inline]
+pub fn ensure(condition: bool, error: EncodeError) -> Result<(), EncodeError> {
+    if condition { Ok(()) } else { Err(error) }
+}

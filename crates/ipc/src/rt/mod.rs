@@ -1,0 +1,64 @@
+//! The runtime of stubs that `sojourn-idl` generates: reading and writing messages, binding,
+//! dispatch, context handles.
+//!
+//! Independent of the transport: [`Transport`] and [`ServerTransport`] are all that generated code
+//! knows of one. What travels is `docs/idl-wire.md`; how IDL becomes Rust is `docs/idl-rust.md`.
+//! Start reading at [`Encoder`] and [`Decoder`].
+
+mod arrays;
+mod base;
+mod context;
+mod decode;
+mod deferred;
+mod encode;
+mod error;
+pub mod expr;
+mod item;
+pub mod loopback;
+mod measure;
+mod pod;
+mod pool;
+pub mod random;
+mod router;
+mod shared;
+mod slots;
+pub mod stub;
+mod transport;
+mod value;
+
+pub use arrays::{Header, try_array};
+pub use base::{CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version};
+pub use context::{ContextScope, ContextTable};
+pub use decode::{Decoder, View};
+pub use deferred::{Deferred, Mailbox, MailboxSender, mailbox};
+pub use encode::{Block, Encoder, Run, Writer};
+pub use error::{Cause, DecodeError, EncodeError, Fault};
+pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
+pub use measure::{Measure, Measured, ensure, measure};
+pub use pod::{Pod, bytes_of, pair, split};
+pub use pool::Pool;
+pub use router::{
+    BIND_OP, BIND_REPLY_LEN, BIND_REQUEST_LEN, Router, RouterFull, Served, Service, answer, refuse,
+    serve, unknown_operation,
+};
+pub use shared::Shared;
+pub use slots::Slot;
+pub use transport::{
+    Arrival, Draft, Gone, Ready, Reply, ReplyDraft, Request, ServerTransport, Token, Transport,
+};
+pub use value::{Caller, Descriptor, Interface};
+
+/// Bytes from which an array is cheaper as a string item than in the body, on this machine.
+#[inline]
+#[must_use]
+pub fn reference_threshold() -> usize {
+    REFERENCE_THRESHOLD.load(core::sync::atomic::Ordering::Relaxed)
+}
+
+/// Sets what [`reference_threshold`] answers; the transport does, when it has measured it.
+pub fn set_reference_threshold(bytes: usize) {
+    REFERENCE_THRESHOLD.store(bytes, core::sync::atomic::Ordering::Relaxed);
+}
+
+static REFERENCE_THRESHOLD: core::sync::atomic::AtomicUsize =
+    core::sync::atomic::AtomicUsize::new(4096);

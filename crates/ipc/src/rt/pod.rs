@@ -1,0 +1,96 @@
+//! Plain values: types of which every bit pattern is valid and which have no padding.
+//!
+//! Only these are moved as memory. Not here: booleans and enumerations, which are checked.
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type whose memory and wire bytes are the same thing.
+///
+/// # Safety
+/// Every bit pattern is a valid value and there is no padding. Sealed: numbers and arrays of them.
+pub unsafe trait Pod:
+    Copy + Default + PartialEq + Send + Sync + sealed::Sealed + 'static
+{
+    /// Nothing but zero bits.
+    const ZERO: Self;
+}
+
+macro_rules! pods {
+    ($($t:ty = $zero:expr),*) => {$(
+        impl sealed::Sealed for $t {}
+        // SAFETY: a number: no padding, every bit pattern valid.
+        unsafe impl Pod for $t {
+            const ZERO: Self = $zero;
+        }
+    )*};
+}
+
+pods!(u8 = 0, i8 = 0, u16 = 0, i16 = 0, u32 = 0, i32 = 0, u64 = 0, i64 = 0, f32 = 0.0, f64 = 0.0);
+
+/// The bytes of plain values.
+#[inline]
+#[must_use]
+pub fn bytes_of<T: Pod>(values: &[T]) -> &[u8] {
+    // SAFETY: Pod has no padding, so every byte is initialised; same extent, alignment 1.
+    unsafe { core::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The bytes of plain values, to be overwritten.
+#[inline]
+pub fn bytes_of_mut<T: Pod>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, and any bytes written make valid values.
+    unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}
+
+/// The value at byte `at`; `None` if the bytes end before.
+#[inline]
+#[must_use]
+pub fn load<T: Pod>(bytes: &[u8], at: usize) -> Option<T> {
+    let part = bytes.get(at..)?.get(..size_of::<T>())?;
+    // SAFETY: the slice has the size of T, every bit pattern is a T, unaligned read.
+    Some(unsafe { part.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// `bytes` seen as values, if they are aligned and there is a whole number of them.
+#[inline]
+#[must_use]
+pub fn cast<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
+    // SAFETY: every bit pattern is a T.
+    let (head, values, tail) = unsafe { bytes.align_to::<T>() };
+    (head.is_empty() && tail.is_empty()).then_some(values)
+}
+
+/// `bytes` copied into new values; bytes after the last whole value are left out.
+#[must_use]
+pub fn to_vec<T: Pod>(bytes: &[u8]) -> Vec<T> {
+    let count = bytes.len() / size_of::<T>();
+    let mut values = Vec::<T>::with_capacity(count);
+    // SAFETY: capacity for `count` values; all their bytes are written before the length is set.
+    unsafe {
+        let target = values.as_mut_ptr().cast::<u8>();
+        core::ptr::copy_nonoverlapping(bytes.as_ptr(), target, count * size_of::<T>());
+        values.set_len(count);
+    }
+    values
+}
+
+/// Two 32-bit words in the order of memory, as one.
+#[inline(always)]
+#[must_use]
+pub const fn pair(first: u32, second: u32) -> u64 {
+    if cfg!(target_endian = "big") {
+        (first as u64) << 32 | second as u64
+    } else {
+        first as u64 | (second as u64) << 32
+    }
+}
+
+/// The words of [`pair`].
+#[inline(always)]
+#[must_use]
+pub const fn split(both: u64) -> (u32, u32) {
+    let (low, high) = (both as u32, (both >> 32) as u32);
+    if cfg!(target_endian = "big") { (high, low) } else { (low, high) }
+}

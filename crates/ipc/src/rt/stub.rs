@@ -1,0 +1,98 @@
+//! The moves every stub makes: bind, call, send, reply. Generated code supplies what is written
+//! and read.
+
+use super::router::{BIND_OP, BIND_REQUEST_LEN};
+use super::transport::{Draft, Reply, ReplyDraft, Token, Transport};
+use super::{
+    CallError, ContextScope, Deadline, DecodeError, Decoder, EncodeError, Fault, InterfaceId,
+    Measured, Writer,
+};
+
+/// Makes the binding call; answers the base of the interface on this connection.
+///
+/// # Errors
+/// [`CallError::Fault`] with [`Fault::UNKNOWN_INTERFACE`] if the server does not serve it, and
+/// those of the transport.
+pub fn bind<T: Transport>(
+    transport: &mut T,
+    id: &InterfaceId,
+    deadline: Deadline,
+) -> Result<u16, CallError> {
+    let size = Measured { body_len: BIND_REQUEST_LEN, by_reference: false };
+    let write = |writer: &mut Writer<'_, '_>| {
+        let block = writer.object::<BIND_REQUEST_LEN>()?;
+        block.pods::<0, u8, 16>(&id.uuid);
+        block.put::<16, u16>(id.version.major);
+        block.put::<18, u16>(id.version.minor);
+        block.put::<20, u32>(0);
+        Ok(())
+    };
+    call(transport, BIND_OP, size, deadline, write, |mut decoder| {
+        let view = decoder.primary::<8>(&[])?;
+        decoder.finish()?;
+        view.zero::<4, 4>()?;
+        let base = u16::try_from(view.get::<0, u32>());
+        base.map_err(|_| view.error(super::Cause::Range, 0))
+    })
+}
+
+/// A call: measured, written by `write`, the answer read by `read`.
+///
+/// # Errors
+/// Those of `write`, `read` and the transport.
+#[inline]
+pub fn call<'d, T: Transport, R>(
+    transport: &mut T,
+    op: u16,
+    size: Measured,
+    deadline: Deadline,
+    write: impl FnOnce(&mut Writer<'_, 'd>) -> Result<(), EncodeError>,
+    read: impl FnOnce(Decoder<'_>) -> Result<R, DecodeError>,
+) -> Result<R, CallError> {
+    let mut draft = transport.start(op, size.body_len);
+    let encoder = draft.encoder();
+    encoder.set_by_reference(size.by_reference);
+    write(&mut encoder.writer())?;
+    let mut reply = draft.call(deadline)?;
+    Ok(read(reply.decoder())?)
+}
+
+/// A one-way message.
+///
+/// # Errors
+/// Those of `write` and the transport.
+#[inline]
+pub fn send<'d, T: Transport>(
+    transport: &mut T,
+    op: u16,
+    size: Measured,
+    deadline: Deadline,
+    write: impl FnOnce(&mut Writer<'_, 'd>) -> Result<(), EncodeError>,
+) -> Result<(), CallError> {
+    let mut draft = transport.start(op, size.body_len);
+    let encoder = draft.encoder();
+    encoder.set_by_reference(size.by_reference);
+    write(&mut encoder.writer())?;
+    draft.send(deadline)
+}
+
+/// An answer, written by `write`; [`Fault::NO_RESOURCES`] if it cannot be.
+#[inline]
+pub fn reply<'d, K: Token>(
+    token: K,
+    body_len: usize,
+    by_reference: bool,
+    contexts: Option<ContextScope>,
+    write: impl FnOnce(&mut Writer<'_, 'd>) -> Result<(), EncodeError>,
+) -> K::Ready {
+    let mut draft = token.start(body_len);
+    let encoder = draft.encoder();
+    encoder.set_by_reference(by_reference);
+    if let Some(scope) = contexts {
+        encoder.set_contexts(scope);
+    }
+    match write(&mut encoder.writer()) {
+        Ok(()) => draft.finish(),
+        Err(_) => draft.fault(Fault::NO_RESOURCES),
+    }
+}
