@@ -3,6 +3,7 @@
 //! `ipc` measures messages between processes, `idl` what generated stubs do to arguments. Each prints tables and writes
 //! the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
 
+mod idl;
 mod ipc;
 mod machine;
 mod os;
@@ -27,6 +28,8 @@ struct Arguments {
 enum What {
     /// Calls between processes: by size, waiting and number of clients.
     Ipc(Options),
+    /// Stubs: marshalling of several interfaces, and whole calls by argument size.
+    Idl(Options),
 }
 
 #[derive(clap::Args)]
@@ -44,6 +47,10 @@ fn main() -> Result<()> {
         What::Ipc(options) => {
             let outcome = ipc::run(options.quick)?;
             write(&options, "ipc", &outcome)
+        }
+        What::Idl(options) => {
+            let outcome = idl::run(options.quick)?;
+            write(&options, "idl", &outcome)
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Runs the benchmark program as a person would, only shorter, and looks at the figures it wrote. Whether they are
 //! good is not the question here: a busy machine says nothing about that.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -35,6 +37,19 @@ fn ipc() {
     }
     for cell in list(&outcome, "many_clients") {
         assert_measured(cell, "calls_per_s");
+    }
+    assert!(!list(&outcome, "reach").is_empty());
+}
+
+#[test]
+fn idl() {
+    let outcome = run("idl");
+    assert!(list(&outcome, "marshalling").len() > 12);
+    for cell in list(&outcome, "marshalling") {
+        assert_measured(cell, "ns");
+    }
+    for cell in list(&outcome, "calls") {
+        assert_measured(cell, "ns");
     }
     assert!(!list(&outcome, "reach").is_empty());
 }

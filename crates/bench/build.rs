@@ -1,0 +1,86 @@
+//! Generates and compiles what the benchmark's rows need: our own stubs, C beside them, and, with the feature
+//! `rivals`, the stubs of other interface compilers. What is not installed is skipped with a warning.
+
+use std::env;
+use std::error::Error;
+use std::path::PathBuf;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(have_rpcgen, have_capnp)");
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
+    hand_written_c();
+    #[cfg(feature = "rivals")]
+    {
+        rpcgen(&out)?;
+        capnp(&out)?;
+        planus(&out)?;
+    }
+    let _ = out;
+    Ok(())
+}
+
+/// Every C row is compiled alike.
+fn c_build() -> cc::Build {
+    let mut build = cc::Build::new();
+    build.opt_level(2).std("c11").warnings(true).extra_warnings(true).include("src/idl/c");
+    build
+}
+
+fn hand_written_c() {
+    println!("cargo::rerun-if-changed=src/idl/c");
+    c_build().file("src/idl/c/common.c").file("src/idl/c/hand.c").compile("bench_hand");
+}
+
+#[cfg(feature = "rivals")]
+fn rpcgen(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
+    use std::process::Command;
+    println!("cargo::rerun-if-changed=schemas/bench.x");
+    let headers = std::path::Path::new("/usr/include/tirpc");
+    let run = |flag: &str, name: &str| {
+        let _ = std::fs::remove_file(out.join(name));
+        // The input is given relative to the crate so that the generated comment names no folder.
+        let mut command = Command::new("rpcgen");
+        command.args([flag, "-o"]).arg(out.join(name)).arg("schemas/bench.x");
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !headers.exists() || !run("-h", "bench.h") || !run("-c", "bench_xdr.c") {
+        println!("cargo::warning=no rpcgen row: install rpcsvc-proto and libtirpc-dev");
+        return Ok(());
+    }
+    // rpcgen's output includes its header by the path of its input.
+    std::fs::create_dir_all(out.join("schemas"))?;
+    std::fs::copy(out.join("bench.h"), out.join("schemas/bench.h"))?;
+    let mut build = c_build();
+    build.std("gnu11").include(headers).include(out).include(out.join("schemas"));
+    build.flag_if_supported("-Wno-unused-variable").flag_if_supported("-Wno-unused-parameter");
+    build.file(out.join("bench_xdr.c")).file("src/idl/c/rpcgen.c").compile("bench_rpcgen");
+    println!("cargo::rustc-link-lib=tirpc");
+    println!("cargo::rustc-cfg=have_rpcgen");
+    Ok(())
+}
+
+#[cfg(feature = "rivals")]
+fn capnp(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=schemas/bench.capnp");
+    let mut command = capnpc::CompilerCommand::new();
+    let module = ["idl", "codecs", "capnp"].map(str::to_owned).to_vec();
+    command.file("schemas/bench.capnp").src_prefix("schemas").output_path(out);
+    command.default_parent_module(module);
+    match command.run() {
+        Ok(()) => println!("cargo::rustc-cfg=have_capnp"),
+        Err(_) => println!("cargo::warning=no capnp row: install capnproto"),
+    }
+    Ok(())
+}
+
+#[cfg(feature = "rivals")]
+fn planus(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=schemas/bench.fbs");
+
+    let declarations = planus_translation::translate_files(&["schemas/bench.fbs"])
+        .ok_or("planus does not take schemas/bench.fbs")?;
+    let code = planus_codegen::generate_rust(&declarations, false)?;
+    std::fs::write(out.join("bench_planus.rs"), code)?;
+    Ok(())
+}

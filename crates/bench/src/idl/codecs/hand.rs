@@ -1,0 +1,288 @@
+//! Stubs as one would write them by hand in Rust: each argument moved once into the message, the receiver checks
+//! the message and takes arguments out of it in place where it can. Nothing generic; safe code throughout.
+
+use std::hint::black_box;
+
+use crate::idl::cases::{self, Arguments, Node, Record, Stat};
+use crate::idl::codec::{self, Codec, Kind, Subject};
+
+/// The row.
+pub(super) fn subjects() -> Vec<Subject> {
+    codec::subjects("hand-coded, Rust", Kind::Hand, || Hand {
+        arguments: Arguments::new(),
+        request: Box::new([0; BODY_MAX]),
+        reply: Box::new([0; BODY_MAX]),
+    })
+}
+
+/// Bytes of a message buffer.
+const BODY_MAX: usize = 8192;
+
+struct Hand {
+    arguments: Arguments,
+    request: Box<[u8; BODY_MAX]>,
+    reply: Box<[u8; BODY_MAX]>,
+}
+
+fn pad8(len: usize) -> usize {
+    (len + 7) & !7
+}
+
+/// Writes forward through a buffer.
+struct Writer<'a> {
+    body: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(body: &'a mut [u8]) -> Self {
+        Self { body, at: 0 }
+    }
+
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) -> Option<()> {
+        *self.body.get_mut(self.at..)?.first_chunk_mut::<N>()? = bytes;
+        self.at += N;
+        Some(())
+    }
+
+    /// Bytes, padded with zeros to a multiple of 8.
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) -> Option<()> {
+        let padded = pad8(bytes.len());
+        let to = self.body.get_mut(self.at..self.at + padded)?;
+        if let Some(last) = to.last_chunk_mut::<8>() {
+            *last = [0; 8];
+        }
+        to[..bytes.len()].copy_from_slice(bytes);
+        self.at += padded;
+        Some(())
+    }
+}
+
+/// Reads forward through a message.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    #[inline]
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    #[inline]
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    #[inline]
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_ne_bytes)
+    }
+
+    #[inline]
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (padded, rest) = self.0.split_at_checked(pad8(len))?;
+        self.0 = rest;
+        padded.get(..len)
+    }
+
+    /// Nothing may be left over.
+    #[inline]
+    fn end(&self) -> Option<()> {
+        self.0.is_empty().then_some(())
+    }
+}
+
+impl Codec for Hand {
+    fn paper(&mut self) -> Option<u64> {
+        let (a, b) = black_box(cases::AB);
+        let body = self.request.first_chunk_mut::<32>()?;
+        body[..4].copy_from_slice(&a.to_ne_bytes());
+        body[4..8].copy_from_slice(&b.to_ne_bytes());
+        body[8..28].copy_from_slice(black_box(cases::TEXT));
+        body[28..].fill(0);
+        let message: &[u8; 32] = black_box(&self.request[..32]).try_into().ok()?;
+        let mut reader = Reader(message);
+        let (a, b) = (reader.u32()?, reader.u32()?);
+        let text: [u8; 20] = *message[8..].first_chunk()?;
+        if message[28..] != [0; 4] {
+            return None;
+        }
+        let sum = cases::serve_paper(a.cast_signed(), b.cast_signed(), &text);
+        black_box(&self.reply[..0]).is_empty().then_some(sum)
+    }
+
+    fn stat(&mut self) -> Option<u64> {
+        let path = black_box(cases::PATH).as_bytes();
+        let mut writer = Writer::new(&mut self.request[..]);
+        writer.put((path.len() as u64).to_ne_bytes())?;
+        writer.bytes(path)?;
+        let len = writer.at;
+        let mut reader = Reader(black_box(&self.request[..len]));
+        let path_len = reader.u64()? as usize;
+        let path = reader.bytes(path_len)?;
+        reader.end()?;
+        let stat = cases::serve_stat(path);
+        let len = write_stat(&mut self.reply[..], &stat)?;
+        Some(cases::sum_stat(&read_stat(black_box(&self.reply[..len]))?))
+    }
+
+    fn list(&mut self) -> Option<u64> {
+        self.request[..8].copy_from_slice(&black_box(cases::DIRECTORY).to_ne_bytes());
+        let mut reader = Reader(black_box(&self.request[..8]));
+        let directory = reader.u64()?;
+        reader.end()?;
+        let entries = cases::serve_list(&self.arguments, directory);
+        let mut writer = Writer::new(&mut self.reply[..]);
+        writer.put((entries.len() as u64).to_ne_bytes())?;
+        for entry in entries {
+            writer.put(entry.inode.to_ne_bytes())?;
+            writer.put(entry.kind.to_ne_bytes())?;
+            writer.put((entry.name.len() as u32).to_ne_bytes())?;
+            writer.bytes(entry.name.as_bytes())?;
+        }
+        let len = writer.at;
+        let entries = read_list(black_box(&self.reply[..len]))?;
+        Some(black_box(&entries).iter().map(|e| cases::sum_entry(e.0, e.1, e.2)).sum())
+    }
+
+    fn put(&mut self) -> Option<u64> {
+        let (key, value) = (black_box(&self.arguments.key), black_box(&self.arguments.value));
+        let mut writer = Writer::new(&mut self.request[..]);
+        writer.put((key.len() as u32).to_ne_bytes())?;
+        writer.put((value.len() as u32).to_ne_bytes())?;
+        writer.put(u64::from(black_box(cases::FLAGS)).to_ne_bytes())?;
+        writer.bytes(key)?;
+        writer.bytes(value)?;
+        let len = writer.at;
+        let mut reader = Reader(black_box(&self.request[..len]));
+        let (key_len, value_len) = (reader.u32()? as usize, reader.u32()? as usize);
+        let flags = u32::try_from(reader.u64()?).ok()?;
+        let (key, value) = (reader.bytes(key_len)?, reader.bytes(value_len)?);
+        reader.end()?;
+        let revision = cases::serve_put(key, value, flags);
+        self.reply[..8].copy_from_slice(&revision.to_ne_bytes());
+        let mut reader = Reader(black_box(&self.reply[..8]));
+        let revision = reader.u64()?;
+        reader.end().map(|()| revision)
+    }
+
+    fn record(&mut self) -> Option<u64> {
+        write_record(&mut self.request[..], black_box(&self.arguments.record))?;
+        let record = read_record(black_box(&self.request[..RECORD]))?;
+        let sum = cases::serve_record(&record);
+        black_box(&self.reply[..0]).is_empty().then_some(sum)
+    }
+
+    fn tree(&mut self) -> Option<u64> {
+        let mut writer = Writer::new(&mut self.request[..]);
+        write_node(&mut writer, black_box(&self.arguments.tree))?;
+        let len = writer.at;
+        let mut reader = Reader(black_box(&self.request[..len]));
+        let tree = read_node(&mut reader, 32)?;
+        reader.end()?;
+        let sum = cases::serve_tree(&tree);
+        black_box(&self.reply[..0]).is_empty().then_some(sum)
+    }
+}
+
+/// Writes the answer of `stat`; its size.
+fn write_stat(body: &mut [u8], stat: &Stat) -> Option<usize> {
+    let mut writer = Writer::new(body);
+    for word in [stat.device, stat.inode, stat.size, stat.blocks] {
+        writer.put(word.to_ne_bytes())?;
+    }
+    for time in [stat.accessed_ns, stat.modified_ns, stat.changed_ns] {
+        writer.put(time.to_ne_bytes())?;
+    }
+    for small in [stat.mode, stat.links, stat.uid, stat.gid] {
+        writer.put(small.to_ne_bytes())?;
+    }
+    Some(writer.at)
+}
+
+fn read_stat(body: &[u8]) -> Option<Stat> {
+    let body: &[u8; 72] = body.try_into().ok()?;
+    let mut reader = Reader(body);
+    Some(Stat {
+        device: reader.u64()?,
+        inode: reader.u64()?,
+        size: reader.u64()?,
+        blocks: reader.u64()?,
+        accessed_ns: reader.u64()?.cast_signed(),
+        modified_ns: reader.u64()?.cast_signed(),
+        changed_ns: reader.u64()?.cast_signed(),
+        mode: reader.u32()?,
+        links: reader.u32()?,
+        uid: reader.u32()?,
+        gid: reader.u32()?,
+    })
+}
+
+fn read_list(body: &[u8]) -> Option<Vec<(u64, u32, &[u8])>> {
+    let mut reader = Reader(body);
+    let count = reader.u64()? as usize;
+    if count > body.len() / 16 {
+        return None;
+    }
+    let mut entries = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (inode, kind, len) = (reader.u64()?, reader.u32()?, reader.u32()? as usize);
+        entries.push((inode, kind, reader.bytes(len)?));
+    }
+    reader.end().map(|()| entries)
+}
+
+/// Bytes of a record.
+const RECORD: usize = 16 + 16 * 8 + 16 * 8;
+
+fn write_record(body: &mut [u8], record: &Record) -> Option<()> {
+    let body = body.first_chunk_mut::<RECORD>()?;
+    body[..4].copy_from_slice(&record.sensor.to_ne_bytes());
+    body[4..8].copy_from_slice(&record.flags.to_ne_bytes());
+    body[8..16].copy_from_slice(&record.time_ns.to_ne_bytes());
+    let (counters, gauges) = body[16..].split_at_mut(128);
+    for (to, counter) in counters.as_chunks_mut::<8>().0.iter_mut().zip(&record.counters) {
+        *to = counter.to_ne_bytes();
+    }
+    for (to, gauge) in gauges.as_chunks_mut::<8>().0.iter_mut().zip(&record.gauges) {
+        *to = gauge.to_ne_bytes();
+    }
+    Some(())
+}
+
+fn read_record(body: &[u8]) -> Option<Record> {
+    let body: &[u8; RECORD] = body.try_into().ok()?;
+    let mut reader = Reader(&body[..16]);
+    let (sensor, flags, time_ns) = (reader.u32()?, reader.u32()?, reader.u64()?);
+    let words = body[16..].as_chunks::<8>().0;
+    let counters = std::array::from_fn(|i| u64::from_ne_bytes(words[i]));
+    let gauges = std::array::from_fn(|i| f64::from_ne_bytes(words[16 + i]));
+    Some(Record { sensor, flags, time_ns, counters, gauges })
+}
+
+fn write_node(writer: &mut Writer<'_>, node: &Node) -> Option<()> {
+    writer.put(node.value.to_ne_bytes())?;
+    let children = u32::from(node.left.is_some()) | u32::from(node.right.is_some()) << 1;
+    writer.put(children.to_ne_bytes())?;
+    for child in [&node.left, &node.right].into_iter().flatten() {
+        write_node(writer, child)?;
+    }
+    Some(())
+}
+
+fn read_node(reader: &mut Reader<'_>, depth: usize) -> Option<Node> {
+    let (value, children) = (reader.u32()?.cast_signed(), reader.u32()?);
+    if children > 3 || depth == 0 {
+        return None;
+    }
+    let mut child = |bit: u32| -> Option<Option<Box<Node>>> {
+        if children & bit == 0 {
+            return Some(None);
+        }
+        Some(Some(Box::new(read_node(reader, depth - 1)?)))
+    };
+    Some(Node { value, left: child(1)?, right: child(2)? })
+}

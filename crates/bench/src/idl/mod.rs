@@ -1,0 +1,83 @@
+//! `sojourn-bench idl`: what stubs do to arguments, in memory, beside stubs by hand and by others; and the whole call
+//! by argument size for copying, referring and in-process stubs.
+//!
+//! Read `cases.rs` (what is marshalled), `codec.rs` (what a row is), then any file of `codecs/`.
+
+mod calls;
+mod cases;
+mod codec;
+mod codecs;
+mod measure;
+mod published;
+mod reach;
+mod report;
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use self::calls::CallCell;
+use self::measure::Cell;
+use self::published::Published;
+use crate::machine::Machine;
+use crate::os;
+use crate::reach::Reach;
+
+/// Everything one run found out: the JSON file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    machine: Machine,
+    settings: Settings,
+    marshalling: Vec<Cell>,
+    published: Vec<Published>,
+    calls: Vec<CallCell>,
+    reference_threshold: Option<usize>,
+    reach: Vec<Reach>,
+}
+
+/// How long and how often.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Settings {
+    /// Visits to each cell.
+    pub(crate) rounds: usize,
+    /// Nanoseconds a visit should take.
+    pub(crate) batch_ns: f64,
+    /// Bytes of the argument of whole calls.
+    pub(crate) sizes: Vec<usize>,
+}
+
+fn settings(quick: bool) -> Settings {
+    if quick {
+        return Settings { rounds: 2, batch_ns: 100_000.0, sizes: vec![64, 4096, 65_536] };
+    }
+    // From 16 B to 1 MiB, two steps for each doubling around the crossover.
+    let sizes = (4..=20).flat_map(|bits: u32| {
+        let whole = 1_usize << bits;
+        let half = (10..17).contains(&bits).then_some(whole + whole / 2);
+        std::iter::once(whole).chain(half)
+    });
+    Settings { rounds: 31, batch_ns: 3_000_000.0, sizes: sizes.collect() }
+}
+
+/// Measures, prints, and returns what goes into the JSON file.
+pub(crate) fn run(quick: bool) -> Result<Outcome> {
+    os::die_after(if quick { 120 } else { 1200 });
+    let settings = settings(quick);
+    let machine = Machine::here();
+    let processors = os::processors();
+    println!("{}", report::head(&machine, &settings));
+    let calls = calls::measure(&settings)?;
+    // After the calls, whose processes are forked from this one and pinned by themselves.
+    if let Some(&last) = processors.last() {
+        os::pin(last)?;
+    }
+    let marshalling = measure::alternate(codecs::all(), &settings)?;
+    let published = published::table()?;
+    ensure!(!marshalling.is_empty(), "no rows");
+    println!("{}", report::marshalling(&marshalling));
+    println!("{}", report::ratios(&marshalling, &published));
+    let reference_threshold = calls::reference_threshold();
+    println!("{}", report::calls(&calls, reference_threshold));
+    let reach = reach::judge(&marshalling);
+    println!("{}", crate::reach::render(&reach));
+    Ok(Outcome { machine, settings, marshalling, published, calls, reference_threshold, reach })
+}
