@@ -1,1 +1,79 @@
-//! placeholder
+//! Synchronous calls between address spaces, in the manner of L4, for Linux.
+//!
+//! A server makes an [`Endpoint`]; clients make a [`Connection`] to it over a Unix socket that stays
+//! as the control channel. From then on a message is one or two cache lines in a sealed region that
+//! the two share: a [`Draft`] is put together and [called](Draft::call), the server
+//! [receives](Server::recv) it, and [answers and waits](Server::reply_wait) in one operation. While
+//! both spin there is no system call; a side that sleeps is woken only if it said so.
+//!
+//! What is not here: an interface language (`sojourn-idl`, whose stubs use [`rt`]), networking, and
+//! trust: neither side believes what it reads before it has copied and checked it. `docs/ipc.md` is
+//! the place to start; the same in C is `include/sojourn/ipc.h`.
+//!
+//! ```
+//! use sojourn_ipc::{Address, Connection, Deadline, Endpoint, Event, ServerOptions};
+//!
+//! let name = format!("sojourn-doc-{}", std::process::id());
+//! let endpoint = Endpoint::bind(Address::abstract_name(&name), ServerOptions::default())?;
+//! let mut server = endpoint.server();
+//! let serving = std::thread::spawn(move || {
+//!     let mut reply = None;
+//!     while let Ok(event) = server.reply_wait(reply.take(), Deadline::NEVER) {
+//!         if let Event::Call(request) = event {
+//!             let sum: u8 = request.body().iter().sum();
+//!             let mut draft = request.into_token().start(1);
+//!             draft.encoder().put_bytes(&[sum])?;
+//!             reply = Some(draft.finish());
+//!         }
+//!     }
+//!     Ok::<_, sojourn_ipc::rt::EncodeError>(())
+//! });
+//! let mut connection = Connection::connect(Address::abstract_name(&name), &Default::default())?;
+//! let mut draft = connection.start(7, 3);
+//! draft.encoder().put_bytes(&[1, 2, 3])?;
+//! assert_eq!(draft.call(Deadline::NEVER)?.body(), [6]);
+//! drop((connection, endpoint));
+//! # serving.join().ok().ok_or("server")??;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![allow(unsafe_code, reason = "shared memory and the C interface are what this crate is for")]
+
+mod address;
+mod connect;
+mod connection;
+mod control;
+mod deadline;
+mod draft;
+mod endpoint;
+mod gather;
+mod grant;
+mod greet;
+mod guard;
+mod lane;
+mod layout;
+mod link;
+mod message;
+mod reason;
+mod reply;
+pub mod rt;
+mod server;
+mod stubs;
+mod thread;
+mod wait;
+
+pub use address::{Address, AddressError};
+pub use connect::{ConnectError, ConnectOptions};
+pub use connection::{Connection, Pending, Reply};
+pub use deadline::{Deadline, now_ns};
+pub use draft::Draft;
+pub use endpoint::{BindError, Endpoint, ServerOptions};
+pub use grant::{KEEP, Memory, WRITE};
+pub use layout::INLINE_MAX;
+pub use reason::Reason;
+pub use reply::{ReadyReply, ReplyDraft, ReplyToken};
+pub use rt::{
+    CallError, ClientId, Credentials, FDS_MAX, Fault, GRANTS_MAX, Gone, Grant, ITEMS_MAX,
+};
+pub use server::{Event, KeptGrant, RecvError, Request, Server};
+pub use sojourn_shm::{Access, Span};
+pub use wait::{Wait, wake_cost_ns};

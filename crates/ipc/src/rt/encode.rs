@@ -127,6 +127,40 @@ impl<'d> Encoder<'d> {
         self.len
     }
 
+    /// Appends bytes to the body as they are, without padding: for messages put together by hand.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] if the body is full.
+    #[inline]
+    pub fn put_bytes(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        if bytes.len() > self.len - self.at {
+            return Err(EncodeError::Overflow);
+        }
+        // SAFETY: at + bytes.len() <= len, as just checked; the body overlaps no Rust reference.
+        unsafe {
+            let target = self.body.add(self.at);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+        self.at += bytes.len();
+        Ok(())
+    }
+
+    /// Appends a string item.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
+    pub fn put_item(&mut self, item: &'d [u8]) -> Result<(), EncodeError> {
+        if self.items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) }
+    }
+
+    /// Appends a descriptor; it is duplicated, not consumed.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] beyond [`FDS_MAX`].
+    pub fn put_fd(&mut self, fd: BorrowedFd<'d>) -> Result<(), EncodeError> {
+        if self.fds.push(fd) { Ok(()) } else { Err(EncodeError::Overflow) }
+    }
+
     /// What writes into this message.
     #[inline]
     pub fn writer<'e>(&'e mut self) -> Writer<'e, 'd> {

@@ -1,0 +1,196 @@
+//! Connecting: the client's half of the greeting.
+//!
+//! The server's half is `greet`. Everything the server says is checked before it is used: sizes, the
+//! layout, the seals of the region. Not here: calls; see `connection`.
+
+use crate::address::Address;
+use crate::connection::{Connection, Parts};
+use crate::control::{self, GREETING, Packet, Received, Topic};
+use crate::deadline::Deadline;
+use crate::endpoint::Shared;
+use crate::layout::{Layout, Region};
+use crate::reason::Reason;
+use crate::rt::ClientId;
+use crate::wait::{Policy, Wait};
+use core::time::Duration;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::time::Timespec;
+use sojourn_shm::{Segment, SegmentError};
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectOptions {
+    /// How it waits.
+    pub wait: Wait,
+    /// Bytes of a message that travel in one piece; 0: what the server offers, which is the most.
+    pub area: u32,
+    /// Calls outstanding at one time; 0: what the server offers, which is the most.
+    pub max_inflight: u32,
+    /// Longest answer taken (bytes).
+    pub max_message: u64,
+    /// How long the server may take to answer the greeting.
+    pub timeout: Duration,
+    /// Connect only to a server that runs as this user. Without it, an abstract name can be
+    /// served by anybody who was there first.
+    pub server_uid: Option<u32>,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            wait: Wait::Adaptive,
+            area: 0,
+            max_inflight: 0,
+            max_message: 16 << 20,
+            timeout: Duration::from_secs(5),
+            server_uid: None,
+        }
+    }
+}
+
+/// A connection could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody serves that name.
+    #[error("{0}: no endpoint there; is its server running?")]
+    NotFound(String),
+    /// The file's permissions do not let us.
+    #[error("{0}: permission denied; the directory and the socket decide who may connect")]
+    Permission(String),
+    /// The server does not take us.
+    #[error("{0}: the server refuses: {1}")]
+    Refused(String, Reason),
+    /// It runs as another user than it should.
+    #[error("{0}: served by user {1}, not by {2}")]
+    WrongServer(String, u32, u32),
+    /// It did not answer in time.
+    #[error("{0}: the server did not answer in time; it may be stopped or have no thread")]
+    TimedOut(String),
+    /// What it answered makes no sense.
+    #[error("{0}: what answers there is not a Sojourn server of this version")]
+    Protocol(String),
+    /// The memory it sent cannot be trusted.
+    #[error("{0}: {1}")]
+    Region(String, SegmentError),
+    /// The kernel refused.
+    #[error("{0}: cannot connect: {1}")]
+    System(String, Errno),
+}
+
+/// Connects and greets.
+pub(crate) fn connect(
+    address: Address,
+    options: &ConnectOptions,
+) -> Result<Connection, ConnectError> {
+    let name = address.to_string();
+    let deadline = Deadline::after(options.timeout);
+    let socket = open(address, &name, options.timeout)?;
+    let system = |error| ConnectError::System(name.clone(), error);
+    let server = sockopt::socket_peercred(&socket).map_err(system)?;
+    if let Some(wanted) = options.server_uid
+        && server.uid.as_raw() != wanted
+    {
+        return Err(ConnectError::WrongServer(name, server.uid.as_raw(), wanted));
+    }
+    let mut hello = Packet::new(Topic::Hello, 0);
+    hello.a = GREETING;
+    hello.b = u64::from(options.max_inflight) | u64::from(options.area) << 32;
+    hello.c = options.max_message;
+    control::send(socket.as_fd(), hello, &[]).map_err(system)?;
+    let (welcome, fd) = await_welcome(&socket, &name, deadline)?;
+    let layout = Layout { slots: (welcome.a >> 32) as u32, area: welcome.b as usize };
+    if !layout.is_sound() {
+        return Err(ConnectError::Protocol(name));
+    }
+    let region = |error| ConnectError::Region(name.clone(), error);
+    let segment = Segment::accept(fd, layout.len()).map_err(region)?;
+    let id = ClientId { index: welcome.id, generation: welcome.a as u32 };
+    let is_here = server.pid.as_raw_nonzero().get().cast_unsigned() == std::process::id();
+    let space = is_here.then(|| Shared::in_this_space(welcome.d)).flatten();
+    Ok(Connection::new(Parts {
+        id,
+        region: Region::open(&segment, layout).map_err(region)?,
+        socket,
+        policy: Policy::new(options.wait),
+        request_max: welcome.c,
+        reply_max: options.max_message,
+        space,
+    }))
+}
+
+fn open(address: Address, name: &str, timeout: Duration) -> Result<OwnedFd, ConnectError> {
+    let system = |error| ConnectError::System(name.into(), error);
+    let socket_address = address.socket_address();
+    if let Address::Descriptor(fd) = address {
+        return match sockopt::socket_type(&fd) {
+            Ok(SocketType::SEQPACKET) => Ok(fd),
+            _ => Err(ConnectError::Protocol(name.into())),
+        };
+    }
+    let Some(socket_address) = socket_address else { return Err(system(Errno::NAMETOOLONG)) };
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(system)?;
+    // The only thing that can block on this socket is connecting, while the backlog is full.
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout)).map_err(system)?;
+    match rustix::net::connect(&socket, &socket_address) {
+        Ok(()) => Ok(socket),
+        Err(Errno::NOENT | Errno::CONNREFUSED) => Err(ConnectError::NotFound(name.into())),
+        Err(Errno::ACCESS | Errno::PERM) => Err(ConnectError::Permission(name.into())),
+        Err(Errno::AGAIN) => Err(ConnectError::TimedOut(name.into())),
+        Err(Errno::PROTOTYPE) => Err(ConnectError::Protocol(name.into())),
+        Err(error) => Err(system(error)),
+    }
+}
+
+fn await_welcome(
+    socket: &OwnedFd,
+    name: &str,
+    deadline: Deadline,
+) -> Result<(Packet, OwnedFd), ConnectError> {
+    loop {
+        if !readable(socket, deadline) {
+            return Err(ConnectError::TimedOut(name.into()));
+        }
+        return match control::receive(socket.as_fd()) {
+            Received::Empty => continue,
+            Received::Packet { packet, mut fds, .. } => match (packet.topic, fds.pop()) {
+                (Topic::Welcome, Some(fd)) if fds.is_empty() => Ok((packet, fd)),
+                (Topic::Refused, None) => {
+                    Err(ConnectError::Refused(name.into(), Reason::from_code(packet.id)))
+                }
+                _ => Err(ConnectError::Protocol(name.into())),
+            },
+            Received::Ended => Err(ConnectError::Refused(name.into(), Reason::PeerDied)),
+            Received::Nonsense => Err(ConnectError::Protocol(name.into())),
+        };
+    }
+}
+
+/// Waits until there is something to read, or a hang-up; false when the deadline passed first.
+pub(crate) fn readable(socket: &OwnedFd, deadline: Deadline) -> bool {
+    wait_for(socket, PollFlags::IN, deadline)
+}
+
+/// Waits for `flags`; false when the deadline passed first.
+pub(crate) fn wait_for(socket: &OwnedFd, flags: PollFlags, deadline: Deadline) -> bool {
+    let timeout = deadline.left().map(|left| Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: i64::from(left.subsec_nanos()),
+    });
+    let mut set = [PollFd::new(socket, flags | PollFlags::RDHUP)];
+    match poll(&mut set, timeout.as_ref()) {
+        Ok(0) => false,
+        Ok(_) => true,
+        // Interrupted: the caller looks again anyhow.
+        Err(_) => !deadline.is_over(),
+    }
+}

@@ -1,0 +1,217 @@
+//! Packets on the control socket.
+//!
+//! One `SOCK_SEQPACKET` socket per connection carries what is rare: the greeting, descriptors, the
+//! registration of grants, and wake-ups for a side that sleeps on the socket. Packets are fixed:
+//! 40 bytes, so a short or long one is an error at once. See unix(7), cmsg(3). Not here: what a packet
+//! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
+
+use crate::rt::FDS_MAX;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::mem::MaybeUninit;
+
+/// First word of a greeting: says that the peer is Sojourn, and which version of the region it knows.
+pub(crate) const GREETING: u64 = 0x534a_4950_4331_0001;
+const PACKET_LEN: usize = 40;
+
+/// What a packet is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Topic {
+    /// Client: `a` greeting, `b` calls wanted outstanding | payload wanted << 32, `c` longest answer.
+    Hello = 1,
+    /// Server: `id` index, `a` generation | slots << 32, `b` area, `c` longest request, `d` the
+    /// endpoint's number in its address space; the region.
+    Welcome = 2,
+    /// Server: `id` the reason.
+    Refused = 3,
+    /// Either: look at the region.
+    Wake = 4,
+    /// Either: `id` the sequence number of the message that announces these descriptors.
+    Descriptors = 5,
+    /// Client: `id` the grant, `a` length, `b` 1 if writable; the segment.
+    Register = 6,
+    /// Client: `id` the grant.
+    Unregister = 7,
+    /// Server: answers the last two; `id` the grant, `a` 0 or a reason.
+    Done = 8,
+}
+
+/// A packet without its descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) topic: Topic,
+    pub(crate) id: u32,
+    pub(crate) a: u64,
+    pub(crate) b: u64,
+    pub(crate) c: u64,
+    pub(crate) d: u64,
+}
+
+impl Packet {
+    pub(crate) fn new(topic: Topic, id: u32) -> Self {
+        Self { topic, id, a: 0, b: 0, c: 0, d: 0 }
+    }
+
+    fn to_bytes(self) -> [u8; PACKET_LEN] {
+        let mut bytes = [0; PACKET_LEN];
+        bytes[..4].copy_from_slice(&(self.topic as u32).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.id.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.a.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.b.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&self.c.to_ne_bytes());
+        bytes[32..].copy_from_slice(&self.d.to_ne_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; PACKET_LEN] = bytes.try_into().ok()?;
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let half = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let topic = match half(0) {
+            1 => Topic::Hello,
+            2 => Topic::Welcome,
+            3 => Topic::Refused,
+            4 => Topic::Wake,
+            5 => Topic::Descriptors,
+            6 => Topic::Register,
+            7 => Topic::Unregister,
+            8 => Topic::Done,
+            _ => return None,
+        };
+        Some(Self { topic, id: half(4), a: word(8), b: word(16), c: word(24), d: word(32) })
+    }
+}
+
+/// What came over a control socket.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A packet and its descriptors; `lost`: the kernel could not give us all of them.
+    Packet { packet: Packet, fds: Vec<OwnedFd>, lost: bool },
+    /// Not a packet of ours.
+    Nonsense,
+    /// Nothing there.
+    Empty,
+    /// The peer is gone.
+    Ended,
+}
+
+/// Sends one packet without waiting. `EAGAIN`: the peer does not read its socket.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    packet: Packet,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    let bytes = packet.to_bytes();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::TOOMANYREFS);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags).map(drop)
+}
+
+/// Takes one packet without waiting.
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
+    let mut bytes = [0; PACKET_LEN + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let message = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+        Ok(message) => message,
+        Err(Errno::AGAIN) => return Received::Empty,
+        Err(Errno::INTR) => return Received::Empty,
+        Err(_) => return Received::Ended,
+    };
+    let mut fds = Vec::new();
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = part {
+            fds.extend(rights);
+        }
+    }
+    if message.bytes == 0 {
+        return Received::Ended;
+    }
+    let lost = message.flags.contains(ReturnFlags::CTRUNC);
+    match bytes.get(..message.bytes).and_then(Packet::from_bytes) {
+        Some(packet) => Received::Packet { packet, fds, lost },
+        None => Received::Nonsense,
+    }
+}
+
+/// Descriptors that came before the messages that announce them, by sequence number.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    parcels: Vec<(u32, Vec<OwnedFd>)>,
+}
+
+impl Inbox {
+    /// Keeps a parcel; answers false when more are waiting than a connection may have.
+    pub(crate) fn put(&mut self, seq: u32, fds: Vec<OwnedFd>, parcels_max: usize) -> bool {
+        if self.parcels.len() >= parcels_max {
+            return false;
+        }
+        self.parcels.push((seq, fds));
+        true
+    }
+
+    /// The parcel for message `seq`.
+    pub(crate) fn take(&mut self, seq: u32) -> Option<Vec<OwnedFd>> {
+        let at = self.parcels.iter().position(|(number, _)| *number == seq)?;
+        Some(self.parcels.swap_remove(at).1)
+    }
+}
+
+/// Wakes a side that sleeps on the control socket. If the socket is full, there is something to wake
+/// it already.
+pub(crate) fn wake(socket: impl AsFd) {
+    let _ = send(socket.as_fd(), Packet::new(Topic::Wake, 0), &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn packets_and_descriptors_arrive_as_sent() {
+        let (ours, theirs) = pair();
+        let packet = Packet { topic: Topic::Register, id: 7, a: 1 << 40, b: 2, c: 3, d: 4 };
+        send(ours.as_fd(), packet, &[ours.as_fd(), theirs.as_fd()]).unwrap();
+        match receive(theirs.as_fd()) {
+            Received::Packet { packet: got, fds, lost } => {
+                assert_eq!((got, fds.len(), lost), (packet, 2, false));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(receive(theirs.as_fd()), Received::Empty));
+    }
+
+    #[test]
+    fn short_long_and_unknown_packets_are_nonsense() {
+        let (ours, theirs) = pair();
+        for bytes in [&[0u8; 39][..], &[0; 41], &[0; 40], &[9; 40]] {
+            rustix::net::send(&ours, bytes, SendFlags::empty()).unwrap();
+            assert!(matches!(receive(theirs.as_fd()), Received::Nonsense));
+        }
+        drop(ours);
+        assert!(matches!(receive(theirs.as_fd()), Received::Ended));
+    }
+
+    #[test]
+    fn an_inbox_is_bounded_and_finds_by_sequence() {
+        let mut inbox = Inbox::default();
+        assert!(inbox.put(1, vec![], 2) && inbox.put(2, vec![], 2));
+        assert!(!inbox.put(3, vec![], 2));
+        assert!(inbox.take(2).is_some() && inbox.take(2).is_none() && inbox.take(1).is_some());
+    }
+}

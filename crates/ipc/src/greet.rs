@@ -1,0 +1,315 @@
+//! The control thread's work: accepting clients, greeting them, reading their packets.
+//!
+//! # Theory of operation
+//! A new socket waits in the lobby until its greeting comes or its time is up. The greeting says
+//! which version it speaks and what it would like; the answer gives it a region, or a reason why not.
+//! From then on the socket belongs to a link, and what comes over it is read by [`ServerThread::drain`].
+//! All sockets are in one epoll set; this thread waits nowhere else.
+
+use crate::control::{self, GREETING, Packet, Received, Topic};
+use crate::deadline::now_ns;
+use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
+use crate::layout::{Layout, Region};
+use crate::link::{Link, Terms, lock};
+use crate::reason::Reason;
+use crate::rt::{ClientId, Credentials};
+use crate::thread::{Note, ServerThread};
+use core::sync::atomic::Ordering;
+use rustix::event::epoll::{self, Event};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use rustix::time::Timespec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How long a client may take to greet.
+const GREET_NS: u64 = 5_000_000_000;
+/// Clients that may wait in the lobby; further ones wait to be accepted.
+const LOBBY_MAX: usize = 256;
+/// How long to leave the listener alone when descriptors have run out.
+const PAUSE_NS: u64 = 100_000_000;
+
+/// A socket that has not greeted yet.
+#[derive(Debug)]
+struct Guest {
+    socket: OwnedFd,
+    until_ns: u64,
+}
+
+/// The control thread's state.
+pub(crate) struct Lobby {
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+    guests: HashMap<u64, Guest>,
+    next_guest: u64,
+    /// Greeted while there was no server thread.
+    waiting: Vec<(OwnedFd, Packet)>,
+    /// The listener is left alone until then.
+    paused_until_ns: Option<u64>,
+    is_over: bool,
+}
+
+impl Lobby {
+    pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>) -> Self {
+        Self {
+            shared,
+            control,
+            guests: HashMap::new(),
+            next_guest: LOBBY,
+            waiting: Vec::new(),
+            paused_until_ns: None,
+            is_over: false,
+        }
+    }
+
+    /// Runs until the endpoint closes.
+    pub(crate) fn run(mut self) {
+        let mut events = Vec::with_capacity(64);
+        while !self.is_over {
+            events.clear();
+            let timeout = self.timeout();
+            let space = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.control.epoll, space, timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+            for event in &events {
+                self.handle(*event);
+            }
+            self.expire();
+        }
+        self.close();
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        let guests = self.guests.values().map(|guest| guest.until_ns);
+        let next = guests.chain(self.paused_until_ns).min()?;
+        let left = next.saturating_sub(now_ns());
+        Some(Timespec {
+            tv_sec: (left / 1_000_000_000) as i64,
+            tv_nsec: (left % 1_000_000_000) as i64,
+        })
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event.data.u64() {
+            LISTENER => self.accept(),
+            SIGNAL => self.signal(),
+            key if key & LOBBY != 0 => self.greeting(key),
+            key => {
+                let id = ClientId { index: key as u32, generation: (key >> 32) as u32 };
+                self.packet(id);
+            }
+        }
+    }
+
+    fn signal(&mut self) {
+        self.control.clear_signal();
+        self.is_over = self.shared.is_closing();
+        for socket in self.control.take_offered() {
+            self.enter(socket);
+        }
+        if !lock(&self.shared.threads).is_empty() {
+            for (socket, hello) in core::mem::take(&mut self.waiting) {
+                self.admit(socket, hello);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.guests.len() < LOBBY_MAX {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::accept_with(self.control.listener(), flags) {
+                Ok(socket) => self.enter(socket),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::AGAIN) => return,
+                // Out of descriptors or memory: clients wait in the backlog until some are free.
+                Err(_) => return self.pause(),
+            }
+        }
+        self.pause();
+    }
+
+    fn pause(&mut self) {
+        let _ = epoll::delete(&self.control.epoll, self.control.listener());
+        self.paused_until_ns = Some(now_ns() + PAUSE_NS);
+    }
+
+    fn enter(&mut self, socket: OwnedFd) {
+        let key = self.next_guest;
+        self.next_guest = LOBBY | (self.next_guest.wrapping_add(1) & (LOBBY - 1) & !(1 << 62));
+        if self.control.watch(&socket, key).is_ok() {
+            self.guests.insert(key, Guest { socket, until_ns: now_ns() + GREET_NS });
+        }
+    }
+
+    fn expire(&mut self) {
+        if self.guests.is_empty() && self.paused_until_ns.is_none() {
+            return;
+        }
+        let now = now_ns();
+        self.guests.retain(|_, guest| guest.until_ns > now);
+        if self.paused_until_ns.is_some_and(|until| until <= now) {
+            self.paused_until_ns = None;
+            let _ = self.control.watch(self.control.listener(), LISTENER);
+        }
+    }
+
+    fn greeting(&mut self, key: u64) {
+        let Some(guest) = self.guests.get(&key) else { return };
+        let received = control::receive(guest.socket.as_fd());
+        if matches!(received, Received::Empty) {
+            return;
+        }
+        let Some(guest) = self.guests.remove(&key) else { return };
+        let _ = epoll::delete(&self.control.epoll, &guest.socket);
+        match received {
+            Received::Packet { packet, fds, .. }
+                if packet.topic == Topic::Hello && packet.a == GREETING && fds.is_empty() =>
+            {
+                if lock(&self.shared.threads).is_empty() {
+                    self.waiting.push((guest.socket, packet));
+                } else {
+                    self.admit(guest.socket, packet);
+                }
+            }
+            Received::Ended => {}
+            _ => refuse(&guest.socket, Reason::Version),
+        }
+    }
+
+    /// Gives a client that greeted its region and its thread.
+    fn admit(&mut self, socket: OwnedFd, hello: Packet) {
+        let Some(thread) = self.least_busy() else { return refuse(&socket, Reason::Closed) };
+        let Some(id) = self.free_index() else { return refuse(&socket, Reason::TooManyClients) };
+        let link = match self.link(socket, hello, id, thread) {
+            Ok(link) => link,
+            Err((socket, reason)) => return refuse(&socket, reason),
+        };
+        link.thread.clients.fetch_add(1, Ordering::Relaxed);
+        link.thread.post(Note::Joined(Arc::clone(&link)));
+        if link.thread.is_closed.load(Ordering::Acquire) {
+            link.end(Reason::Closed);
+        }
+    }
+
+    fn least_busy(&self) -> Option<Arc<ServerThread>> {
+        let mut threads = lock(&self.shared.threads);
+        threads.retain(|thread| !thread.is_closed.load(Ordering::Acquire));
+        threads.iter().min_by_key(|thread| thread.clients.load(Ordering::Relaxed)).cloned()
+    }
+
+    /// An index nobody uses, with its next generation.
+    fn free_index(&self) -> Option<ClientId> {
+        let mut links = lock(&self.shared.links);
+        let index = match links.iter().position(|slot| slot.link.is_none()) {
+            Some(index) => index,
+            None if links.len() < self.shared.options.max_clients as usize => {
+                links.push(Default::default());
+                links.len() - 1
+            }
+            None => return None,
+        };
+        let slot = links.get_mut(index)?;
+        // Generations stay below the bit that marks keys of the lobby.
+        slot.generation = slot.generation % 0x3fff_ffff + 1;
+        Some(ClientId { index: index as u32, generation: slot.generation })
+    }
+
+    /// Makes the link and greets back. On failure the socket is returned with the reason.
+    fn link(
+        &self,
+        socket: OwnedFd,
+        hello: Packet,
+        id: ClientId,
+        thread: Arc<ServerThread>,
+    ) -> Result<Arc<Link>, (OwnedFd, Reason)> {
+        let options = &self.shared.options;
+        let layout = layout(options, hello);
+        let Ok(credentials) = peer(&socket) else { return Err((socket, Reason::BadPacket)) };
+        let Ok((segment, region)) = Region::create(layout) else {
+            return Err((socket, Reason::NoResources));
+        };
+        let mut welcome = Packet::new(Topic::Welcome, id.index);
+        welcome.a = u64::from(id.generation) | u64::from(layout.slots) << 32;
+        welcome.b = layout.area as u64;
+        welcome.c = options.max_message;
+        welcome.d = self.shared.id;
+        let terms = Terms {
+            id,
+            same_space: credentials.pid.cast_unsigned() == std::process::id(),
+            credentials,
+            reply_max: hello.c,
+            request_max: options.max_message,
+        };
+        let key = u64::from(id.index) | u64::from(id.generation) << 32;
+        if self.control.watch(&socket, key).is_err() {
+            return Err((socket, Reason::NoResources));
+        }
+        let link = Arc::new(Link::new(terms, region, socket, thread));
+        // Before the client hears of it: one in this address space looks its link up at once.
+        self.set_link(id, Some(Arc::clone(&link)));
+        if control::send(link.socket.as_fd(), welcome, &[segment.as_fd()]).is_err() {
+            // The client hung up, or the kernel has no room for a descriptor; the socket says which.
+            link.end(Reason::NoResources);
+        }
+        Ok(link)
+    }
+
+    fn set_link(&self, id: ClientId, link: Option<Arc<Link>>) {
+        if let Some(slot) = lock(&self.shared.links).get_mut(id.index as usize) {
+            slot.link = link;
+        }
+    }
+
+    /// Something came over a client's socket, or it hung up.
+    fn packet(&mut self, id: ClientId) {
+        let Some(link) = self.shared.link(id) else { return };
+        link.thread.drain(&link);
+        if link.ended().is_some() {
+            let _ = epoll::delete(&self.control.epoll, &link.socket);
+            self.set_link(id, None);
+        }
+    }
+
+    fn close(&mut self) {
+        for (socket, _) in self.waiting.drain(..) {
+            refuse(&socket, Reason::Closed);
+        }
+        for slot in lock(&self.shared.links).iter_mut() {
+            if let Some(link) = slot.link.take() {
+                link.end(Reason::Closed);
+            }
+        }
+        for thread in lock(&self.shared.threads).iter() {
+            thread.close();
+        }
+    }
+}
+
+/// What the client wants, within what the server allows.
+fn layout(options: &ServerOptions, hello: Packet) -> Layout {
+    let inflight = match hello.b as u32 {
+        0 => options.max_inflight,
+        wanted => wanted.min(options.max_inflight),
+    };
+    let payload = match hello.b >> 32 {
+        0 => options.area,
+        wanted => wanted.min(options.area),
+    };
+    Layout::new(inflight, payload)
+}
+
+fn peer(socket: &OwnedFd) -> Result<Credentials, Errno> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?;
+    Ok(Credentials {
+        pid: peer.pid.as_raw_nonzero().get(),
+        uid: peer.uid.as_raw(),
+        gid: peer.gid.as_raw(),
+    })
+}
+
+fn refuse(socket: &OwnedFd, reason: Reason) {
+    let _ = control::send(socket.as_fd(), Packet::new(Topic::Refused, reason.code()), &[]);
+}

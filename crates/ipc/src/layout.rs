@@ -1,0 +1,334 @@
+//! The shared region of one connection: where everything lies, and how a message's header is packed.
+//!
+//! `docs/ipc.md` draws it. Both sides compute the layout from two numbers that the server chose and
+//! told over the control socket; nothing about the layout is ever read from the region itself. Not
+//! here: who writes what when; see `connection` (client) and `lane` (server).
+
+use crate::rt::{FDS_MAX, GRANTS_MAX, ITEMS_MAX};
+use core::ptr::NonNull;
+use sojourn_shm::{Access, AtomicU32, AtomicU64, Line, Mapping, Segment, SegmentError, Span};
+
+/// Bytes of a body that travel in the message's own cache lines.
+pub const INLINE_MAX: usize = INLINE_WORDS * 8;
+/// Words of a line that carry an inline body: all but tag and meta word.
+pub(crate) const INLINE_WORDS: usize = 14;
+/// Outstanding calls of a connection at most.
+pub(crate) const INFLIGHT_MAX: u32 = 64;
+/// Bytes at the start of a long message: the lengths of its items, then its grants.
+pub(crate) const TABLE_LEN: usize = ITEMS_MAX * 8 + GRANTS_MAX * 24;
+
+const CONSUMED: usize = 128;
+const REASON: usize = 192;
+const SERVER_BELL: usize = 256;
+const CLIENT_BELL: usize = 384;
+const WANT: usize = 388;
+const TO_SERVER: usize = 512;
+const TO_CLIENT: usize = 640;
+const LINES: usize = 1024;
+const LINE: usize = 128;
+const PAGE: usize = 4096;
+
+/// The two numbers that determine a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Request slots, and reply slots: a power of two.
+    pub(crate) slots: u32,
+    /// Bytes of one message area, a multiple of the page size.
+    pub(crate) area: usize,
+}
+
+impl Layout {
+    /// The layout for `inflight` calls and messages of `payload` bytes in one piece.
+    pub(crate) fn new(inflight: u32, payload: u64) -> Self {
+        let slots = inflight.clamp(1, INFLIGHT_MAX).next_power_of_two();
+        let payload = usize::try_from(payload).unwrap_or(usize::MAX).clamp(PAGE, 1 << 30);
+        Self { slots, area: (payload + TABLE_LEN).next_multiple_of(PAGE) }
+    }
+
+    /// Whether a peer's numbers are ones that [`Layout::new`] can give.
+    pub(crate) fn is_sound(self) -> bool {
+        self.slots.is_power_of_two()
+            && self.slots <= INFLIGHT_MAX
+            && self.area.is_multiple_of(PAGE)
+            && (PAGE..=(1 << 30) + PAGE).contains(&self.area)
+    }
+
+    fn areas(self) -> usize {
+        (LINES + 2 * self.slots as usize * LINE).next_multiple_of(PAGE)
+    }
+
+    /// Bytes of the region.
+    pub(crate) fn len(self) -> usize {
+        self.areas() + 2 * self.slots as usize * self.area
+    }
+}
+
+/// A mapped region. Every accessor is in bounds by construction.
+#[derive(Debug)]
+pub(crate) struct Region {
+    mapping: Mapping,
+    base: NonNull<u8>,
+    pub(crate) layout: Layout,
+}
+
+// SAFETY: `base` points into `mapping`, which is Send and Sync; all access is atomic or racy copies.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Makes a region for a new client.
+    pub(crate) fn create(layout: Layout) -> Result<(Segment, Self), SegmentError> {
+        let (segment, mapping) = Segment::create("sojourn-ipc", layout.len(), Access::ReadWrite)?;
+        Ok((segment, Self::over(mapping, layout)?))
+    }
+
+    /// Maps the region that a server sent.
+    pub(crate) fn open(segment: &Segment, layout: Layout) -> Result<Self, SegmentError> {
+        Self::over(segment.map(Access::ReadWrite)?, layout)
+    }
+
+    fn over(mapping: Mapping, layout: Layout) -> Result<Self, SegmentError> {
+        let size =
+            SegmentError::Size { found: mapping.len() as u64, expected: layout.len() as u64 };
+        let base = mapping.span(0, layout.len()).and_then(|all| NonNull::new(all.as_ptr()));
+        let base = base.ok_or(size)?;
+        Ok(Self { mapping, base, layout })
+    }
+
+    #[inline(always)]
+    fn at<T>(&self, offset: usize) -> &T {
+        debug_assert!(offset + size_of::<T>() <= self.mapping.len());
+        // SAFETY: private; every caller passes an offset below `layout.len()`, which `over` checked
+        // against the mapping, aligned for T, and T is made of atomics.
+        unsafe { self.base.add(offset).cast::<T>().as_ref() }
+    }
+
+    /// Request line of the slot that request number `seq` uses.
+    #[inline(always)]
+    pub(crate) fn request(&self, seq: u32) -> &Line {
+        self.at(LINES + self.slot(seq) * LINE)
+    }
+
+    /// Reply line `index` (taken modulo the number of slots).
+    #[inline(always)]
+    pub(crate) fn reply(&self, index: u32) -> &Line {
+        self.at(LINES + (self.layout.slots as usize + self.slot(index)) * LINE)
+    }
+
+    #[inline(always)]
+    fn slot(&self, number: u32) -> usize {
+        (number & (self.layout.slots - 1)) as usize
+    }
+
+    /// Message area of the slot that request number `seq` uses.
+    pub(crate) fn request_area(&self, seq: u32) -> Span<'_> {
+        self.area(self.slot(seq))
+    }
+
+    /// Message area of reply line `index`.
+    pub(crate) fn reply_area(&self, index: u32) -> Span<'_> {
+        self.area(self.layout.slots as usize + self.slot(index))
+    }
+
+    fn area(&self, number: usize) -> Span<'_> {
+        let offset = self.layout.areas() + number * self.layout.area;
+        // The span exists by construction; an empty one would only make copies stop short.
+        self.mapping
+            .span(offset, self.layout.area)
+            .unwrap_or_else(|| unreachable_span(&self.mapping))
+    }
+
+    /// How many request slots the server has taken, ever (wrapping).
+    #[inline(always)]
+    pub(crate) fn consumed(&self) -> &AtomicU32 {
+        self.at(CONSUMED)
+    }
+
+    /// Why the server disconnected us; 0 while it has not.
+    pub(crate) fn reason(&self) -> &AtomicU32 {
+        self.at(REASON)
+    }
+
+    /// The bell on which the server sleeps.
+    #[inline(always)]
+    pub(crate) fn server_bell(&self) -> &AtomicU32 {
+        self.at(SERVER_BELL)
+    }
+
+    /// The bell on which the client sleeps.
+    #[inline(always)]
+    pub(crate) fn client_bell(&self) -> &AtomicU32 {
+        self.at(CLIENT_BELL)
+    }
+
+    /// The value of `consumed` for which a client that waits for room wants to be woken.
+    pub(crate) fn want(&self) -> &AtomicU32 {
+        self.at(WANT)
+    }
+
+    /// Notification bits from client to server.
+    #[inline(always)]
+    pub(crate) fn to_server(&self) -> &AtomicU64 {
+        self.at(TO_SERVER)
+    }
+
+    /// Notification bits from server to client.
+    #[inline(always)]
+    pub(crate) fn to_client(&self) -> &AtomicU64 {
+        self.at(TO_CLIENT)
+    }
+}
+
+#[cold]
+fn unreachable_span(mapping: &Mapping) -> Span<'_> {
+    match mapping.span(0, 0) {
+        Some(empty) => empty,
+        None => unreachable!("the empty span at 0 lies within every mapping"),
+    }
+}
+
+/// What a line carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Request that wants an answer.
+    Call = 1,
+    /// Request that wants none.
+    Send = 2,
+    /// More bytes of the request before.
+    Chunk = 3,
+    /// Client: the next part of a long answer, please.
+    More = 4,
+    /// Answer (the first or only part, or a later one).
+    Result = 5,
+    /// Answer: a fault code.
+    Fault = 6,
+    /// The client gives up a request of which some pieces are missing.
+    Abandon = 7,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Call,
+            2 => Self::Send,
+            3 => Self::Chunk,
+            4 => Self::More,
+            5 => Self::Result,
+            6 => Self::Fault,
+            7 => Self::Abandon,
+            _ => return None,
+        })
+    }
+}
+
+/// The payload is in the area, not in the line.
+pub(crate) const LONG: u8 = 1;
+/// The payload is the sender's own memory: both ends share one address space.
+pub(crate) const BY_REFERENCE: u8 = 2;
+
+/// Header of a line: tag word and meta word, unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) seq: u32,
+    pub(crate) op: u16,
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    /// Bytes of an inline body.
+    pub(crate) len: u8,
+    /// Reply line that the answer goes to.
+    pub(crate) line: u8,
+    pub(crate) fds: u8,
+    pub(crate) items: u8,
+    /// Processor on which the sender ran, plus one; 0 unknown.
+    pub(crate) cpu: u16,
+    pub(crate) grants: u8,
+}
+
+/// Sequence number in a tag.
+#[inline(always)]
+pub(crate) fn tag_seq(tag: u64) -> u32 {
+    tag as u32
+}
+
+impl Header {
+    #[inline(always)]
+    pub(crate) fn tag(&self) -> u64 {
+        u64::from(self.seq)
+            | u64::from(self.op) << 32
+            | (self.kind as u64) << 48
+            | u64::from(self.flags) << 56
+    }
+
+    #[inline(always)]
+    pub(crate) fn meta(&self) -> u64 {
+        u64::from(self.len)
+            | u64::from(self.line) << 8
+            | u64::from(self.fds) << 16
+            | u64::from(self.items) << 24
+            | u64::from(self.cpu) << 32
+            | u64::from(self.grants) << 48
+    }
+
+    /// Unpacks and checks what can be checked without knowing the connection's state; `None` if a
+    /// count or the kind is out of range.
+    #[inline(always)]
+    pub(crate) fn unpack(tag: u64, meta: u64) -> Option<Self> {
+        let header = Self {
+            seq: tag as u32,
+            op: (tag >> 32) as u16,
+            kind: Kind::from_byte((tag >> 48) as u8)?,
+            flags: (tag >> 56) as u8,
+            len: meta as u8,
+            line: (meta >> 8) as u8,
+            fds: (meta >> 16) as u8,
+            items: (meta >> 24) as u8,
+            cpu: (meta >> 32) as u16,
+            grants: (meta >> 48) as u8,
+        };
+        let sound = header.len as usize <= INLINE_MAX
+            && header.fds as usize <= FDS_MAX
+            && header.items as usize <= ITEMS_MAX
+            && header.grants as usize <= GRANTS_MAX
+            && header.flags & !(LONG | BY_REFERENCE) == 0
+            && meta >> 56 == 0;
+        sound.then_some(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn whatever_unpacks_packs_to_the_same_words(tag: u64, meta: u64) {
+            if let Some(header) = Header::unpack(tag, meta) {
+                prop_assert_eq!((header.tag(), header.meta()), (tag, meta));
+            }
+        }
+
+        #[test]
+        fn every_layout_is_sound_and_its_parts_do_not_overlap(inflight in 0u32..200, payload in 0u64..1 << 22) {
+            let layout = Layout::new(inflight, payload);
+            prop_assert!(layout.is_sound());
+            prop_assert!(layout.area as u64 >= payload + TABLE_LEN as u64);
+            prop_assert!(layout.areas() >= LINES + 2 * layout.slots as usize * LINE);
+        }
+    }
+
+    #[test]
+    fn every_accessor_of_the_largest_and_smallest_region_is_within_it() {
+        for layout in [Layout::new(1, 1), Layout::new(64, 100_000)] {
+            let (_segment, region) = Region::create(layout).unwrap();
+            for seq in [0, 1, layout.slots - 1, u32::MAX] {
+                region.request(seq).publish(1, &[2; 20]);
+                region.reply(seq).publish(1, &[2; 20]);
+                assert_eq!(region.request_area(seq).len(), layout.area);
+                assert_eq!(region.reply_area(seq).len(), layout.area);
+            }
+        }
+    }
+}

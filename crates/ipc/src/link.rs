@@ -1,0 +1,237 @@
+//! The server's side of one connection: what all its threads share about one client.
+//!
+//! A link is private memory of the server; its `region` is what the client can write. The thread that
+//! serves the client reads requests (`lane`); any thread that holds a token may answer (`reply`); the
+//! control thread (`endpoint`) handles the socket. Nothing here waits for the client, ever.
+
+use crate::control::{self, Inbox, Packet, Topic};
+use crate::grant::Granted;
+use crate::layout::{INLINE_WORDS, Region};
+use crate::reason::Reason;
+use crate::rt::{ClientId, Credentials, FDS_MAX};
+use crate::thread::{Note, ServerThread};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_shm::{futex, park};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Packets on the control socket that may come before a request is seen, then it is a flood.
+const PACKETS_MAX: u32 = 4096;
+/// Parcels of descriptors that may wait for their messages, per reply line.
+const PARCELS_MAX: usize = 2;
+
+/// One reply line: whose answer it waits for, and where an inline answer is put together.
+#[derive(Debug)]
+pub(crate) struct ReplyLine {
+    /// Sequence number of the outstanding call plus `1 << 32`; 0 when the line is free.
+    outstanding: AtomicU64,
+    pub(crate) words: UnsafeCell<[u64; INLINE_WORDS]>,
+}
+
+// SAFETY: `words` is touched only by the holder of the token of the call outstanding on this line, and
+// there is one such token at a time: `outstanding` goes from 0 to a call, and back, only once for each.
+unsafe impl Sync for ReplyLine {}
+
+/// An answer that is larger than its area, while the client fetches it piece by piece.
+#[derive(Debug)]
+pub(crate) struct LongReply {
+    pub(crate) line: u8,
+    pub(crate) stream: Vec<u8>,
+    pub(crate) sent: usize,
+}
+
+/// Memory of a caller in this very address space, on loan while it waits for its answer.
+#[derive(Debug)]
+pub(crate) struct LocalRequest {
+    pub(crate) seq: u32,
+    pub(crate) body: (*const u8, usize),
+    pub(crate) items: Vec<(*const u8, usize)>,
+}
+
+// SAFETY: the caller waits, with its memory untouched, until the call is answered.
+unsafe impl Send for LocalRequest {}
+
+/// What only connections within one address space use.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) request: Option<LocalRequest>,
+    pub(crate) replies: Vec<(u32, Vec<u64>)>,
+}
+
+/// One client, as the server knows it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) id: ClientId,
+    pub(crate) region: Region,
+    pub(crate) socket: OwnedFd,
+    pub(crate) credentials: Credentials,
+    pub(crate) badge: AtomicU64,
+    /// Longest answer the client takes, longest request it may send (bytes).
+    pub(crate) reply_max: u64,
+    pub(crate) request_max: u64,
+    /// The client lives in this address space.
+    pub(crate) same_space: bool,
+    pub(crate) thread: Arc<ServerThread>,
+    pub(crate) lines: Box<[ReplyLine]>,
+    pub(crate) local: Mutex<Local>,
+    pub(crate) long_replies: Mutex<Vec<LongReply>>,
+    pub(crate) grants: Mutex<Vec<(u32, Arc<Granted>)>>,
+    inbox: Mutex<Inbox>,
+    /// 0, or the reason code with which it ended.
+    ended: AtomicU32,
+    packets: AtomicU32,
+    /// The lane sleeps on the control socket: a packet is a wake-up it asked for.
+    pub(crate) is_cold: AtomicBool,
+}
+
+/// A lock whose holder panicked is as good as any: what it guards is consistent at every step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is agreed with a client when it is taken.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) id: ClientId,
+    pub(crate) credentials: Credentials,
+    pub(crate) reply_max: u64,
+    pub(crate) request_max: u64,
+    pub(crate) same_space: bool,
+}
+
+impl Link {
+    pub(crate) fn new(
+        terms: Terms,
+        region: Region,
+        socket: OwnedFd,
+        thread: Arc<ServerThread>,
+    ) -> Self {
+        let line = || ReplyLine {
+            outstanding: AtomicU64::new(0),
+            words: UnsafeCell::new([0; INLINE_WORDS]),
+        };
+        Self {
+            id: terms.id,
+            credentials: terms.credentials,
+            reply_max: terms.reply_max,
+            request_max: terms.request_max,
+            same_space: terms.same_space,
+            badge: AtomicU64::new(0),
+            lines: (0..region.layout.slots).map(|_| line()).collect(),
+            region,
+            socket,
+            thread,
+            local: Mutex::default(),
+            long_replies: Mutex::default(),
+            grants: Mutex::default(),
+            inbox: Mutex::default(),
+            ended: AtomicU32::new(0),
+            packets: AtomicU32::new(0),
+            is_cold: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that call `seq` wants its answer on `line`; false if that line is taken or not there.
+    #[inline]
+    pub(crate) fn begin_call(&self, line: u8, seq: u32) -> bool {
+        let Some(line) = self.lines.get(line as usize) else { return false };
+        if line.outstanding.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        line.outstanding.store(1 << 32 | u64::from(seq), Ordering::Relaxed);
+        true
+    }
+
+    /// Notes that the call on `line` is being answered: just before the answer is published.
+    #[inline]
+    pub(crate) fn end_call(&self, line: u8) {
+        if let Some(line) = self.lines.get(line as usize) {
+            // SYNC: release; pairs with the acquire load in `begin_call`: the next call's token may
+            // use `words` only after this one is done with it.
+            line.outstanding.store(0, Ordering::Release);
+        }
+    }
+
+    /// Why the client is gone; `None` while it is there.
+    pub(crate) fn ended(&self) -> Option<Reason> {
+        match self.ended.load(Ordering::Acquire) {
+            0 => None,
+            code => Some(Reason::from_code(code)),
+        }
+    }
+
+    /// Ends the connection, for the first reason given: tells the client, closes the socket's both
+    /// directions and lets the lane's thread know.
+    pub(crate) fn end(&self, reason: Reason) {
+        let code = reason.code();
+        if self.ended.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
+        self.region.reason().store(code, Ordering::Release);
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        // The hang-up wakes a client that sleeps on its socket; this one a sleeper on its bell.
+        self.ring_client();
+        self.thread.post(Note::Ended(self.id));
+    }
+
+    /// Wakes the client if it sleeps, after something was published for it.
+    #[inline(always)]
+    pub(crate) fn ring_client(&self) {
+        match park::ring(self.region.client_bell()) {
+            park::AWAKE => {}
+            how => self.wake_client(how),
+        }
+    }
+
+    #[inline(never)]
+    fn wake_client(&self, how: u32) {
+        match how {
+            park::ON_FUTEX => futex::wake(self.region.client_bell()),
+            _ => control::wake(&self.socket),
+        }
+    }
+
+    /// Sends the descriptors of answer `seq`. Fails, without waiting, if the client lets its socket
+    /// fill up or the kernel cannot hold more descriptors in flight.
+    pub(crate) fn send_fds(&self, seq: u32, fds: &[BorrowedFd<'_>]) -> bool {
+        let packet = Packet::new(Topic::Descriptors, seq);
+        fds.len() <= FDS_MAX && control::send(self.socket.as_fd(), packet, fds).is_ok()
+    }
+
+    /// Counts a packet; false when it is one of a flood.
+    pub(crate) fn count_packet(&self) -> bool {
+        self.packets.fetch_add(1, Ordering::Relaxed) < PACKETS_MAX
+    }
+
+    /// A request was seen: the client does what it is here for.
+    #[inline(always)]
+    pub(crate) fn forgive(&self) {
+        if self.packets.load(Ordering::Relaxed) != 0 {
+            self.packets.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps descriptors until their message comes; false when too many wait.
+    pub(crate) fn put_fds(&self, seq: u32, fds: Vec<OwnedFd>) -> bool {
+        let parcels_max = PARCELS_MAX * self.lines.len();
+        lock(&self.inbox).put(seq, fds, parcels_max)
+    }
+
+    /// The descriptors of request `seq`. The client sent them before it published the request, so they
+    /// are here or in the socket.
+    pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
+        if let Some(fds) = lock(&self.inbox).take(seq) {
+            return Some(fds);
+        }
+        self.thread.drain(self);
+        lock(&self.inbox).take(seq)
+    }
+
+    /// Sets notification bits for the client.
+    pub(crate) fn notify(&self, bits: u64) {
+        // SYNC: release; pairs with the acquire swap in the client's `wait_notify`.
+        self.region.to_client().fetch_or(bits, Ordering::Release);
+        self.ring_client();
+    }
+}

@@ -1,0 +1,223 @@
+//! A received message in private memory, whichever side received it and however it came.
+//!
+//! Everything here is a copy: the line's words, the table, the body. Items of a message that fits its
+//! area may stay in the region until they are copied, once, to where they belong. Not here: where
+//! the bytes come from; see `lane` (server) and `connection` (client).
+
+use crate::gather::Parts;
+use crate::layout::{Header, INLINE_WORDS, Kind, TABLE_LEN};
+use crate::rt::{self, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
+use sojourn_shm::{Line, Span};
+
+/// Where the body of the present message is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In `words`.
+    Inline,
+    /// In `stream`.
+    Stream,
+    /// In memory of this address space that the caller of the call keeps still.
+    Local(*const u8, usize),
+}
+
+/// The message being looked at.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) header: Header,
+    words: [u64; INLINE_WORDS],
+    stream: Vec<u64>,
+    place: Place,
+    parts: Parts,
+    items: Vec<Item<'static>>,
+    grants: Vec<Item<'static>>,
+    pub(crate) fds: FdList,
+}
+
+// SAFETY: the raw pointers are those of `SharedBytes` (mapped memory, copied by racy copies only) and
+// of `Place::Local` (kept still by a caller that waits); any one thread may follow them.
+unsafe impl Send for Incoming {}
+
+impl Incoming {
+    pub(crate) fn new() -> Self {
+        Self {
+            header: Header {
+                seq: 0,
+                op: 0,
+                kind: Kind::Send,
+                flags: 0,
+                len: 0,
+                line: 0,
+                fds: 0,
+                items: 0,
+                cpu: 0,
+                grants: 0,
+            },
+            words: [0; INLINE_WORDS],
+            stream: Vec::new(),
+            place: Place::Inline,
+            parts: Parts::EMPTY,
+            items: Vec::with_capacity(ITEMS_MAX),
+            grants: Vec::with_capacity(GRANTS_MAX),
+            fds: FdList::new(),
+        }
+    }
+
+    /// Takes an inline message: copies as many words as its length says.
+    #[inline(always)]
+    pub(crate) fn load_inline(&mut self, header: Header, line: &Line) {
+        self.start(header);
+        self.place = Place::Inline;
+        // The words of the tag's own cache line come for free; the other line only if it is used.
+        if header.len as usize <= 48 {
+            let mut words = [0; 7];
+            line.copy_out(&mut words);
+            self.words[..6].copy_from_slice(&words[1..]);
+        } else {
+            let mut words = [0; INLINE_WORDS + 1];
+            line.copy_out(&mut words);
+            self.words.copy_from_slice(&words[1..]);
+        }
+    }
+
+    #[inline(always)]
+    fn start(&mut self, header: Header) {
+        self.header = header;
+        self.items.clear();
+        self.grants.clear();
+        self.fds.clear();
+    }
+
+    /// Takes a message of `total` bytes that lies in `area` in one piece. With `keep_items` the items
+    /// stay there, to be copied where they belong; else they are copied along. `None`: it does not add up.
+    pub(crate) fn load_area(
+        &mut self,
+        header: Header,
+        area: Span<'_>,
+        (total, body_len): (u64, u64),
+        keep_items: bool,
+    ) -> Option<()> {
+        self.start(header);
+        let whole = area.part(0, usize::try_from(total).ok()?)?;
+        if !keep_items || header.items == 0 {
+            self.copy_in(whole);
+            return self.finish(total, body_len);
+        }
+        let body_end = usize::try_from(body_len).ok()?.checked_add(TABLE_LEN)?;
+        self.copy_in(whole.part(0, body_end.min(whole.len()))?);
+        self.read_parts(total, body_len)?;
+        for (at, len) in self.parts.items.iter().take(header.items as usize) {
+            let item = whole.part(*at, *len)?;
+            // SAFETY: within the region, which outlives the loan of this message (see `decoder`).
+            let bytes = unsafe { SharedBytes::new(item.as_ptr(), item.len()) };
+            self.items.push(Item::Shared(bytes));
+        }
+        Some(())
+    }
+
+    fn copy_in(&mut self, source: Span<'_>) {
+        let words = source.len().div_ceil(8);
+        self.stream.clear();
+        self.stream.resize(words, 0);
+        source.copy_to(bytes_of_mut(&mut self.stream));
+    }
+
+    /// Takes a message that was put together from several pieces; `stream` gets our old buffer.
+    pub(crate) fn load_stream(
+        &mut self,
+        header: Header,
+        stream: &mut Vec<u64>,
+        (total, body_len): (u64, u64),
+    ) -> Option<()> {
+        self.start(header);
+        core::mem::swap(&mut self.stream, stream);
+        self.finish(total, body_len)
+    }
+
+    /// Takes a message by reference, within one address space.
+    ///
+    /// # Safety
+    /// Body and items stay as they are until this message is replaced by the next.
+    pub(crate) unsafe fn load_local(&mut self, header: Header, body: &[u8], items: &[&[u8]]) {
+        self.start(header);
+        self.place = Place::Local(body.as_ptr(), body.len());
+        for item in items.iter().take(ITEMS_MAX) {
+            // SAFETY: the caller's contract makes the loan as long as this message is looked at.
+            let item: &'static [u8] = unsafe { core::mem::transmute::<&[u8], &'static [u8]>(item) };
+            self.items.push(Item::Private(item));
+        }
+    }
+
+    fn finish(&mut self, total: u64, body_len: u64) -> Option<()> {
+        self.read_parts(total, body_len)?;
+        for (at, len) in self.parts.items.iter().take(self.header.items as usize) {
+            let item = bytes_of(&self.stream).get(*at..)?.get(..*len)?;
+            // SAFETY: the stream is not touched until the next message is loaded, which empties
+            // `items` first; loans to users end with the borrow of this message (see `decoder`).
+            let item: &'static [u8] = unsafe { core::mem::transmute::<&[u8], &'static [u8]>(item) };
+            self.items.push(Item::Private(item));
+        }
+        Some(())
+    }
+
+    fn read_parts(&mut self, total: u64, body_len: u64) -> Option<()> {
+        let table = bytes_of(&self.stream).first_chunk::<TABLE_LEN>()?;
+        self.parts = Parts::read(table, total, body_len, self.header.items, self.header.grants)?;
+        self.place = Place::Stream;
+        Some(())
+    }
+
+    /// The grants the message refers to, as yet unresolved.
+    pub(crate) fn grant_refs(&self) -> &[Grant] {
+        &self.parts.grants[..self.header.grants as usize]
+    }
+
+    /// Adds a resolved grant.
+    ///
+    /// # Safety
+    /// The span must stay mapped until the next message is loaded.
+    pub(crate) unsafe fn push_grant(&mut self, span: Span<'_>) {
+        // SAFETY: the caller's contract.
+        let bytes = unsafe { SharedBytes::new(span.as_ptr(), span.len()) };
+        self.grants.push(Item::Shared(bytes));
+    }
+
+    /// The body: private memory, aligned to 8.
+    #[inline]
+    pub(crate) fn body(&self) -> &[u8] {
+        match self.place {
+            Place::Inline => bytes_of(&self.words).get(..self.header.len as usize).unwrap_or(&[]),
+            Place::Stream => {
+                let (at, len) = self.parts.body;
+                bytes_of(&self.stream).get(at..at + len).unwrap_or(&[])
+            }
+            // SAFETY: `load_local`'s contract.
+            Place::Local(start, len) => unsafe { core::slice::from_raw_parts(start, len) },
+        }
+    }
+
+    pub(crate) fn item(&self, index: usize) -> Option<Item<'_>> {
+        self.items.get(index).copied()
+    }
+
+    /// Everything, for the stubs' decoder.
+    #[inline]
+    pub(crate) fn decoder(&mut self) -> rt::Decoder<'_> {
+        let body = self.body();
+        // SAFETY: `fds` is disjoint from what `body` borrows (words, stream or memory of others); the
+        // borrow checker cannot see that through the method.
+        let body = unsafe { core::slice::from_raw_parts(body.as_ptr(), body.len()) };
+        rt::Decoder::new(body, &self.items, &self.grants, &mut self.fds)
+    }
+}
+
+/// The bytes of words.
+pub(crate) fn bytes_of(words: &[u64]) -> &[u8] {
+    // SAFETY: any word is eight initialised bytes.
+    unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) }
+}
+
+/// The bytes of words, to be written.
+pub(crate) fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: any eight bytes are a word.
+    unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
+}

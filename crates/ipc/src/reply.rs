@@ -1,0 +1,371 @@
+//! Answering a call: now, later, or from another thread.
+//!
+//! A [`ReplyToken`] is the right to answer one call, once. [`ReplyToken::start`] gives a draft whose
+//! encoder writes to where the answer will be read from; [`ReplyDraft::finish`] makes it a
+//! [`ReadyReply`], which is published by [`ReadyReply::send`] or together with the wait for the next
+//! request ([`crate::Server::reply_wait`]). A token dropped unanswered answers with fault `Dropped`,
+//! so no caller waits for an answer that cannot come.
+
+use crate::gather::Gather;
+use crate::layout::{BY_REFERENCE, Header, INLINE_MAX, Kind, LONG, TABLE_LEN};
+use crate::link::{Link, LongReply, lock};
+use crate::message::{bytes_of, bytes_of_mut};
+use crate::rt::{ClientId, Encoder, Fault, Gone};
+use crate::wait;
+use sojourn_shm::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// The right to answer one call, once.
+#[derive(Debug)]
+pub struct ReplyToken {
+    /// `None` once answered.
+    link: Option<Arc<Link>>,
+    line: u8,
+    seq: u32,
+}
+
+impl ReplyToken {
+    pub(crate) fn new(link: Arc<Link>, line: u8, seq: u32) -> Self {
+        Self { link: Some(link), line, seq }
+    }
+
+    /// The token of a request that wants no answer.
+    pub(crate) fn nobody() -> Self {
+        Self { link: None, line: 0, seq: 0 }
+    }
+
+    /// Whose call it is; `None` for a request that wants no answer.
+    pub fn client(&self) -> Option<ClientId> {
+        self.link.as_ref().map(|link| link.id)
+    }
+
+    /// Begins an answer whose body has `body_len` bytes.
+    #[inline]
+    pub fn start<'d>(self, body_len: usize) -> ReplyDraft<'d> {
+        let (place, encoder) = match &self.link {
+            Some(link) => place(link, self.line, body_len),
+            // SAFETY: no bytes at all, at an aligned address.
+            None => (Place::Inline, unsafe {
+                Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0)
+            }),
+        };
+        ReplyDraft { token: self, place, body_len, encoder }
+    }
+
+    /// An answer that is a fault.
+    pub fn fault(mut self, fault: Fault) -> ReadyReply {
+        let line = self.line;
+        let seq = self.seq;
+        ReadyReply {
+            link: self.link.take(),
+            line,
+            seq,
+            kind: Kind::Fault,
+            form: Form::Fault(fault),
+        }
+    }
+}
+
+impl Drop for ReplyToken {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            let form = Form::Fault(Fault::DROPPED);
+            let reply = ReadyReply {
+                link: Some(link),
+                line: self.line,
+                seq: self.seq,
+                kind: Kind::Fault,
+                form,
+            };
+            let _ = reply.send();
+        }
+    }
+}
+
+/// Where the body of an answer is put together.
+#[derive(Debug)]
+enum Place {
+    /// The reply line's private words, then the line.
+    Inline,
+    /// The reply line's area.
+    Area,
+    /// Memory of our own: too large for the area, or for a client in this address space.
+    Own(Vec<u64>),
+}
+
+fn place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encoder<'d>) {
+    if body_len <= INLINE_MAX {
+        let words = link.lines[line as usize].words.get().cast::<u8>();
+        // SAFETY: the words live as long as the link, which the draft's token keeps; this token alone
+        // may touch them (see `ReplyLine`).
+        return (Place::Inline, unsafe { Encoder::from_raw(words, body_len) });
+    }
+    let area = link.region.reply_area(u32::from(line));
+    if !link.same_space
+        && let Some(body) = area.part(TABLE_LEN, body_len)
+    {
+        // SAFETY: within the region, which lives as long as the link; the line is this token's.
+        return (Place::Area, unsafe { Encoder::from_raw(body.as_ptr(), body_len) });
+    }
+    let mut own = vec![0; (TABLE_LEN + body_len).div_ceil(8)];
+    let body = bytes_of_mut(&mut own)[TABLE_LEN..].as_mut_ptr();
+    // SAFETY: a vector's memory stays where it is when the vector is moved; it is not resized before
+    // the encoder is done with.
+    (Place::Own(own), unsafe { Encoder::from_raw(body, body_len) })
+}
+
+/// An answer being put together.
+#[derive(Debug)]
+pub struct ReplyDraft<'d> {
+    token: ReplyToken,
+    place: Place,
+    body_len: usize,
+    encoder: Encoder<'d>,
+}
+
+impl<'d> ReplyDraft<'d> {
+    /// Writes the body and takes items and descriptors.
+    #[inline]
+    pub fn encoder(&mut self) -> &mut Encoder<'d> {
+        &mut self.encoder
+    }
+
+    /// Answers with a fault instead.
+    pub fn fault(self, fault: Fault) -> ReadyReply {
+        self.token.fault(fault)
+    }
+
+    /// Completes the answer; nobody sees it before it is sent.
+    #[inline]
+    pub fn finish(mut self) -> ReadyReply {
+        let (line, seq) = (self.token.line, self.token.seq);
+        let Some(link) = self.token.link.take() else {
+            return ReadyReply {
+                link: None,
+                line,
+                seq,
+                kind: Kind::Fault,
+                form: Form::Inline(0, 0),
+            };
+        };
+        let form = self.form(&link, seq);
+        let kind = if matches!(form, Form::Fault(_)) { Kind::Fault } else { Kind::Result };
+        ReadyReply { link: Some(link), line, seq, kind, form }
+    }
+
+    #[inline]
+    fn form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+        let fds = self.encoder.fds().len();
+        if fds > 0 && !link.send_fds(seq, self.encoder.fds()) {
+            return Form::Fault(Fault::NO_RESOURCES);
+        }
+        if self.encoder.items().is_empty() && matches!(self.place, Place::Inline) {
+            return Form::Inline(self.body_len as u8, fds as u8);
+        }
+        self.long_form(link, seq)
+    }
+
+    #[inline(never)]
+    fn long_form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+        let line = self.token.line;
+        let own = core::mem::replace(&mut self.place, Place::Inline);
+        let body: Option<&[u8]> = match &own {
+            Place::Inline => {
+                // SAFETY: as in `place`: this token alone may touch the words.
+                let words = unsafe { &*link.lines[line as usize].words.get() };
+                bytes_of(words).get(..self.body_len)
+            }
+            Place::Area => None,
+            Place::Own(own) => Some(&bytes_of(own)[TABLE_LEN..TABLE_LEN + self.body_len]),
+        };
+        let items = self.encoder.items();
+        let Some(gather) = Gather::new(body, self.body_len, items, &[]) else {
+            return Form::Fault(Fault::TOO_LARGE);
+        };
+        let total = gather.total();
+        if total > link.reply_max {
+            return Form::Fault(Fault::TOO_LARGE);
+        }
+        let long = Long {
+            total,
+            body_len: self.body_len as u64,
+            items: items.len() as u8,
+            fds: self.encoder.fds().len() as u8,
+            flags: if link.same_space { LONG | BY_REFERENCE } else { LONG },
+        };
+        if link.same_space {
+            let table = *gather.table();
+            let stream = match own {
+                Place::Own(mut own) if long.items == 0 => {
+                    bytes_of_mut(&mut own)[..TABLE_LEN].copy_from_slice(&table);
+                    own
+                }
+                _ => {
+                    let mut stream = vec![0; (total as usize).div_ceil(8)];
+                    gather.copy_private(bytes_of_mut(&mut stream));
+                    stream
+                }
+            };
+            lock(&link.local).replies.push((seq, stream));
+            return Form::Long(long);
+        }
+        let area = link.region.reply_area(u32::from(line));
+        let sent = gather.copy(0, area);
+        if (sent as u64) < total {
+            let mut stream = vec![0; total as usize];
+            gather.copy_private(&mut stream);
+            let mut replies = lock(&link.long_replies);
+            // What the client has not fetched of an earlier answer on this line, it will not.
+            replies.retain(|reply| reply.line != line);
+            replies.push(LongReply { line, stream, sent });
+        }
+        Form::Long(long)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Long {
+    total: u64,
+    body_len: u64,
+    items: u8,
+    fds: u8,
+    flags: u8,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// Bytes in the line's private words, descriptors.
+    Inline(u8, u8),
+    /// Already in the area, or with the link.
+    Long(Long),
+    Fault(Fault),
+}
+
+/// A complete answer that nobody has seen yet.
+#[derive(Debug)]
+pub struct ReadyReply {
+    link: Option<Arc<Link>>,
+    line: u8,
+    seq: u32,
+    kind: Kind,
+    form: Form,
+}
+
+impl ReadyReply {
+    /// Publishes it: a few stores, and a wake-up if the client sleeps. Never waits.
+    ///
+    /// # Errors
+    /// [`Gone`] if the client is.
+    #[inline]
+    pub fn send(mut self) -> Result<(), Gone> {
+        let link = self.link.take().ok_or(Gone)?;
+        self.publish(&link);
+        if link.ended().is_some() { Err(Gone) } else { Ok(()) }
+    }
+
+    /// As [`Self::send`]; gives the link back, so that its count need not change hands.
+    #[inline]
+    pub(crate) fn send_and_return(mut self) -> Option<Arc<Link>> {
+        let link = self.link.take()?;
+        self.publish(&link);
+        Some(link)
+    }
+
+    #[inline]
+    fn publish(&self, link: &Link) {
+        let mut header = Header {
+            seq: self.seq,
+            op: 0,
+            kind: self.kind,
+            flags: 0,
+            len: 0,
+            line: self.line,
+            fds: 0,
+            items: 0,
+            cpu: wait::cpu(),
+            grants: 0,
+        };
+        let line = link.region.reply(u32::from(self.line));
+        let mut words = [0; 1 + crate::layout::INLINE_WORDS];
+        let count = match &self.form {
+            Form::Inline(len, fds) => {
+                (header.len, header.fds) = (*len, *fds);
+                let count = usize::from(*len).div_ceil(8);
+                // SAFETY: this reply alone may touch the words until `end_call` below.
+                let body = unsafe { &*link.lines[self.line as usize].words.get() };
+                words[1..=count].copy_from_slice(&body[..count]);
+                count
+            }
+            Form::Long(long) => {
+                (header.items, header.fds, header.flags) = (long.items, long.fds, long.flags);
+                (words[1], words[2]) = (long.total, long.body_len);
+                2
+            }
+            Form::Fault(fault) => {
+                words[1] = u64::from(fault.0);
+                1
+            }
+        };
+        words[0] = header.meta();
+        link.end_call(self.line);
+        line.publish(header.tag(), &words[..=count]);
+        link.ring_client();
+    }
+}
+
+impl Drop for ReadyReply {
+    fn drop(&mut self) {
+        // An answer that was put together and then not sent: the caller must not wait for it.
+        if let Some(link) = self.link.take() {
+            self.kind = Kind::Fault;
+            self.form = Form::Fault(Fault::DROPPED);
+            self.publish(&link);
+        }
+    }
+}
+
+/// Publishes the next piece of a long answer, which the client asked for with message `seq`. False if
+/// there is no such answer.
+pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
+    let mut replies = lock(&link.long_replies);
+    let Some(at) = replies.iter().position(|reply| reply.line == line) else { return false };
+    let reply = &mut replies[at];
+    let area = link.region.reply_area(u32::from(line));
+    let sent = area.copy_from(&reply.stream[reply.sent..]);
+    reply.sent += sent;
+    if reply.sent == reply.stream.len() {
+        replies.swap_remove(at);
+    }
+    drop(replies);
+    let header = Header {
+        seq,
+        op: 0,
+        kind: Kind::Result,
+        flags: LONG,
+        len: 0,
+        line,
+        fds: 0,
+        items: 0,
+        cpu: wait::cpu(),
+        grants: 0,
+    };
+    link.region.reply(u32::from(line)).publish(header.tag(), &[header.meta()]);
+    link.ring_client();
+    true
+}
+
+/// Tells the client that `count` requests have been taken, and wakes it if it waits for that room.
+#[inline]
+pub(crate) fn publish_consumed(link: &Link, count: u32, may_wait: bool) {
+    let consumed: &AtomicU32 = link.region.consumed();
+    // SYNC: release; pairs with the acquire load in the client's `room`: our copies out of the slot
+    // are done before the client may use it again.
+    consumed.store(count, Ordering::Release);
+    if may_wait {
+        sojourn_shm::fence(Ordering::SeqCst);
+        let wanted = link.region.want().load(Ordering::Relaxed);
+        if count.wrapping_sub(wanted) as i32 >= 0 {
+            link.ring_client();
+        }
+    }
+}

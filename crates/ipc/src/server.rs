@@ -1,0 +1,643 @@
+//! A server thread: receives the requests of its clients and answers them.
+//!
+//! # Theory of operation
+//! A thread looks at its lanes in turn. Lanes are *hot* (looked at, and armed with a futex when the
+//! thread sleeps) or *cold* (asleep on the control socket: a client that has something sends a packet,
+//! and the control thread posts a note). A lane that had nothing for a while becomes cold, so both a
+//! round and a sleep cost by the clients that are active, not by those that are connected.
+//! Not here: reading a request (`lane`), answering (`reply`), accepting clients (`endpoint`).
+
+use crate::deadline::Deadline;
+use crate::grant::{Granted, KEEP};
+use crate::lane::{Lane, Look};
+use crate::layout::Kind;
+use crate::link::{Link, lock};
+use crate::message::Incoming;
+use crate::reason::Reason;
+use crate::reply::{ReadyReply, ReplyToken};
+use crate::rt::{ClientId, Credentials};
+use crate::rt::{Decoder, Item};
+use crate::thread::{Note, ServerThread};
+use crate::wait::{Policy, Spun};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use sojourn_shm::futex::{WAIT_ANY_MAX, WaitSet, Woken};
+use sojourn_shm::{Span, park};
+use std::sync::Arc;
+
+/// Sleeps of the thread after which a lane that had nothing becomes cold.
+const IDLE_MAX: u32 = 16;
+/// Lanes that are hot at one time; one more word is waited on for notes.
+const HOT_MAX: usize = WAIT_ANY_MAX - 1;
+/// Wake-ups for nothing, in a row, before a client is disconnected for it.
+const FALSE_RINGS_MAX: u32 = 1000;
+
+/// Nothing came before the deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecvError {
+    /// The deadline passed.
+    #[error("nothing came before the deadline")]
+    TimedOut,
+    /// The endpoint was closed and its last client is gone.
+    #[error("the endpoint is closed")]
+    Closed,
+}
+
+/// What a server thread receives.
+#[derive(Debug)]
+pub enum Event<'s> {
+    /// A request that wants an answer.
+    Call(Request<'s>),
+    /// A request that wants none.
+    Send(Request<'s>),
+    /// A client set notification bits; bits set several times come once.
+    Notify {
+        /// Who.
+        client: ClientId,
+        /// Its badge.
+        badge: u64,
+        /// Which, never 0.
+        bits: u64,
+    },
+    /// A client has connected to this thread.
+    Connected {
+        /// Who.
+        client: ClientId,
+        /// Who that is, by the kernel's word.
+        credentials: Credentials,
+    },
+    /// A client is gone: the time to run its contexts down.
+    Gone {
+        /// Who.
+        client: ClientId,
+        /// Its badge.
+        badge: u64,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// What the thread found, without borrowing it.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Message(u32),
+    Notify(ClientId, u64, u64),
+    Connected(ClientId, Credentials),
+    Gone(ClientId, u64, Reason),
+}
+
+/// A server thread's handle. Used by one thread; it may be moved to it.
+#[derive(Debug)]
+pub struct Server {
+    mailbox: Arc<ServerThread>,
+    /// By client index.
+    lanes: Vec<Option<Box<Lane>>>,
+    /// Indices of hot lanes.
+    hot: Vec<u32>,
+    /// Where in `hot` the next round begins.
+    turn: usize,
+    incoming: Incoming,
+    kept: Vec<Arc<Granted>>,
+    waits: WaitSet,
+    policy: Policy,
+    /// Processor the last client was seen on.
+    peer_cpu: u16,
+    /// The lane of the present message, if it is a call whose token nobody has taken.
+    unclaimed: Option<u32>,
+}
+
+impl Server {
+    pub(crate) fn new(mailbox: Arc<ServerThread>, policy: Policy) -> Self {
+        Self {
+            mailbox,
+            lanes: Vec::new(),
+            hot: Vec::with_capacity(HOT_MAX),
+            turn: 0,
+            incoming: Incoming::new(),
+            kept: Vec::new(),
+            waits: WaitSet::new(),
+            policy,
+            peer_cpu: 0,
+            unclaimed: None,
+        }
+    }
+
+    /// Waits for the next request or event.
+    ///
+    /// # Errors
+    /// [`RecvError`].
+    pub fn recv(&mut self, deadline: Deadline) -> Result<Event<'_>, RecvError> {
+        self.reply_wait(None, deadline)
+    }
+
+    /// Publishes an answer and waits for what comes next, as one operation: the answer costs a store
+    /// (and a wake-up if the client sleeps), and the client's next request is looked for at once.
+    ///
+    /// An answer to a client that has gone is dropped; [`Event::Gone`] follows.
+    ///
+    /// # Errors
+    /// [`RecvError`].
+    #[inline]
+    pub fn reply_wait(
+        &mut self,
+        reply: Option<ReadyReply>,
+        deadline: Deadline,
+    ) -> Result<Event<'_>, RecvError> {
+        if let Some(index) = self.unclaimed.take() {
+            self.drop_unclaimed(index);
+        }
+        if let Some(link) = reply.and_then(ReadyReply::send_and_return) {
+            self.give_back(link);
+        }
+        let found = self.find(deadline)?;
+        Ok(self.event(found))
+    }
+
+    /// Nobody took the token of the call before: its caller must not wait for ever.
+    #[inline(never)]
+    fn drop_unclaimed(&mut self, index: u32) {
+        if let Some(Some(lane)) = self.lanes.get_mut(index as usize) {
+            let header = self.incoming.header;
+            drop(ReplyToken::new(lane.lend(), header.line, header.seq));
+        }
+    }
+
+    /// Keeps a reference for the lane's next token.
+    #[inline(always)]
+    fn give_back(&mut self, link: Arc<Link>) {
+        if let Some(Some(lane)) = self.lanes.get_mut(link.id.index as usize)
+            && lane.spare.is_none()
+            && Arc::ptr_eq(&lane.link, &link)
+        {
+            lane.spare = Some(link);
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, found: Found) -> Event<'_> {
+        match found {
+            Found::Message(index) => {
+                let is_call = self.incoming.header.kind == Kind::Call;
+                self.unclaimed = is_call.then_some(index);
+                let request = Request { server: self, index };
+                if is_call { Event::Call(request) } else { Event::Send(request) }
+            }
+            Found::Notify(client, badge, bits) => Event::Notify { client, badge, bits },
+            Found::Connected(client, credentials) => Event::Connected { client, credentials },
+            Found::Gone(client, badge, reason) => Event::Gone { client, badge, reason },
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, deadline: Deadline) -> Result<Found, RecvError> {
+        loop {
+            if let Some(found) = self.round() {
+                return Ok(found);
+            }
+            if self.spin(deadline) == Spun::Ready {
+                continue;
+            }
+            if self.is_over() {
+                return Err(RecvError::Closed);
+            }
+            if deadline.is_over() {
+                return Err(RecvError::TimedOut);
+            }
+            if self.policy.parks() {
+                self.park(deadline);
+            }
+        }
+    }
+
+    /// The endpoint is closed, all its clients are gone and that has been said.
+    fn is_over(&self) -> bool {
+        self.mailbox.is_closed.load(Ordering::Acquire)
+            && !self.mailbox.has_notes.load(Ordering::Acquire)
+            && self.lanes.iter().all(Option::is_none)
+    }
+
+    /// Looks at notes and at every hot lane once, beginning after the lane that was served last.
+    #[inline]
+    fn round(&mut self) -> Option<Found> {
+        if self.mailbox.has_notes.load(Ordering::Acquire)
+            && let Some(found) = self.take_note()
+        {
+            return Some(found);
+        }
+        for _ in 0..self.hot.len() {
+            self.turn = if self.turn + 1 < self.hot.len() { self.turn + 1 } else { 0 };
+            let index = self.hot[self.turn];
+            if let Some(found) = self.look(index) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// Looks at one lane, as long as it has pieces of a message, but no further.
+    #[inline]
+    fn look(&mut self, index: u32) -> Option<Found> {
+        let lane = self.lanes.get_mut(index as usize)?.as_mut()?;
+        loop {
+            match lane.look(&mut self.incoming) {
+                Ok(Look::Message) => {
+                    self.peer_cpu = lane.cpu;
+                    let header = self.incoming.header;
+                    let has_extras = (header.fds | header.grants) != 0;
+                    let is_whole = !has_extras || self.take_extras(index);
+                    return is_whole.then_some(Found::Message(index));
+                }
+                Ok(Look::Progress) => {}
+                Ok(Look::Nothing) => return lane.take_bits(),
+                Err(reason) => {
+                    self.expel_lane(index, reason);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn expel_lane(&mut self, index: u32, reason: Reason) {
+        if let Some(Some(lane)) = self.lanes.get(index as usize) {
+            lane.link.end(reason);
+        }
+        self.hot.retain(|hot| *hot != index);
+    }
+
+    /// Adds descriptors and grants to the present message.
+    #[inline(never)]
+    fn take_extras(&mut self, index: u32) -> bool {
+        let Some(Some(lane)) = self.lanes.get(index as usize) else { return false };
+        let header = self.incoming.header;
+        if header.fds > 0 {
+            let fds = lane.link.take_fds(header.seq).filter(|fds| fds.len() == header.fds as usize);
+            let Some(fds) = fds else {
+                self.expel_lane(index, Reason::MissingDescriptors);
+                return false;
+            };
+            for fd in fds {
+                // At most as many as a header can announce, which is what a list holds.
+                let _ = self.incoming.fds.push(fd);
+            }
+        }
+        if header.grants > 0 && !self.resolve_grants(index) {
+            self.expel_lane(index, Reason::BadGrant);
+            return false;
+        }
+        true
+    }
+
+    fn resolve_grants(&mut self, index: u32) -> bool {
+        let Some(Some(lane)) = self.lanes.get(index as usize) else { return false };
+        self.kept.clear();
+        let grants = lock(&lane.link.grants);
+        for number in 0..self.incoming.header.grants as usize {
+            let reference = self.incoming.grant_refs()[number];
+            let granted = grants.iter().find(|(id, _)| *id == reference.id);
+            let Some((_, granted)) = granted else { return false };
+            let Some(span) = granted.resolve(reference) else { return false };
+            // SAFETY: `kept` holds the mapping until the next message with grants is resolved, and
+            // every message empties the list of grants first.
+            unsafe { self.incoming.push_grant(span) };
+            self.kept.push(Arc::clone(granted));
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn take_note(&mut self) -> Option<Found> {
+        loop {
+            match self.mailbox.take() {
+                None => return None,
+                Some(Note::Joined(link)) => {
+                    let (id, credentials) = (link.id, link.credentials);
+                    let index = id.index as usize;
+                    if self.lanes.len() <= index {
+                        self.lanes.resize_with(index + 1, || None);
+                    }
+                    self.lanes[index] = Some(Box::new(Lane::new(link)));
+                    self.warm(id.index);
+                    return Some(Found::Connected(id, credentials));
+                }
+                Some(Note::Rang(id)) if self.lane(id).is_some() => self.warm(id.index),
+                Some(Note::Rang(_)) => {}
+                Some(Note::Ended(id)) => {
+                    if let Some(found) = self.ended(id) {
+                        return Some(found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A client is gone. What it had published before it died is served first.
+    fn ended(&mut self, id: ClientId) -> Option<Found> {
+        let lane = self.lane(id)?;
+        let reason = lane.link.ended()?;
+        let is_orderly = reason == Reason::PeerDied;
+        if is_orderly && let Some(found) = self.look(id.index) {
+            self.mailbox.post(Note::Ended(id));
+            return Some(found);
+        }
+        let lane = self.lanes.get_mut(id.index as usize)?.take()?;
+        self.hot.retain(|hot| *hot != id.index);
+        self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
+        Some(Found::Gone(id, lane.link.badge.load(Ordering::Relaxed), reason))
+    }
+
+    fn lane(&self, id: ClientId) -> Option<&Lane> {
+        let lane = self.lanes.get(id.index as usize)?.as_deref()?;
+        (lane.link.id == id).then_some(lane)
+    }
+
+    /// Makes a lane hot; the one that has been idle longest makes room.
+    fn warm(&mut self, index: u32) {
+        if self.hot.contains(&index) {
+            return;
+        }
+        if let Some(Some(lane)) = self.lanes.get_mut(index as usize) {
+            lane.idle = 0;
+            lane.link.is_cold.store(false, Ordering::Release);
+            park::withdraw(lane.link.region.server_bell());
+        }
+        if self.hot.len() == HOT_MAX {
+            let lanes = &self.lanes;
+            let idle =
+                |index: u32| lanes[index as usize].as_ref().map_or(u32::MAX, |lane| lane.idle);
+            if let Some(at) = (0..self.hot.len()).max_by_key(|at| idle(self.hot[*at])) {
+                let index = self.hot[at];
+                if self.cool(index) {
+                    self.hot.swap_remove(at);
+                }
+            }
+        }
+        self.hot.push(index);
+    }
+
+    /// Puts a lane to sleep on its control socket; false if it has something after all.
+    fn cool(&mut self, index: u32) -> bool {
+        let Some(Some(lane)) = self.lanes.get_mut(index as usize) else { return true };
+        lane.link.is_cold.store(true, Ordering::Release);
+        park::announce(lane.link.region.server_bell(), park::ON_SOCKET);
+        if lane.has_something() {
+            park::withdraw(lane.link.region.server_bell());
+            lane.link.is_cold.store(false, Ordering::Release);
+            return false;
+        }
+        true
+    }
+
+    fn spin(&mut self, deadline: Deadline) -> Spun {
+        let Self { mailbox, lanes, hot, policy, peer_cpu, .. } = self;
+        let has_something =
+            |index: &u32| lanes[*index as usize].as_ref().is_some_and(|lane| lane.has_something());
+        policy.spin(*peer_cpu, deadline, || {
+            mailbox.has_notes.load(Ordering::Relaxed) || hot.iter().any(has_something)
+        })
+    }
+
+    /// Sleeps until a hot lane or the mailbox is rung, or the deadline.
+    #[inline(never)]
+    fn park(&mut self, deadline: Deadline) {
+        self.cool_idle();
+        let poke = self.mailbox.poke.load(Ordering::Acquire);
+        self.waits.clear();
+        // SAFETY: the mailbox outlives the wait below.
+        let mut is_full = !unsafe { self.waits.push(&raw const self.mailbox.poke, poke) };
+        let mut ready = self.mailbox.has_notes.load(Ordering::Acquire) || self.is_over();
+        for index in &self.hot {
+            let Some(Some(lane)) = self.lanes.get_mut(*index as usize) else { continue };
+            let bell = lane.link.region.server_bell();
+            park::announce(bell, park::ON_FUTEX);
+            // SAFETY: the lane, and with it the region, is ours until after the wait below.
+            is_full |= !unsafe { self.waits.push(bell, park::ON_FUTEX) };
+            ready |= lane.has_something();
+        }
+        if !ready && !is_full && self.waits.wait_any(deadline.since_zero()) == Woken::Look {
+            self.count_rings();
+        }
+        for index in &self.hot {
+            if let Some(Some(lane)) = self.lanes.get_mut(*index as usize) {
+                park::withdraw(lane.link.region.server_bell());
+            }
+        }
+    }
+
+    /// Counts who woke us for nothing, and lets go of those who do it all the time.
+    fn count_rings(&mut self) {
+        let mut flooder = None;
+        for index in &self.hot {
+            let Some(Some(lane)) = self.lanes.get_mut(*index as usize) else { continue };
+            let rang = lane.link.region.server_bell().load(Ordering::Relaxed) != park::ON_FUTEX;
+            if rang && !lane.has_something() {
+                lane.false_rings += 1;
+                if lane.false_rings > FALSE_RINGS_MAX {
+                    flooder = Some(*index);
+                }
+            }
+        }
+        if let Some(index) = flooder {
+            self.expel_lane(index, Reason::DoorbellFlood);
+        }
+    }
+
+    fn cool_idle(&mut self) {
+        let mut at = 0;
+        while at < self.hot.len() {
+            let index = self.hot[at];
+            let is_idle = match &mut self.lanes[index as usize] {
+                Some(lane) => {
+                    lane.idle += 1;
+                    lane.idle > IDLE_MAX
+                }
+                None => true,
+            };
+            if is_idle && self.hot.len() > 1 && self.cool(index) {
+                self.hot.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Gives a client a badge, which comes with each of its requests from then on.
+    /// False if it is not a client of this thread any more.
+    pub fn set_badge(&mut self, client: ClientId, badge: u64) -> bool {
+        self.lane(client).is_some_and(|lane| {
+            lane.link.badge.store(badge, Ordering::Relaxed);
+            true
+        })
+    }
+
+    /// Who a client of this thread is.
+    pub fn credentials(&self, client: ClientId) -> Option<Credentials> {
+        self.lane(client).map(|lane| lane.link.credentials)
+    }
+
+    /// Sets notification bits for a client; bits set several times arrive once. Never waits.
+    /// False if it is not a client of this thread any more.
+    pub fn notify(&self, client: ClientId, bits: u64) -> bool {
+        self.lane(client).is_some_and(|lane| {
+            lane.link.notify(bits);
+            true
+        })
+    }
+
+    /// Disconnects a client of this thread, telling it why. [`Event::Gone`] follows.
+    pub fn expel(&mut self, client: ClientId, reason: Reason) {
+        if self.lane(client).is_some() {
+            self.expel_lane(client.index, reason);
+        }
+    }
+
+    /// How many clients this thread has, those included that have not been announced yet.
+    pub fn clients(&self) -> usize {
+        let clients: &AtomicUsize = &self.mailbox.clients;
+        clients.load(Ordering::Relaxed)
+    }
+}
+
+impl Lane {
+    /// Notification bits, if there are any.
+    #[inline]
+    fn take_bits(&mut self) -> Option<Found> {
+        if self.link.region.to_server().load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // SYNC: acquire; pairs with the release in the client's `notify`.
+        let bits = self.link.region.to_server().swap(0, Ordering::Acquire);
+        self.false_rings = 0;
+        let badge = self.link.badge.load(Ordering::Relaxed);
+        (bits != 0).then_some(Found::Notify(self.link.id, badge, bits))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.mailbox.is_closed.store(true, Ordering::Release);
+        for lane in self.lanes.iter().flatten() {
+            lane.link.end(Reason::Closed);
+        }
+        // Clients that were given to us and not yet seen.
+        while let Some(note) = self.mailbox.take() {
+            if let Note::Joined(link) = note {
+                link.end(Reason::Closed);
+            }
+        }
+    }
+}
+
+/// A request: private memory, valid until it is given up or the thread waits again.
+#[derive(Debug)]
+pub struct Request<'s> {
+    server: &'s mut Server,
+    index: u32,
+}
+
+impl Request<'_> {
+    fn lane(&mut self) -> &mut Lane {
+        match self.server.lanes.get_mut(self.index as usize) {
+            Some(Some(lane)) => lane,
+            _ => unreachable!("a lane lives while its request is borrowed from the server"),
+        }
+    }
+
+    fn link(&self) -> &Link {
+        match self.server.lanes.get(self.index as usize) {
+            Some(Some(lane)) => &lane.link,
+            _ => unreachable!("a lane lives while its request is borrowed from the server"),
+        }
+    }
+
+    /// Operation number.
+    #[inline]
+    pub fn op(&self) -> u16 {
+        self.server.incoming.header.op
+    }
+
+    /// Whether an answer is wanted.
+    #[inline]
+    pub fn wants_answer(&self) -> bool {
+        self.server.incoming.header.kind == Kind::Call
+    }
+
+    /// Whose request it is.
+    pub fn client(&self) -> ClientId {
+        self.link().id
+    }
+
+    /// The badge the server gave that client; 0 if none.
+    pub fn badge(&self) -> u64 {
+        self.link().badge.load(Ordering::Relaxed)
+    }
+
+    /// Who that client is, by the kernel's word.
+    pub fn credentials(&self) -> Credentials {
+        self.link().credentials
+    }
+
+    /// The body: private memory, aligned to 8.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        self.server.incoming.body()
+    }
+
+    /// String item `index`.
+    pub fn item(&self, index: usize) -> Option<&[u8]> {
+        match self.server.incoming.item(index)? {
+            Item::Private(bytes) => Some(bytes),
+            Item::Shared(_) => None,
+        }
+    }
+
+    /// Descriptor `index`, once.
+    pub fn take_fd(&mut self, index: usize) -> Option<rustix::fd::OwnedFd> {
+        self.server.incoming.fds.take(index)
+    }
+
+    /// Grant `index`: the client's own memory, which it may change at any moment, as long as this
+    /// request is looked at.
+    pub fn grant(&self, index: usize) -> Option<Span<'_>> {
+        let reference = *self.server.incoming.grant_refs().get(index)?;
+        self.server.kept.get(index)?.resolve(reference)
+    }
+
+    /// Grant `index` for longer than this request, if the client allows that.
+    pub fn keep_grant(&self, index: usize) -> Option<KeptGrant> {
+        let reference = *self.server.incoming.grant_refs().get(index)?;
+        if reference.flags & KEEP == 0 {
+            return None;
+        }
+        Some(KeptGrant { granted: Arc::clone(self.server.kept.get(index)?), reference })
+    }
+
+    /// All of it, for generated stubs.
+    #[inline]
+    pub fn decoder(&mut self) -> Decoder<'_> {
+        self.server.incoming.decoder()
+    }
+
+    /// Gives the request up for the right to answer it. The token of a request that wants no answer
+    /// answers nobody.
+    #[inline]
+    pub fn into_token(mut self) -> ReplyToken {
+        if self.server.unclaimed.take().is_none() {
+            return ReplyToken::nobody();
+        }
+        let header = self.server.incoming.header;
+        ReplyToken::new(self.lane().lend(), header.line, header.seq)
+    }
+}
+
+/// A grant that outlives its request.
+#[derive(Debug)]
+pub struct KeptGrant {
+    granted: Arc<Granted>,
+    reference: crate::rt::Grant,
+}
+
+impl KeptGrant {
+    /// The memory; it stays mapped even if the client unregisters it.
+    pub fn span(&self) -> Option<Span<'_>> {
+        self.granted.resolve(self.reference)
+    }
+}

@@ -1,0 +1,148 @@
+//! What a server thread can be told from elsewhere, and the control packets of its clients.
+//!
+//! The control thread and holders of tokens post notes; the server thread takes them between two
+//! looks at its lanes. Not here: the lanes; see `server`.
+
+use crate::control::{self, Received, Topic};
+use crate::grant::{Granted, REGISTERED_MAX};
+use crate::link::{Link, lock};
+use crate::reason::Reason;
+use crate::rt::ClientId;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use rustix::fd::{AsFd, OwnedFd};
+use sojourn_shm::{Access, Segment, futex};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// Something for a server thread to know.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// A client was given to this thread.
+    Joined(Arc<Link>),
+    /// A client has something, and its lane was asleep.
+    Rang(ClientId),
+    /// A client is gone; [`Link::ended`] says why.
+    Ended(ClientId),
+}
+
+/// The mailbox of one server thread.
+#[derive(Debug, Default)]
+pub(crate) struct ServerThread {
+    notes: Mutex<VecDeque<Note>>,
+    /// Whether `notes` has any; read on every round.
+    pub(crate) has_notes: AtomicBool,
+    /// Counts posts; the futex on which the thread sleeps, besides its lanes' bells.
+    pub(crate) poke: AtomicU32,
+    /// Clients given to this thread.
+    pub(crate) clients: AtomicUsize,
+    /// The thread takes no more clients.
+    pub(crate) is_closed: AtomicBool,
+    /// Bytes of grants a client may register.
+    pub(crate) grants_max: u64,
+}
+
+impl ServerThread {
+    pub(crate) fn new(grants_max: u64) -> Self {
+        Self { grants_max, ..Self::default() }
+    }
+
+    /// Posts a note and wakes the thread.
+    pub(crate) fn post(&self, note: Note) {
+        lock(&self.notes).push_back(note);
+        // SYNC: release; pairs with the acquire swap in `take`.
+        self.has_notes.store(true, Ordering::Release);
+        self.poke.fetch_add(1, Ordering::Release);
+        futex::wake(&self.poke);
+    }
+
+    /// Takes no more clients, and lets the thread notice.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.poke.fetch_add(1, Ordering::Release);
+        futex::wake(&self.poke);
+    }
+
+    /// The next note.
+    pub(crate) fn take(&self) -> Option<Note> {
+        let mut notes = lock(&self.notes);
+        let note = notes.pop_front();
+        if notes.is_empty() {
+            self.has_notes.store(false, Ordering::Relaxed);
+        }
+        note
+    }
+
+    /// Reads the control packets of a client of this thread that are there. Called by the control
+    /// thread when there are some, and by the server thread when it misses descriptors.
+    pub(crate) fn drain(&self, link: &Link) {
+        loop {
+            let (packet, fds, lost) = match control::receive(link.socket.as_fd()) {
+                Received::Packet { packet, fds, lost } => (packet, fds, lost),
+                Received::Nonsense => return link.end(Reason::BadPacket),
+                Received::Ended => return link.end(Reason::PeerDied),
+                Received::Empty => return,
+            };
+            if !link.count_packet() {
+                return link.end(Reason::DoorbellFlood);
+            }
+            if lost {
+                return link.end(Reason::NoResources);
+            }
+            let result = match packet.topic {
+                Topic::Wake if fds.is_empty() => {
+                    if link.is_cold.swap(false, Ordering::AcqRel) {
+                        self.post(Note::Rang(link.id));
+                    }
+                    Ok(())
+                }
+                Topic::Descriptors => match link.put_fds(packet.id, fds) {
+                    true => Ok(()),
+                    false => Err(Reason::DescriptorFlood),
+                },
+                Topic::Register => self.register(link, packet, fds),
+                Topic::Unregister => {
+                    lock(&link.grants).retain(|(id, _)| *id != packet.id);
+                    answer(link, packet.id, 0)
+                }
+                _ => Err(Reason::BadPacket),
+            };
+            if let Err(reason) = result {
+                return link.end(reason);
+            }
+        }
+    }
+
+    fn register(
+        &self,
+        link: &Link,
+        packet: control::Packet,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Reason> {
+        let access = if packet.b == 1 { Access::ReadWrite } else { Access::Read };
+        let Ok([fd]) = <[OwnedFd; 1]>::try_from(fds) else { return Err(Reason::BadPacket) };
+        let granted = usize::try_from(packet.a)
+            .ok()
+            .and_then(|len| Segment::accept(fd, len).ok())
+            .and_then(|segment| segment.map(access).ok());
+        let Some(mapping) = granted else {
+            return answer(link, packet.id, Reason::BadGrant.code());
+        };
+        let mut grants = lock(&link.grants);
+        let sum: u64 = grants.iter().map(|(_, grant)| grant.mapping.len() as u64).sum();
+        let is_known = grants.iter().any(|(id, _)| *id == packet.id);
+        if is_known || grants.len() >= REGISTERED_MAX || sum + packet.a > self.grants_max {
+            drop(grants);
+            return answer(link, packet.id, Reason::NoResources.code());
+        }
+        grants.push((packet.id, Arc::new(Granted { mapping })));
+        drop(grants);
+        answer(link, packet.id, 0)
+    }
+}
+
+/// Answers a registration. A client that does not read its answers loses its connection.
+fn answer(link: &Link, id: u32, code: u32) -> Result<(), Reason> {
+    let mut packet = control::Packet::new(Topic::Done, id);
+    packet.a = u64::from(code);
+    control::send(link.socket.as_fd(), packet, &[]).map_err(|_| Reason::BadPacket)
+}

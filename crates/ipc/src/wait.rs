@@ -1,0 +1,236 @@
+//! How long to spin before sleeping.
+//!
+//! The rule (`docs/ipc.md`, "Waiting"): spinning pays while it costs less than the wake-up it saves.
+//! It never pays when the peer ran on this very processor last, for then it cannot run while we spin,
+//! nor when more threads want to run than there are processors. Not here: the sleeping; see
+//! `connection` and `server`, which park differently.
+
+use crate::deadline::{Deadline, now_ns};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::{Arc, OnceLock};
+
+/// How a side waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Spin for about the cost of a wake-up, measured on this machine, where that can pay; then sleep.
+    #[default]
+    Adaptive,
+    /// Spin; with a limit, sleep after it.
+    Spin(Option<Duration>),
+    /// Sleep at once.
+    Park,
+}
+
+/// How often the machine's load is looked at, at most.
+const LOAD_INTERVAL_NS: u64 = 10_000_000;
+/// Bounds of the measured budget.
+const BUDGET_NS: core::ops::RangeInclusive<u64> = 2_000..=100_000;
+/// Waits that skip spinning once spinning has failed this often in a row, as a power of two.
+const BACKOFF_MAX: u32 = 5;
+/// Iterations without a pause instruction: an answer that is on its way is met at once.
+const EAGER: u32 = 200;
+
+/// The waiting policy of one connection or server thread, with what it learnt.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    wait: Wait,
+    failures: u32,
+    skip: u32,
+}
+
+/// How one spin ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spun {
+    Ready,
+    GaveUp,
+}
+
+impl Policy {
+    pub(crate) fn new(wait: Wait) -> Self {
+        if wait == Wait::Adaptive {
+            wake_cost_ns();
+        }
+        Self { wait, failures: 0, skip: 0 }
+    }
+
+    /// Spins until `ready`, as long as this policy allows for a peer that was last seen on processor
+    /// `peer_cpu` (as in a header), and not beyond `deadline`.
+    #[inline]
+    pub(crate) fn spin(
+        &mut self,
+        peer_cpu: u16,
+        deadline: Deadline,
+        mut ready: impl FnMut() -> bool,
+    ) -> Spun {
+        let budget = match self.wait {
+            Wait::Park => return Spun::GaveUp,
+            Wait::Adaptive if peer_cpu != 0 && peer_cpu == cpu() => return Spun::GaveUp,
+            Wait::Spin(None) => u64::MAX,
+            Wait::Spin(Some(limit)) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+            Wait::Adaptive => u64::MAX - 1,
+        };
+        for _ in 0..EAGER {
+            if ready() {
+                self.failures = 0;
+                return Spun::Ready;
+            }
+        }
+        self.spin_on(budget, deadline, &mut ready)
+    }
+
+    #[inline(never)]
+    fn spin_on(&mut self, limit: u64, deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
+        let adaptive = limit == u64::MAX - 1;
+        let Some(budget) = (if adaptive { self.adaptive_budget() } else { Some(limit) }) else {
+            return Spun::GaveUp;
+        };
+        // A pure spinner comes up for air now and then, to look whether its peer is still there.
+        let end = now_ns().saturating_add(budget.min(1_000_000));
+        loop {
+            for _ in 0..16 {
+                core::hint::spin_loop();
+                if ready() {
+                    self.failures = 0;
+                    return Spun::Ready;
+                }
+            }
+            if now_ns() >= end || deadline.is_over() {
+                break;
+            }
+        }
+        if adaptive {
+            self.failures = (self.failures + 1).min(BACKOFF_MAX);
+            self.skip = (1 << self.failures) - 2;
+        }
+        Spun::GaveUp
+    }
+
+    fn adaptive_budget(&mut self) -> Option<u64> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        let budget = wake_cost_ns();
+        (budget > 0 && !is_oversubscribed()).then_some(budget)
+    }
+
+    /// Whether this side sleeps at all.
+    pub(crate) fn parks(&self) -> bool {
+        self.wait != Wait::Spin(None)
+    }
+}
+
+/// The processor we run on, plus one, as it goes into headers.
+#[inline(always)]
+pub(crate) fn cpu() -> u16 {
+    // SAFETY: no arguments; answers -1 where it cannot know.
+    let cpu = unsafe { libc::sched_getcpu() };
+    (cpu + 1) as u16
+}
+
+/// Nanoseconds that waking a sleeper on another processor costs here; 0 on a single processor.
+/// Measured once per process, in about a millisecond.
+pub fn wake_cost_ns() -> u64 {
+    static COST: OnceLock<u64> = OnceLock::new();
+    *COST.get_or_init(measure_wake_cost)
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn measure_wake_cost() -> u64 {
+    const ROUNDS: u32 = 12;
+    if processors() < 2 {
+        return 0;
+    }
+    let word = Arc::new(AtomicU32::new(0));
+    let limit = Deadline::after(Duration::from_millis(200));
+    let turn = move |word: &AtomicU32, mine: u32| {
+        while word.load(Ordering::Acquire) != mine && !limit.is_over() {
+            sojourn_shm::futex::wait(word, 1 - mine, Some(Duration::from_millis(10)));
+        }
+        word.store(1 - mine, Ordering::Release);
+        sojourn_shm::futex::wake(word);
+    };
+    let other = {
+        let word = Arc::clone(&word);
+        std::thread::Builder::new()
+            .name("sojourn-measure".into())
+            .spawn(move || (0..ROUNDS).for_each(|_| turn(&word, 1)))
+    };
+    let Ok(other) = other else { return *BUDGET_NS.start() };
+    let mut rounds = Vec::with_capacity(ROUNDS as usize);
+    for _ in 0..ROUNDS {
+        let start = now_ns();
+        turn(&word, 0);
+        rounds.push(now_ns() - start);
+    }
+    let _ = other.join();
+    rounds.sort_unstable();
+    // A round is two hand-overs of which we saw the waiting half; the median shrugs off the start.
+    rounds[rounds.len() / 2].clamp(*BUDGET_NS.start(), *BUDGET_NS.end())
+}
+
+/// Whether more threads want to run than there are processors: from `/proc/loadavg`, at most once in
+/// ten milliseconds per process. Without `/proc` the answer is no.
+fn is_oversubscribed() -> bool {
+    static NEXT_NS: AtomicU64 = AtomicU64::new(0);
+    static ANSWER: AtomicU32 = AtomicU32::new(0);
+    let now = now_ns();
+    let next = NEXT_NS.load(Ordering::Relaxed);
+    if now >= next
+        && NEXT_NS
+            .compare_exchange(next, now + LOAD_INTERVAL_NS, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    {
+        let answer = runnable().is_some_and(|running| running > processors());
+        ANSWER.store(u32::from(answer), Ordering::Relaxed);
+    }
+    ANSWER.load(Ordering::Relaxed) != 0
+}
+
+/// Threads running or wanting to, this one included.
+fn runnable() -> Option<usize> {
+    static FILE: OnceLock<Option<std::fs::File>> = OnceLock::new();
+    let file = FILE.get_or_init(|| std::fs::File::open("/proc/loadavg").ok()).as_ref()?;
+    let mut text = [0; 64];
+    let len = std::os::unix::fs::FileExt::read_at(file, &mut text, 0).ok()?;
+    let text = core::str::from_utf8(&text[..len]).ok()?;
+    text.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wake_cost_is_measured_and_within_its_bounds() {
+        let cost = wake_cost_ns();
+        assert!(cost == 0 || BUDGET_NS.contains(&cost), "{cost}");
+    }
+
+    #[test]
+    fn this_thread_counts_as_runnable() {
+        assert!(runnable().is_none_or(|n| n >= 1));
+    }
+
+    #[test]
+    fn parking_never_spins_and_spinning_sees_what_is_ready() {
+        let mut park = Policy::new(Wait::Park);
+        assert_eq!(park.spin(0, Deadline::NEVER, || true), Spun::GaveUp);
+        let mut spin = Policy::new(Wait::Spin(Some(Duration::from_micros(10))));
+        assert_eq!(spin.spin(cpu(), Deadline::NEVER, || true), Spun::Ready);
+        assert_eq!(spin.spin(cpu(), Deadline::NEVER, || false), Spun::GaveUp);
+    }
+
+    #[test]
+    fn a_peer_on_this_processor_is_not_spun_for() {
+        let mut adaptive = Policy::new(Wait::Adaptive);
+        // The scheduler may move us between the two calls; one of a few tries will not be moved.
+        let gave_up =
+            (0..100).any(|_| adaptive.spin(cpu(), Deadline::NEVER, || true) == Spun::GaveUp);
+        assert!(gave_up);
+    }
+}
