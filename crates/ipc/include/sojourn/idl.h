@@ -30,11 +30,8 @@ SJ_STATIC_ASSERT(sizeof(size_t) == 8 && sizeof(void *) == 8, "sojourn needs a 64
 
 #define SJ_LIKELY(x) __builtin_expect(!!(x), 1)
 #define SJ_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#if defined(__GNUC__)
 #define SJ_COLD __attribute__((noinline, cold, unused))
-#else
-#define SJ_COLD
-#endif
+#define SJ_ALIGNED(n) __attribute__((aligned(n)))
 
 /* Operation number of the binding call. */
 #define SJ_OP_BIND 0xFFFFu
@@ -58,6 +55,12 @@ typedef struct sj_interface_ref {
     unsigned char uuid[16];
     int fd;
 } sj_interface_ref;
+
+/* An interface's name on the wire. */
+typedef struct sj_interface_id {
+    unsigned char uuid[16];
+    uint16_t major, minor;
+} sj_interface_id;
 
 #ifdef __cplusplus
 extern "C" {
@@ -99,6 +102,15 @@ static inline bool sj_is_zero(const unsigned char *p, size_t n)
     for (size_t i = 0; i < n; i++)
         any = (unsigned char)(any | p[i]);
     return any == 0;
+}
+
+/* Characters of a wide string without its terminator. */
+static inline size_t sj_wide_length(const uint16_t *s)
+{
+    size_t n = 0;
+    while (s[n])
+        n++;
+    return n;
 }
 
 /* ---- arithmetic of size_is and its kind: what cannot be said becomes a size nothing has ---- */
@@ -256,6 +268,37 @@ static inline void sj_arena_reset(sj_arena *a)
     a->used = keep->size;
     a->at = (unsigned char *)(keep + 1);
     a->end = a->at + keep->size;
+}
+
+typedef struct sj_cleanup {
+    struct sj_cleanup *next;
+    void (*function)(void *value);
+    void *value;
+} sj_cleanup;
+
+/* ---- what user code converted is given back at the end of the call ---- */
+
+static inline void sj_cleanup_add(sj_cleanup **list, sj_arena *arena, void (*function)(void *), void *value)
+{
+    if (!list)
+        return;
+    for (sj_cleanup *c = *list; c; c = c->next)
+        if (c->value == value)
+            return;
+    sj_cleanup *c = (sj_cleanup *)sj_arena_alloc(arena, sizeof *c);
+    if (!c)
+        return;
+    c->function = function;
+    c->value = value;
+    c->next = *list;
+    *list = c;
+}
+
+static inline void sj_cleanup_run(sj_cleanup **list)
+{
+    for (sj_cleanup *c = *list; c; c = c->next)
+        c->function(c->value);
+    *list = NULL;
 }
 
 /* ---- growing buffer, kept between calls ---- */

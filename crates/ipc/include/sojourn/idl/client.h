@@ -31,7 +31,7 @@ typedef struct sj_stub {
 } sj_stub;
 
 /* Binds to an interface: must be called before any other use, once per connection and interface. */
-static inline sj_status sj_stub_bind(sj_stub *s, sj_connection *c, const sj_interface *wanted)
+static inline sj_status sj_stub_bind(sj_stub *s, sj_connection *c, const sj_interface_id *wanted)
 {
     memset(s, 0, offsetof(sj_stub, in));
     s->connection = c;
@@ -154,13 +154,13 @@ static inline sj_status sj_stub_report(sj_stub *s, sj_status status, uint32_t *c
 }
 
 /* The implementation at an endpoint of this process, if it is C's and of this interface. */
-static inline const void *sj_stub_find_local(sj_connection *c, const sj_interface *wanted)
+static inline const void *sj_stub_find_local(sj_connection *c, const sj_interface_id *wanted)
 {
     const sj_router *r = (const sj_router *)sj_local(c);
     if (!r || r->magic != SJ_ROUTER_MAGIC)
         return NULL;
     for (uint32_t i = 0; i < r->used; i++)
-        if (memcmp(r->entries[i].interface->uuid, wanted->uuid, 16) == 0)
+        if (memcmp(r->entries[i].interface->ids[0].uuid, wanted->uuid, 16) == 0)
             return r->entries[i].impl;
     return NULL;
 }

@@ -31,6 +31,7 @@ typedef struct sj_dec {
     bool in_place;            /* values may point into the body */
     sj_contexts *contexts;    /* NULL in a client */
     sj_client client;
+    sj_cleanup **cleanup; /* NULL in a client */
     sj_dec_node *nodes;
     uint32_t nodes_size, nodes_used;
 } sj_dec;
@@ -47,6 +48,7 @@ static inline void sj_dec_init(sj_dec *d, sj_in *in, sj_arena *arena, bool in_pl
     d->in_place = in_place;
     d->contexts = NULL;
     d->client.index = d->client.generation = 0;
+    d->cleanup = NULL;
     d->nodes = NULL;
     d->nodes_size = d->nodes_used = 0;
 }
@@ -211,6 +213,16 @@ static inline bool sj_get_flat(sj_dec *d, const unsigned char *p, size_t size, b
     return *out != NULL;
 }
 
+/* The same for a varying array: memory for the whole of it, zero where nothing was transmitted. */
+static inline bool sj_get_varying(sj_dec *d, const unsigned char *p, size_t size, bool copy, void **out)
+{
+    uint32_t form = sj_ld32(p + 4), n = sj_ld32(p), whole = sj_ld32(p + 8), first = sj_ld32(p + 12);
+    if (form < 2 || n == whole)
+        return sj_get_flat(d, p, size, copy, out);
+    *out = sj_dec_array_zeroed(d, whole, size);
+    return *out && sj_dec_take_into(d, form, (unsigned char *)*out + first * size, n * size);
+}
+
 /* The elements of an array in form 1, of a type that lies in memory as on the wire. */
 static inline bool sj_get_elements(sj_dec *d, uint32_t n, size_t size, bool copy, const unsigned char **at, void **out)
 {
@@ -218,6 +230,22 @@ static inline bool sj_get_elements(sj_dec *d, uint32_t n, size_t size, bool copy
         return false;
     *out = sj_dec_keep(d, *at, n * size, copy);
     return *out != NULL;
+}
+
+/* The same for elements that go to memory there is: *to is where the first transmitted one belongs. */
+static inline bool sj_fill_flat(sj_dec *d, const unsigned char *p, size_t size, void *to)
+{
+    uint32_t form = sj_ld32(p + 4);
+    return form < 2 || sj_dec_take_into(d, form, to, sj_ld32(p) * size);
+}
+
+static inline bool sj_fill_elements(sj_dec *d, uint32_t n, size_t size, const unsigned char **at, void *to)
+{
+    if (d->depth >= SJ_DEPTH_MAX || !sj_dec_object(d, n, size, at))
+        return false;
+    if (n)
+        memcpy(to, *at, n * size);
+    return true;
 }
 
 /* n characters and a terminator, none of the characters zero. */
@@ -267,6 +295,30 @@ static inline bool sj_get_string_more(sj_dec *d, const unsigned char *p, size_t 
     return *out != NULL;
 }
 
+/* A string into the caller's buffer of `room` characters. */
+static inline bool sj_fill_string(sj_dec *d, const unsigned char *p, size_t width, size_t room, void *to)
+{
+    uint32_t form = sj_ld32(p + 4);
+    size_t n = sj_ld32(p);
+    if (form == 0 || form > 3 || n >= room)
+        return false;
+    if (form == 1)
+        return true;
+    return sj_dec_take_into(d, form, to, (n + 1) * width) && sj_check_string(to, n, width);
+}
+
+static inline bool sj_fill_string_more(sj_dec *d, const unsigned char *p, size_t width, void *to)
+{
+    if (sj_ld32(p + 4) != 1)
+        return true;
+    size_t n = sj_ld32(p);
+    const unsigned char *at;
+    if (d->depth >= SJ_DEPTH_MAX || !sj_dec_object(d, n + 1, width, &at) || !sj_check_string(at, n, width))
+        return false;
+    memcpy(to, at, (n + 1) * width);
+    return true;
+}
+
 /* ---- descriptors, contexts, references ---- */
 
 static inline bool sj_get_fd(sj_dec *d, const unsigned char *p, int *fd)
@@ -284,7 +336,9 @@ static inline bool sj_get_fd(sj_dec *d, const unsigned char *p, int *fd)
 static inline bool sj_get_interface(sj_dec *d, const unsigned char *p, sj_interface_ref *r)
 {
     memcpy(r->uuid, p + 8, 16);
-    return sj_get_fd(d, p, &r->fd) && sj_ld32(p + 4) == 0;
+    if (!sj_get_fd(d, p, &r->fd) || sj_ld32(p + 4) != 0)
+        return false;
+    return sj_ld32(p) == 1 || sj_is_zero(p + 8, 16);
 }
 
 static inline bool sj_get_context(sj_dec *d, const unsigned char *p, const char *kind, void **context, uint64_t *id)

@@ -38,11 +38,15 @@ typedef struct sj_enc {
     const void *impl;
     sj_rundown_fn rundown;
     sj_client client;
-    sj_enc_node *nodes; /* hash table, nodes_size a power of two */
+    sj_cleanup **cleanup; /* NULL in a client */
+    sj_enc_node *nodes;   /* hash table, nodes_size a power of two */
     uint32_t nodes_size, nodes_used;
     sj_enc_item items[SJ_ITEMS_MAX];
     int fds[SJ_FDS_MAX];
 } sj_enc;
+
+/* A threshold set by the ACF, unless nothing is to go by reference. */
+static inline size_t sj_limit(size_t set, size_t wanted) { return set == SIZE_MAX ? set : wanted; }
 
 /* Everything but the tables. */
 static inline void sj_enc_init(sj_enc *e, sj_arena *arena, size_t limit)
@@ -57,6 +61,7 @@ static inline void sj_enc_init(sj_enc *e, sj_arena *arena, size_t limit)
     e->impl = NULL;
     e->rundown = NULL;
     e->client.index = e->client.generation = 0;
+    e->cleanup = NULL;
     e->nodes = NULL;
     e->nodes_size = e->nodes_used = 0;
 }
@@ -156,12 +161,10 @@ static inline bool sj_plan_string(const char *s, bool nullable, int64_t bound, s
 
 static inline bool sj_plan_wide(const uint16_t *s, bool nullable, int64_t bound, size_t limit, uint32_t *n, uint32_t *form)
 {
-    size_t len = 0;
     *n = *form = 0;
     if (!s)
         return nullable;
-    while (s[len])
-        len++;
+    size_t len = sj_wide_length(s);
     if (SJ_UNLIKELY(len >= UINT32_MAX || (int64_t)len >= bound))
         return false;
     *n = (uint32_t)len;
@@ -198,6 +201,16 @@ static inline bool sj_plan_varying(const void *p, bool nullable, int64_t whole, 
 static inline void sj_put_header(unsigned char *p, uint32_t n, uint32_t form)
 {
     sj_st64(p, (uint64_t)form << 32 | n);
+}
+
+/* The same straight into a planned body, whose items are known to fit. */
+static inline void sj_put_planned(sj_enc *e, unsigned char *p, const void *data, uint32_t n, uint32_t form, size_t size)
+{
+    if (SJ_UNLIKELY(form == 2)) {
+        e->items[e->n_items].data = data;
+        e->items[e->n_items++].len = size;
+    }
+    sj_put_header(p, n, form);
 }
 
 /* The header of what is no item unless there is room for one more; n elements of `size` bytes. */

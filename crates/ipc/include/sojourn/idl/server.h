@@ -45,18 +45,11 @@ typedef struct sj_deferred {
     const void *impl;
 } sj_deferred;
 
-typedef struct sj_interface_id {
-    unsigned char uuid[16];
-    uint16_t major, minor;
-} sj_interface_id;
-
 /* A generated interface. */
 typedef struct sj_interface {
-    unsigned char uuid[16];
-    uint16_t major, minor;
+    const sj_interface_id *ids; /* its own name, then those of the interfaces it extends */
+    uint16_t n_ids;
     uint16_t operations;
-    uint16_t n_bases;
-    const sj_interface_id *bases; /* interfaces it extends */
     sj_outcome (*dispatch)(const void *impl, struct sj_service *service, sj_event *event, uint16_t op, sj_out *out);
 } sj_interface;
 
@@ -79,6 +72,7 @@ typedef struct sj_service {
     sj_arena arena;
     sj_buffer scratch;
     sj_contexts contexts;
+    sj_cleanup *cleanup;
     int fds[SJ_FDS_MAX]; /* handed out with the reply, closed after it */
     uint32_t n_fds;
     int stop; /* set by an implementation: the loop returns after the reply */
@@ -132,12 +126,14 @@ static inline void sj_service_dec(sj_service *s, sj_event *event, sj_dec *d)
 {
     sj_dec_init(d, &event->in, &s->arena, true);
     d->contexts = &s->contexts;
+    d->cleanup = &s->cleanup;
     d->client = event->client;
 }
 
 static inline void sj_service_enc(sj_service *s, sj_client client, const void *impl, sj_rundown_fn rundown, sj_enc *e)
 {
     e->contexts = &s->contexts;
+    e->cleanup = &s->cleanup;
     e->client = client;
     e->impl = impl;
     e->rundown = rundown;
@@ -196,11 +192,9 @@ static inline void sj_service_clean(sj_service *s)
 /* Whether a client that wants (uuid, major, minor) is served by what is offered. */
 static inline bool sj_interface_serves(const sj_interface *i, const unsigned char *uuid, uint16_t major, uint16_t minor)
 {
-    if (memcmp(i->uuid, uuid, 16) == 0)
-        return i->major == major && i->minor >= minor;
-    for (uint16_t k = 0; k < i->n_bases; k++)
-        if (memcmp(i->bases[k].uuid, uuid, 16) == 0)
-            return i->bases[k].major == major && i->bases[k].minor >= minor;
+    for (uint16_t k = 0; k < i->n_ids; k++)
+        if (memcmp(i->ids[k].uuid, uuid, 16) == 0)
+            return i->ids[k].major == major && i->ids[k].minor >= minor;
     return false;
 }
 

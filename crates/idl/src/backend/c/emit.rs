@@ -1,0 +1,228 @@
+//! State of the emitters and the emission of checks on values that lie in memory as on the wire.
+//!
+//! Names in generated functions: `sj_v` the value, `sj_e` / `sj_d` the encoder / decoder, `sj_p` the bytes in place,
+//! `sj_at` their offset in the body. Siblings are always reached through `sj_v->`, so no name of the IDL can clash.
+
+use crate::ir::{Scalar, Ty, TypeKind};
+
+use super::expr::Sibling;
+use super::model::Model;
+use super::text::{Text, int64};
+
+/// What surrounds a value: siblings for expressions, local settings.
+#[derive(Clone)]
+pub(super) struct Scope<'a> {
+    pub(super) siblings: Vec<Sibling<'a>>,
+    /// C expression of the bytes above which flat arrays become items.
+    pub(super) limit: String,
+    /// Sizes are compared with expressions at once: in elements of arrays, whose headers are not met again.
+    pub(super) nested: bool,
+    /// Memory of the decoded value is to be the receiver's own, to be written to.
+    pub(super) copy: bool,
+    /// C expressions of a context handle's number: that it came with, where to store it.
+    pub(super) context: Option<(String, String)>,
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(siblings: Vec<Sibling<'a>>) -> Self {
+        Self {
+            siblings,
+            limit: "sj_e->limit".to_owned(),
+            nested: false,
+            copy: false,
+            context: None,
+        }
+    }
+
+    pub(super) fn inner(&self) -> Self {
+        Self { nested: true, ..self.clone() }
+    }
+}
+
+/// Writes functions; one of it per file.
+pub(super) struct Emit<'a> {
+    pub(super) model: Model<'a>,
+    pub(super) w: Text,
+    counter: u32,
+}
+
+impl<'a> Emit<'a> {
+    pub(super) fn new(model: Model<'a>) -> Self {
+        Self { model, w: Text::default(), counter: 0 }
+    }
+
+    /// A number for the names of a block.
+    pub(super) fn fresh(&mut self) -> u32 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// Requires that the plain value whose bytes are at `sj_p + o` is acceptable. `wire`: C expression, whether padding counts.
+    pub(super) fn check_bytes(&mut self, ty: &Ty, o: &str, wire: &str) {
+        if !self.model.is_checked(ty) {
+            return;
+        }
+        match ty {
+            Ty::Scalar(Scalar::Bool) => self.w.require(format!("sj_p[{o}] <= 1")),
+            Ty::Fixed(element, n) => {
+                let i = format!("sj_i{}", self.fresh());
+                let step = self.model.size(element);
+                self.w.open(format!("for (size_t {i} = 0; {i} < {n}; {i}++)"));
+                self.check_bytes(element, &format!("{o} + {i} * {step}"), wire);
+                self.w.close();
+            }
+            Ty::Named(id) => match self.model.def(*id).map(|d| &d.kind) {
+                Some(TypeKind::Alias(inner)) => self.check_bytes(inner, o, wire),
+                Some(TypeKind::Enum(_)) => {
+                    let name = self.model.type_name(*id);
+                    self.w.require(format!("sj_is_{name}((int32_t)sj_ld32(sj_p + {o}))"));
+                }
+                Some(TypeKind::Struct(_)) => {
+                    let name = self.model.type_name(*id);
+                    self.w.require(format!("sj_check_{name}(sj_p + {o}, {wire})"));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Whether the values of a sender's program may be unacceptable.
+    fn may_be_wrong(&self, ty: &Ty) -> bool {
+        self.model.any(ty, &|t| match t {
+            Ty::Named(id) => match self.model.def(*id).map(|d| &d.kind) {
+                Some(TypeKind::Enum(_)) => true,
+                Some(TypeKind::Struct(s)) => s.fields.iter().any(|f| f.range.is_some()),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
+    /// Requires that the plain value `lv` of this program is one that receivers accept.
+    pub(super) fn check_value(&mut self, ty: &Ty, lv: &str) {
+        if !self.may_be_wrong(ty) {
+            return;
+        }
+        match self.model.resolve(ty) {
+            Ty::Fixed(element, n) => {
+                let i = format!("sj_i{}", self.fresh());
+                self.w.open(format!("for (size_t {i} = 0; {i} < {n}; {i}++)"));
+                self.check_value(element, &format!("{lv}[{i}]"));
+                self.w.close();
+            }
+            Ty::Named(id) => {
+                let name = self.model.type_name(*id);
+                match self.model.def(*id).map(|d| &d.kind) {
+                    Some(TypeKind::Enum(_)) => self.w.require(format!("sj_is_{name}((int32_t){lv})")),
+                    Some(TypeKind::Struct(_)) => self
+                        .w
+                        .require(format!("sj_check_{name}((const unsigned char *)&{lv}, false)")),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The same for `count` elements at `lv`.
+    pub(super) fn check_elements(&mut self, element: &Ty, lv: &str, count: &str) {
+        if !self.model.is_plain(element) || !self.may_be_wrong(element) {
+            return;
+        }
+        let i = format!("sj_i{}", self.fresh());
+        self.w.open(format!("for (uint32_t {i} = 0; {i} < {count}; {i}++)"));
+        self.check_value(element, &format!("{lv}[{i}]"));
+        self.w.close();
+    }
+
+    /// Requires that an integer is in its range.
+    pub(super) fn check_range(&mut self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) {
+        let Some((low, high)) = range else { return };
+        for condition in range_conditions(self.model, ty, lv, low, high) {
+            self.w.require(condition);
+        }
+    }
+
+    /// Copies the plain value `lv` to `sj_p + o`, padding zero.
+    pub(super) fn store(&mut self, ty: &Ty, lv: &str, o: &str) {
+        let size = self.model.size(ty);
+        if size == 0 {
+            return;
+        }
+        if self.model.is_dense(ty) {
+            let address = self.address(ty, lv);
+            self.w.line(format!("memcpy(sj_p + {o}, {address}, {size});"));
+            return;
+        }
+        match self.model.resolve(ty) {
+            Ty::Fixed(element, n) => {
+                let i = format!("sj_i{}", self.fresh());
+                let step = self.model.size(element);
+                self.w.open(format!("for (size_t {i} = 0; {i} < {n}; {i}++)"));
+                self.store(element, &format!("{lv}[{i}]"), &format!("{o} + {i} * {step}"));
+                self.w.close();
+            }
+            Ty::Named(id) => {
+                let name = self.model.type_name(*id);
+                self.w.line(format!("sj_copy_{name}(sj_p + {o}, &{lv});"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Copies the plain value at `sj_p + o` to `lv`, after it was checked.
+    pub(super) fn load(&mut self, ty: &Ty, lv: &str, o: &str) {
+        let size = self.model.size(ty);
+        let address = self.address(ty, lv);
+        if size != 0 {
+            self.w.line(format!("memcpy({address}, sj_p + {o}, {size});"));
+        }
+    }
+
+    fn address(&self, ty: &Ty, lv: &str) -> String {
+        if matches!(self.model.resolve(ty), Ty::Fixed(..)) {
+            return lv.to_owned();
+        }
+        match lv.strip_prefix("(*").and_then(|s| s.strip_suffix(')')) {
+            Some(pointer) if !pointer.contains(['(', ')']) => pointer.to_owned(),
+            _ => format!("&{lv}"),
+        }
+    }
+}
+
+/// What must hold for `lv` to be within `low..=high`, without what its type guarantees.
+pub(super) fn range_conditions(
+    model: Model<'_>,
+    ty: &Ty,
+    lv: &str,
+    low: i128,
+    high: i128,
+) -> Vec<String> {
+    let (least, greatest) = match model.strip(ty) {
+        Ty::Scalar(Scalar::Bool) => (0, 1),
+        Ty::Scalar(Scalar::Char | Scalar::Byte | Scalar::U8) => (0, 0xFF),
+        Ty::Scalar(Scalar::WChar | Scalar::U16) => (0, 0xFFFF),
+        Ty::Scalar(Scalar::I8) => (-0x80, 0x7F),
+        Ty::Scalar(Scalar::I16) => (-0x8000, 0x7FFF),
+        Ty::Scalar(Scalar::U32 | Scalar::ErrorStatus) => (0, i128::from(u32::MAX)),
+        Ty::Scalar(Scalar::I64) => (i128::from(i64::MIN), i128::from(i64::MAX)),
+        Ty::Scalar(Scalar::U64) => (0, i128::from(u64::MAX)),
+        Ty::Scalar(Scalar::F32 | Scalar::F64) => (i128::MIN, i128::MAX),
+        _ => (i128::from(i32::MIN), i128::from(i32::MAX)),
+    };
+    let (value, literal): (String, fn(i128) -> String) = match model.strip(ty) {
+        Ty::Scalar(Scalar::U64) => (lv.to_owned(), |n| format!("UINT64_C({n})")),
+        Ty::Scalar(Scalar::F32 | Scalar::F64) => (lv.to_owned(), |n| format!("{n}.0")),
+        Ty::Scalar(Scalar::Char) => (format!("(int64_t)(unsigned char){lv}"), int64),
+        _ => (format!("(int64_t){lv}"), int64),
+    };
+    let mut all = Vec::new();
+    if low > least {
+        all.push(format!("{value} >= {}", literal(low)));
+    }
+    if high < greatest {
+        all.push(format!("{value} <= {}", literal(high)));
+    }
+    all
+}

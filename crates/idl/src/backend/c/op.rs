@@ -1,0 +1,263 @@
+//! Operations: what travels in each direction, the argument structure, how a body's size becomes known.
+
+use crate::ir::{Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId, TypeKind};
+use crate::layout::{self, BlockLayout};
+
+use super::ctype::result_name;
+use super::emit::Scope;
+use super::expr::Sibling;
+use super::model::{Model, Passing, visit_exprs, visit_vars};
+use super::text::{Text, ident};
+
+/// Directions of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Request,
+    Reply,
+}
+
+impl Way {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Reply => "reply",
+        }
+    }
+}
+
+/// A parameter or the result as part of a body.
+pub(super) struct Part<'a> {
+    pub(super) param: Option<&'a Param>,
+    pub(super) name: String,
+    pub(super) ty: &'a Ty,
+    pub(super) range: Option<(i128, i128)>,
+    pub(super) passing: Passing,
+    pub(super) offset: u64,
+    pub(super) lv: String,
+}
+
+/// An operation under the name of the interface it is called by.
+#[derive(Clone, Copy)]
+pub(super) struct Op<'a> {
+    pub(super) model: Model<'a>,
+    pub(super) interface: &'a Interface,
+    pub(super) op: &'a Operation,
+}
+
+/// Operations of an interface with those of its bases first.
+pub(super) fn operations<'a>(model: Model<'a>, interface: &'a Interface) -> Vec<Op<'a>> {
+    let mut chain = vec![interface];
+    let mut base = interface.base;
+    while let Some(InterfaceId(i)) = base {
+        let Some(b) = model.m.interfaces.get(i as usize) else { break };
+        if chain.len() > model.m.interfaces.len() {
+            break;
+        }
+        chain.push(b);
+        base = b.base;
+    }
+    chain
+        .iter()
+        .rev()
+        .flat_map(|i| i.operations.iter())
+        .filter(|op| !op.is_local)
+        .map(|op| Op { model, interface, op })
+        .collect()
+}
+
+impl<'a> Op<'a> {
+    /// `calc_add`
+    pub(super) fn name(&self) -> String {
+        format!("{}_{}", ident(&self.interface.name), self.op.name)
+    }
+
+    pub(super) fn args(&self) -> String {
+        format!("struct sj_{}_args", self.name())
+    }
+
+    pub(super) fn layout(&self, way: Way) -> BlockLayout {
+        match way {
+            Way::Request => layout::request_layout(self.model.m, self.op),
+            Way::Reply => layout::reply_layout(self.model.m, self.op),
+        }
+    }
+
+    /// What travels, in the order of the block.
+    pub(super) fn parts(&self, way: Way) -> Vec<Part<'a>> {
+        let l = self.layout(way);
+        let mut all = Vec::new();
+        if let (Some(ty), Some(slot)) = (&self.op.result, &l.result) {
+            let name = result_name(self.op).to_owned();
+            all.push(Part {
+                param: None,
+                lv: format!("(*sj_v->{name})"),
+                name,
+                ty,
+                range: None,
+                passing: Passing::Pointer,
+                offset: slot.offset,
+            });
+        }
+        for (p, slot) in self.op.params.iter().zip(&l.params) {
+            let Some(slot) = slot else { continue };
+            all.push(Part {
+                param: Some(p),
+                name: ident(&p.name),
+                ty: &p.ty,
+                range: p.range,
+                passing: self.model.passing(self.op, p),
+                offset: slot.offset,
+                lv: self.lv(p),
+            });
+        }
+        all
+    }
+
+    fn lv(&self, p: &Param) -> String {
+        let name = ident(&p.name);
+        match self.model.passing(self.op, p) {
+            Passing::Pointer => format!("(*sj_v->{name})"),
+            _ => format!("sj_v->{name}"),
+        }
+    }
+
+    pub(super) fn scope(&self) -> Scope<'a> {
+        Scope::new(
+            self.op.params.iter().map(|p| Sibling { lv: self.lv(p), ty: &p.ty }).collect(),
+        )
+    }
+
+    /// The scope of one part: its own threshold, its context handle's number.
+    pub(super) fn part_scope(&self, part: &Part<'_>, way: Way) -> Scope<'a> {
+        let mut sc = self.scope();
+        let Some(p) = part.param else { return sc };
+        if let Some(Threshold::Bytes(n)) = p.acf.reference_above {
+            sc.limit = format!("sj_limit(sj_e->limit, {n})");
+        }
+        if p.is_in() && p.is_out() && self.is_context(part.ty) {
+            let id = format!("sj_v->sj_id_{}", part.name);
+            let number = if way == Way::Request { "0".to_owned() } else { id.clone() };
+            sc.context = Some((number, id));
+        }
+        sc
+    }
+
+    fn is_context(&self, ty: &Ty) -> bool {
+        matches!(self.model.resolve(ty), Ty::Named(id)
+            if matches!(self.model.def(*id).map(|d| &d.kind), Some(TypeKind::ContextHandle)))
+    }
+
+    /// The structure that holds the arguments on their way.
+    pub(super) fn args_struct(&self, w: &mut Text) {
+        w.blank();
+        w.open(self.args());
+        let mut any = false;
+        for p in &self.op.params {
+            w.line(format!("{};", self.model.member_decl(self.op, p)));
+            if p.is_in() && p.is_out() && self.is_context(&p.ty) {
+                w.line(format!("uint64_t sj_id_{};", ident(&p.name)));
+            }
+            any = true;
+        }
+        if let Some(ty) = &self.op.result {
+            w.line(format!(
+                "{};",
+                self.model.decl(ty, &format!("*{}", result_name(self.op)))
+            ));
+            any = true;
+        }
+        if !any {
+            w.line("char sj_empty;");
+        }
+        w.close_with(";");
+    }
+
+    /// Whether the size of the body is known from a look at the arguments, so that it can be written in its place at once.
+    pub(super) fn is_planned(&self, way: Way) -> bool {
+        let parts = self.parts(way);
+        parts.len() <= 16 && parts.iter().all(|p| self.is_simple(p.ty, way))
+    }
+
+    fn is_simple(&self, ty: &Ty, way: Way) -> bool {
+        let model = self.model;
+        if model.is_plain(ty) {
+            return true;
+        }
+        match model.resolve(ty) {
+            Ty::String(_) | Ty::Descriptor | Ty::Interface(_) => true,
+            Ty::Array(a) => model.is_plain(&a.element),
+            Ty::Pointer(PtrClass::Ref, _) => false,
+            Ty::Pointer(_, t) if model.is_header(t) => match model.resolve(t) {
+                Ty::Array(a) => model.is_plain(&a.element),
+                Ty::String(_) => true,
+                _ => false,
+            },
+            Ty::Pointer(PtrClass::Unique, t) => model.is_plain(t),
+            Ty::Named(_) => way == Way::Request && self.is_context(ty),
+            _ => false,
+        }
+    }
+
+    /// Whether encoding needs memory of its own until the message is sent.
+    pub(super) fn needs_arena(&self, way: Way) -> bool {
+        self.parts(way).iter().any(|p| self.model.has_ptr(p.ty) || self.model.has_marshal(p.ty))
+    }
+
+    /// Whether nothing but the primary block can come.
+    pub(super) fn is_fixed(&self, way: Way) -> bool {
+        self.parts(way)
+            .iter()
+            .all(|p| !self.model.has_more(p.ty) && !self.model.has_descriptor(p.ty))
+    }
+
+    /// C expression of the threshold of this operation, from the client's or the measured one.
+    pub(super) fn threshold(&self, auto: &str) -> String {
+        match self.op.acf.reference_above {
+            Some(Threshold::Bytes(n)) => format!("{n}"),
+            _ => auto.to_owned(),
+        }
+    }
+
+    pub(super) fn is_inline(&self) -> bool {
+        self.op.acf.in_line.or(self.interface.acf.in_line) == Some(true)
+    }
+
+    pub(super) fn has_client(&self) -> bool {
+        self.op.acf.code != Some(false)
+    }
+
+    /// `in` parameters that the sizes of the reply mention: a deferred reply must be told them again.
+    pub(super) fn reply_inputs(&self) -> Vec<&'a Param> {
+        let mut needed = Vec::new();
+        for part in self.parts(Way::Reply) {
+            visit_exprs(part.ty, &mut |e| visit_vars(e, &mut |i| needed.push(i as usize)));
+        }
+        self.op
+            .params
+            .iter()
+            .enumerate()
+            .filter(|(i, p)| needed.contains(i) && !p.is_out())
+            .map(|(_, p)| p)
+            .collect()
+    }
+}
+
+/// Context handle types that an interface mentions.
+pub(super) fn contexts<'a>(model: Model<'a>, interface: &'a Interface) -> Vec<TypeId> {
+    let mut found: Vec<TypeId> = Vec::new();
+    for op in operations(model, interface) {
+        let types = op.op.result.iter().chain(op.op.params.iter().map(|p| &p.ty));
+        for ty in types {
+            for i in 0..model.m.types.len() {
+                let Ok(i) = u32::try_from(i) else { break };
+                let id = TypeId(i);
+                let is = matches!(model.def(id).map(|d| &d.kind), Some(TypeKind::ContextHandle));
+                if is && !found.contains(&id) && model.any(ty, &|t| *t == Ty::Named(id)) {
+                    found.push(id);
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
