@@ -65,7 +65,8 @@ fn settings(quick: bool) -> Result<Settings> {
 }
 
 fn rows() -> Vec<Box<dyn Row>> {
-    let mut rows: Vec<Box<dyn Row>> = vec![Box::new(floor::PingPong), Box::new(floor::Memcpy)];
+    let mut rows: Vec<Box<dyn Row>> =
+        vec![Box::new(floor::PingPong), Box::new(floor::Memcpy), Box::new(rivals::Word)];
     rows.extend(ours::all());
     rows.extend(rivals::all());
     rows

@@ -1,19 +1,271 @@
-//! Sojourn's own rows.
+//! Sojourn's own rows: short calls inside the message's lines, larger ones as string items, as bodies, and by grant.
+#![allow(unsafe_code, reason = "a grant is filled and read in place, by raw pointers")]
 
-use super::many::Crowd;
-use super::row::Row;
+use anyhow::{Context as _, Result, bail};
+use sojourn_ipc::{
+    Access, Address, ConnectOptions, Connection, Deadline, Endpoint, Event, Grant, INLINE_MAX,
+    Memory, ReadyReply, Request, Server as Serving, ServerOptions, Span, Wait,
+};
+
+use super::many::{Crowd, Many};
+use super::row::{Client, Kind, Link, Make, Mode, Row, SIZE_MAX, Server, Sink, Source, produce};
+
+/// How a message larger than the message's own lines travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// String item: copied once, by whoever can do it best.
+    Item,
+    /// In the body.
+    Body,
+    /// A region registered beforehand, made and read in place.
+    Grant,
+}
+
+/// One style of one way of waiting.
+struct Sojourn {
+    style: Style,
+    /// Spins for about the cost of a wake-up, then sleeps; `false`: as the mode says.
+    adaptive: bool,
+}
 
 /// Rows of the table of round trips.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
-    Vec::new()
+    let row = |style, adaptive| -> Box<dyn Row> { Box::new(Sojourn { style, adaptive }) };
+    vec![
+        row(Style::Item, false),
+        row(Style::Item, true),
+        row(Style::Body, false),
+        row(Style::Grant, false),
+    ]
 }
 
 /// Rows of the table of bandwidth.
 pub(super) fn streaming() -> Vec<Box<dyn Row>> {
-    Vec::new()
+    vec![Box::new(Sojourn { style: Style::Item, adaptive: false })]
+}
+
+impl Row for Sojourn {
+    fn name(&self) -> &str {
+        match (self.style, self.adaptive) {
+            (Style::Item, false) => "sojourn",
+            (Style::Item, true) => "sojourn, adaptive",
+            (Style::Body, _) => "sojourn, in the body",
+            (Style::Grant, _) => "sojourn, grant (no copy)",
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        if self.style == Style::Grant { Kind::OursInPlace } else { Kind::Ours }
+    }
+
+    fn supports(&self, mode: Mode, size: usize) -> bool {
+        // Adaptive waiting on two processors spins, whatever a table calls it.
+        let sleeps = !(self.adaptive && mode == Mode::BlockTwo);
+        let differs = size > INLINE_MAX || self.style == Style::Item;
+        sleeps && (differs || self.style == Style::Grant)
+    }
+
+    fn link(&self, mode: Mode) -> Result<Link> {
+        let wait = match (self.adaptive, mode.spins()) {
+            (true, _) => Wait::Adaptive,
+            (false, true) => Wait::Spin(None),
+            (false, false) => Wait::Park,
+        };
+        let name = unique_name();
+        let (far, style) = (name.clone(), self.style);
+        Ok(Link::new(move || Answerer::new(&name, wait), move || Caller::new(&far, wait, style)))
+    }
+}
+
+/// A name nobody else uses; made in the coordinator.
+fn unique_name() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("sojourn-bench-{}-own-{number}", std::process::id())
+}
+
+/// The server.
+struct Answerer {
+    server: Serving,
+    sink: Sink,
+    /// Clients whose messages interleave cannot be told by one sequence of numbers.
+    clients: usize,
+    _endpoint: Endpoint,
+}
+
+impl Answerer {
+    fn new(name: &str, wait: Wait) -> Result<Self> {
+        let options = ServerOptions { wait, ..ServerOptions::default() };
+        let endpoint = Endpoint::bind(Address::abstract_name(name), options)?;
+        let server = endpoint.server();
+        Ok(Self { server, sink: Sink::default(), clients: 0, _endpoint: endpoint })
+    }
+}
+
+/// Looks at what arrived, wherever it lies.
+fn receive(request: &Request<'_>, sink: &mut Sink, size: usize, one: bool) -> Result<()> {
+    if let Some(span) = request.grant(0) {
+        return sink.take_in_place(lent(&span), size);
+    }
+    let message = match request.item(0) {
+        Some(item) => item,
+        None => request.body(),
+    };
+    if one { sink.take(message, size) } else { Sink::take_any(message, size) }
+}
+
+/// A grant as bytes.
+fn lent<'a>(span: &'a Span<'_>) -> &'a [u8] {
+    // SAFETY: mapped as long as `span` lives. This benchmark's client, the only one who could write there, waits for
+    // our reply meanwhile; a real server would copy or use volatile loads.
+    unsafe { std::slice::from_raw_parts(span.as_ptr(), span.len()) }
+}
+
+impl Server for Answerer {
+    fn admit(&mut self, clients: usize) -> Result<()> {
+        while self.clients < clients {
+            match self.server.recv(Deadline::NEVER)? {
+                Event::Connected { .. } => self.clients += 1,
+                other => bail!("before everybody was there: {other:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, size: usize, count: u64) -> Result<()> {
+        let mut ready: Option<ReadyReply> = None;
+        let mut left = count;
+        let one = self.clients == 1;
+        while left > 0 {
+            if let Event::Call(request) = self.server.reply_wait(ready.take(), Deadline::NEVER)? {
+                receive(&request, &mut self.sink, size, one)?;
+                ready = Some(request.into_token().start(0).finish());
+                left -= 1;
+            }
+        }
+        ready.context("no reply to send")?.send()?;
+        Ok(())
+    }
+
+    fn absorb(&mut self, size: usize, count: u64) -> Result<()> {
+        let mut left = count;
+        loop {
+            match self.server.recv(Deadline::NEVER)? {
+                Event::Send(request) => {
+                    receive(&request, &mut self.sink, size, true)?;
+                    left -= 1;
+                }
+                Event::Call(request) if left == 0 => {
+                    request.into_token().start(0).finish().send()?;
+                    return Ok(());
+                }
+                other => bail!("in a stream: {other:?}"),
+            }
+        }
+    }
+}
+
+/// The client.
+struct Caller {
+    connection: Connection,
+    style: Style,
+    source: Source,
+    memory: Option<(Memory, u32)>,
+}
+
+impl Caller {
+    fn new(name: &str, wait: Wait, style: Style) -> Result<Self> {
+        let options = ConnectOptions { wait, ..ConnectOptions::default() };
+        let mut connection = Connection::connect(Address::abstract_name(name), &options)?;
+        let memory = match style {
+            Style::Grant => {
+                let memory = Memory::new(SIZE_MAX, Access::Read)?;
+                let id = connection.register(&memory, Deadline::NEVER)?;
+                Some((memory, id))
+            }
+            _ => None,
+        };
+        Ok(Self { connection, style, source: Source::new(), memory })
+    }
+
+    /// Makes the message where the server will read it.
+    fn lend(&mut self, size: usize) -> Result<Grant> {
+        let (memory, id) = self.memory.as_ref().context("no memory to lend")?;
+        let span = memory.span(0, size).context("larger than what is lent")?;
+        // SAFETY: our own mapping, writable by us alone, and the server reads it only during a call.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), size) };
+        produce(bytes, self.source.next_number());
+        Ok(Grant { id: *id, flags: 0, offset: 0, len: size as u64 })
+    }
+
+    fn by_item(&mut self, size: usize) -> Result<()> {
+        let message = self.source.next(size);
+        let mut draft = self.connection.start(1, 0);
+        draft.encoder().put_item(message)?;
+        draft.call(Deadline::NEVER)?;
+        Ok(())
+    }
+
+    fn by_body(&mut self, size: usize) -> Result<()> {
+        let message = self.source.next(size);
+        let mut draft = self.connection.start(1, size);
+        draft.encoder().put_bytes(message)?;
+        draft.call(Deadline::NEVER)?;
+        Ok(())
+    }
+
+    fn by_grant(&mut self, size: usize) -> Result<()> {
+        let grant = self.lend(size)?;
+        let mut draft = self.connection.start(1, 0);
+        draft.encoder().grant(grant)?;
+        draft.call(Deadline::NEVER)?;
+        Ok(())
+    }
+}
+
+impl Client for Caller {
+    fn call(&mut self, size: usize, count: u64) -> Result<()> {
+        let short = size <= INLINE_MAX;
+        for _ in 0..count {
+            match self.style {
+                Style::Grant if size > 0 => self.by_grant(size)?,
+                Style::Item if !short => self.by_item(size)?,
+                _ => self.by_body(size)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, size: usize, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let message = self.source.next(size);
+            let mut draft = self.connection.start(1, 0);
+            draft.encoder().put_item(message)?;
+            draft.send(Deadline::NEVER)?;
+        }
+        self.connection.start(2, 0).call(Deadline::NEVER)?;
+        Ok(())
+    }
 }
 
 /// Servers of many clients.
 pub(super) fn crowds() -> Vec<Crowd> {
-    Vec::new()
+    vec![
+        Crowd { name: "sojourn, adaptive", make: |count| crowd(count, Wait::Adaptive) },
+        Crowd { name: "sojourn, park", make: |count| crowd(count, Wait::Park) },
+    ]
+}
+
+fn crowd(count: usize, wait: Wait) -> Result<Many> {
+    let name = unique_name();
+    let clients = (0..count).map(|_| {
+        let name = name.clone();
+        let make: Make<Box<dyn Client>> =
+            Box::new(move || Ok(Box::new(Caller::new(&name, wait, Style::Item)?)));
+        make
+    });
+    let clients = clients.collect();
+    let server: Make<Box<dyn Server>> = Box::new(move || Ok(Box::new(Answerer::new(&name, wait)?)));
+    Ok((server, clients))
 }

@@ -1,5 +1,6 @@
-//! Two futex words as bells, and shared memory for the bytes: what one would write by hand for one trusted peer,
-//! without lengths, deadlines or a thought of the peer's death. Spinning, no system call is made at all.
+//! Two words as bells and shared memory for the bytes: what one would write by hand for one trusted peer, without
+//! lengths, deadlines or a thought of the peer's death. With futexes it is a rival; spinning, no system call is made
+//! at all, no futex is involved, and it is the floor for a message of that size: its copies and two cache lines.
 
 use anyhow::Result;
 
@@ -12,8 +13,11 @@ use crate::os::Shared;
 /// Where the message starts, beyond both words.
 const DATA: usize = 256;
 
-/// The row.
+/// The row, sleeping.
 pub(super) struct Futex;
+
+/// The row, spinning.
+pub(crate) struct Word;
 
 impl Row for Futex {
     fn name(&self) -> &str {
@@ -24,16 +28,42 @@ impl Row for Futex {
         Kind::Rival
     }
 
-    fn link(&self, mode: Mode) -> Result<Link> {
-        let memory = Shared::new(DATA + SIZE_MAX)?;
-        Ok(Link::new(
-            move || {
-                let (turn, sink) = (Turn::new(memory, mode), Sink::default());
-                Ok(Answerer { turn, memory, sink, buffer: receive_buffer() })
-            },
-            move || Ok(Caller { turn: Turn::new(memory, mode), memory, source: Source::new() }),
-        ))
+    fn supports(&self, mode: Mode, _: usize) -> bool {
+        !mode.spins()
     }
+
+    fn link(&self, mode: Mode) -> Result<Link> {
+        link(mode)
+    }
+}
+
+impl Row for Word {
+    fn name(&self) -> &str {
+        "floor: line + two copies"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Floor
+    }
+
+    fn supports(&self, mode: Mode, size: usize) -> bool {
+        mode.spins() && size > 0
+    }
+
+    fn link(&self, mode: Mode) -> Result<Link> {
+        link(mode)
+    }
+}
+
+fn link(mode: Mode) -> Result<Link> {
+    let memory = Shared::new(DATA + SIZE_MAX)?;
+    Ok(Link::new(
+        move || {
+            let (turn, sink) = (Turn::new(memory, mode), Sink::default());
+            Ok(Answerer { turn, memory, sink, buffer: receive_buffer() })
+        },
+        move || Ok(Caller { turn: Turn::new(memory, mode), memory, source: Source::new() }),
+    ))
 }
 
 struct Answerer {

@@ -19,6 +19,7 @@ mod vm_readv;
 
 use super::row::Row;
 
+pub(crate) use futex::Word;
 pub(crate) use unix_socket::many as unix_crowd;
 
 /// Every rival of the table of round trips.
