@@ -33,6 +33,8 @@ pub struct Module {
     pub consts: Vec<Const>,
     /// Texts of `cpp_quote`, in order; carried into C output only.
     pub cpp_quotes: Vec<String>,
+    /// Header files that the ACF's `include` names: `"calc_local.h"`; for C output only.
+    pub includes: Vec<String>,
     /// SHA-256 over IDL, imports and ACF, lower-case hexadecimal.
     pub hash: String,
     /// Every file read, the main one first, for `--depend`.
@@ -306,11 +308,12 @@ pub struct InterfaceRef {
 pub enum Expr {
     /// Folded.
     Const(i128),
-    /// Value of sibling `index`; `deref`: through one pointer (`size_is(*n)`).
+    /// Value of sibling `index`.
     Var {
         /// Index of parameter or field.
         index: u32,
-        /// Through one pointer.
+        /// Through the reference pointer that the sibling's `ty` is (fields only: of parameters
+        /// the outermost reference pointer is removed, and `size_is(*n)` is their value).
         deref: bool,
     },
     /// Unary `-`, `~`, `!`.

@@ -1,9 +1,20 @@
 //! The Sojourn interface compiler: COM and DCE IDL in, Rust and C stubs out.
 //!
 //! Pure: text goes in, a resolved model ([`ir::Module`]) and generated text come out. Files are
-//! read through a small trait, written only by the command. Read `docs/idl-language.md` for the
-//! language, `docs/idl-wire.md` for what travels, then [`ir`].
+//! read through a small trait ([`source::Loader`]), written only by the command and by the helper
+//! for build scripts. Read `docs/idl-language.md` for the language, `docs/idl-wire.md` for what
+//! travels, then [`ir`].
 
+mod acf;
+mod ast;
 pub mod backend;
+mod compile;
+pub mod diag;
 pub mod ir;
 pub mod layout;
+mod lex;
+mod parse;
+mod sema;
+pub mod source;
+
+pub use compile::{Compilation, Failure, Options, compile};

@@ -1,0 +1,242 @@
+//! Fields, parameters and the arms of unions.
+
+use super::types::begins_type;
+use super::{Bail, Parsed, Parser};
+use crate::ast::{Arm, Attr, Expr, Member, Switch, TypeKind, TypeSpec, Union};
+use crate::diag::codes;
+use crate::ir::Doc;
+use crate::lex::Kind;
+use crate::source::Span;
+
+impl Parser<'_> {
+    /// `{ fields }` of a structure.
+    pub(super) fn fields(&mut self) -> Parsed<Vec<Member>> {
+        self.cursor.enter()?;
+        self.cursor.expect("{", "the name of the structure")?;
+        let mut fields = Vec::new();
+        while !self.cursor.is("}") && !self.cursor.at_end() {
+            if self.field_line(&mut fields).is_err() {
+                self.cursor.skip_item();
+            }
+        }
+        self.cursor.leave();
+        self.cursor.expect("}", "the fields of the structure")?;
+        Ok(fields)
+    }
+
+    /// `[attrs] T a, *b;`
+    fn field_line(&mut self, fields: &mut Vec<Member>) -> Parsed<()> {
+        let (doc, attrs, ty, span) = self.member_head()?;
+        let first = fields.len();
+        loop {
+            let declarator = self.declarator("the name of a field")?;
+            self.refuse_function()?;
+            let (doc, attrs, ty) = (doc.clone(), attrs.clone(), ty.clone());
+            fields.push(Member { doc, attrs, ty, declarator, span });
+            if !self.cursor.eat(",") {
+                break;
+            }
+        }
+        if self.cursor.is(":") {
+            let span = self.cursor.peek().span;
+            self.cursor.error(
+                codes::BIT_FIELD,
+                span,
+                "bit fields do not travel: their layout is each compiler's own".to_owned(),
+                "use an unsigned integer with constants for the bits",
+            );
+            return Err(Bail);
+        }
+        self.cursor.expect_end(";", "a field")?;
+        let behind = self.doc_behind();
+        for field in &mut fields[first..] {
+            field.doc = field.doc.take().or_else(|| behind.clone());
+        }
+        Ok(())
+    }
+
+    /// Documentation, attributes and type.
+    fn member_head(&mut self) -> Parsed<(Doc, Vec<Attr>, TypeSpec, Span)> {
+        let first = self.cursor.peek();
+        let mut doc = first.doc.clone();
+        let attrs = self.attrs();
+        let end = self.cursor.previous().filter(|_| !attrs.is_empty()).map(|t| t.span);
+        doc = doc.or_else(|| self.cursor.peek().doc.clone());
+        let ty = self.type_spec()?;
+        let span = end.map_or(ty.span, |e| first.span.to(e));
+        Ok((doc, attrs, ty, span))
+    }
+
+    /// `( parameters )` of an operation.
+    pub(super) fn params(&mut self) -> Parsed<Vec<Member>> {
+        self.cursor.expect("(", "the name of an operation")?;
+        let mut params = Vec::new();
+        if self.cursor.eat(")") {
+            return Ok(params);
+        }
+        if self.cursor.is_word("void") && self.cursor.peek_at(1).is(")") {
+            self.cursor.advance();
+            self.cursor.advance();
+            return Ok(params);
+        }
+        loop {
+            match self.param() {
+                Ok(param) => params.push(param),
+                Err(Bail) => self.cursor.skip_to(&[",", ")"]),
+            }
+            let separated = self.cursor.eat(",");
+            if let Some(last) = params.last_mut().filter(|p| p.doc.is_none()) {
+                last.doc = self.doc_behind();
+            }
+            if separated {
+                continue;
+            }
+            if self.cursor.eat(")") {
+                return Ok(params);
+            }
+            self.cursor.unexpected("`,` or `)` after a parameter");
+            self.cursor.skip_to(&[",", ")"]);
+            if !self.cursor.eat(",") {
+                self.cursor.eat(")");
+                return Ok(params);
+            }
+        }
+    }
+
+    fn param(&mut self) -> Parsed<Member> {
+        if self.cursor.is(".") {
+            let span = self.cursor.peek().span;
+            self.cursor.error(
+                codes::VARIADIC,
+                span,
+                "an operation has a fixed number of parameters".to_owned(),
+                "pass an array with size_is",
+            );
+            return Err(Bail);
+        }
+        let (doc, attrs, ty, span) = self.member_head()?;
+        let declarator = self.declarator("the name of a parameter")?;
+        self.refuse_function()?;
+        Ok(Member { doc, attrs, ty, declarator, span })
+    }
+
+    /// `union tag { arms }` or `union tag switch (T name) member { arms }`.
+    pub(super) fn union(&mut self) -> Parsed<TypeKind> {
+        let doc = self.cursor.advance().doc.clone();
+        let tag = self.tag()?;
+        let switch = if self.cursor.is_word("switch") { Some(self.switch()?) } else { None };
+        let arms = if self.cursor.is("{") { Some(self.arms(switch.is_some())?) } else { None };
+        self.tag_or_body(tag.as_ref(), arms.is_some(), "union")?;
+        if switch.is_some() && arms.is_none() {
+            return Err(self.cursor.unexpected("`{` after the head of a union"));
+        }
+        Ok(TypeKind::Union(Union { doc, tag, switch, arms }))
+    }
+
+    fn switch(&mut self) -> Parsed<Switch> {
+        self.cursor.advance();
+        self.cursor.expect("(", "`switch`")?;
+        let ty = Box::new(self.type_spec()?);
+        let name = self.cursor.name("the name of the discriminant")?;
+        self.cursor.expect(")", "the discriminant")?;
+        let named = self.cursor.peek().ident().is_some();
+        let member = if named { Some(self.cursor.name("the name of the union")?) } else { None };
+        Ok(Switch { ty, name, member })
+    }
+
+    fn arms(&mut self, encapsulated: bool) -> Parsed<Vec<Arm>> {
+        self.cursor.enter()?;
+        self.cursor.expect("{", "the name of the union")?;
+        let mut arms = Vec::new();
+        while !self.cursor.is("}") && !self.cursor.at_end() {
+            let arm = if encapsulated { self.case_arm() } else { self.attribute_arm() };
+            match arm {
+                Ok(arm) => arms.push(arm),
+                Err(Bail) => self.cursor.skip_item(),
+            }
+        }
+        self.cursor.leave();
+        self.cursor.expect("}", "the arms of the union")?;
+        Ok(arms)
+    }
+
+    /// `case 1: case 2: T name;`
+    fn case_arm(&mut self) -> Parsed<Arm> {
+        let first = self.cursor.peek();
+        let doc = first.doc.clone();
+        let (mut cases, mut default) = (Vec::new(), None);
+        loop {
+            let span = self.cursor.peek().span;
+            if self.cursor.eat_word("case") {
+                cases.push(self.expr()?);
+            } else if self.cursor.eat_word("default") {
+                default = Some(span);
+            } else if cases.is_empty() && default.is_none() {
+                return Err(self.cursor.unexpected("`case VALUE:` or `default:`"));
+            } else {
+                break;
+            }
+            self.cursor.expect(":", "the case")?;
+        }
+        let end = self.cursor.previous().map_or(first.span, |t| t.span);
+        let mut member = self.arm_member(Vec::new())?;
+        if let Some(member) = member.as_mut() {
+            member.doc = member.doc.take().or(doc);
+        }
+        Ok(Arm { span: first.span.to(end), cases, default, member })
+    }
+
+    /// `[case(1, 2)] T name;`
+    fn attribute_arm(&mut self) -> Parsed<Arm> {
+        let first = self.cursor.peek();
+        let doc = first.doc.clone();
+        if self.cursor.is_word("case") || self.cursor.is_word("default") {
+            self.cursor.error(
+                codes::CASE_STYLE,
+                first.span,
+                "`case` labels belong to unions with `switch (...)`".to_owned(),
+                "write `[case(VALUE)] T name;`, or make it `union tag switch (T kind) u { ... }`",
+            );
+            return Err(Bail);
+        }
+        let mut attrs = self.attrs();
+        let end = self.cursor.previous().map_or(first.span, |t| t.span);
+        let default = attrs.iter().find(|a| a.name.text == "default").map(|a| a.span);
+        let mut cases: Vec<Expr> = Vec::new();
+        for attr in attrs.iter().filter(|a| a.name.text == "case") {
+            if let crate::ast::Args::Exprs(list) = &attr.args {
+                cases.extend(list.iter().flatten().cloned());
+            }
+        }
+        attrs.retain(|a| !matches!(a.name.text.as_str(), "case" | "default"));
+        let mut member = self.arm_member(attrs)?;
+        if let Some(member) = member.as_mut() {
+            member.doc = member.doc.take().or(doc);
+        }
+        Ok(Arm { span: first.span.to(end), cases, default, member })
+    }
+
+    /// `T name;`, or `;` for an empty arm.
+    fn arm_member(&mut self, before: Vec<Attr>) -> Parsed<Option<Member>> {
+        if self.cursor.eat(";") {
+            return Ok(None);
+        }
+        if !begins_type(&self.cursor.peek().kind) && !self.cursor.is("[") {
+            self.cursor.expect_end(";", "an empty arm")?;
+            return Ok(None);
+        }
+        let (doc, mut attrs, ty, span) = self.member_head()?;
+        let declarator = match self.cursor.peek().kind {
+            Kind::Punct(";") => {
+                self.cursor.unexpected("the name of the arm");
+                Self::nameless(ty.span)
+            }
+            _ => self.declarator("the name of the arm")?,
+        };
+        self.refuse_function()?;
+        attrs.extend(before);
+        self.cursor.expect_end(";", "an arm")?;
+        let doc = doc.or_else(|| self.doc_behind());
+        Ok(Some(Member { doc, attrs, ty, declarator, span }))
+    }
+}

@@ -1,0 +1,223 @@
+//! Interfaces and libraries.
+
+use super::scope::{Meaning, Symbol};
+use super::types::is_unknown;
+use super::{Analyzer, PendingInterface, uuid};
+use crate::ast::{Args, Attr, Interface as Tree, Item, Library as LibraryTree, Name, find};
+use crate::diag::{Diagnostic, codes, nearest};
+use crate::ir::{Interface, InterfaceId, Library, LocalAttrs, Operation, PtrClass};
+
+/// Operation numbers 0 to 0xFFFE; 0xFFFF is the binding call.
+const OPERATIONS_MAX: usize = 0xFFFF;
+
+impl Analyzer<'_> {
+    pub(super) fn library(&mut self, tree: &LibraryTree) {
+        self.check_places(&tree.attrs, 'L');
+        let library = Library {
+            name: tree.name.text.clone(),
+            uuid: self.uuid(&tree.attrs),
+            version: self.version(&tree.attrs),
+            doc: Self::doc_with_help(tree.doc.as_ref(), &tree.attrs),
+        };
+        if self.import_depth == 0 {
+            if self.module.library.is_some() {
+                self.error(
+                    codes::MANY_LIBRARIES,
+                    tree.name.span,
+                    "a file has one library at most".to_owned(),
+                    "move the second one into a file of its own",
+                );
+            }
+            self.module.library = Some(library);
+        }
+        self.items(&tree.items);
+    }
+
+    /// The number of an interface, announced now if it is new. `None`: reported.
+    pub(super) fn announce_interface(&mut self, name: &Name) -> Option<InterfaceId> {
+        if let Some(symbol) = self.scope.symbols.get(&name.text) {
+            if let Meaning::Interface(id) = symbol.meaning {
+                return Some(id);
+            }
+            let at = symbol.span;
+            self.sink.push(
+                Diagnostic::error(
+                    codes::DUPLICATE_NAME,
+                    name.span,
+                    format!("`{}` is not an interface", name.text),
+                )
+                .label(at, "declared here")
+                .help("choose another name"),
+            );
+            return None;
+        }
+        let id = InterfaceId(u32::try_from(self.interfaces.len()).unwrap_or(u32::MAX));
+        let (text, span) = (name.text.clone(), name.span);
+        self.interfaces.push(PendingInterface { interface: None, name: text, span });
+        let meaning = Meaning::Interface(id);
+        self.scope.symbols.insert(name.text.clone(), Symbol { meaning, span });
+        Some(id)
+    }
+
+    pub(super) fn interface(&mut self, tree: &Tree) {
+        self.check_places(&tree.attrs, 'I');
+        let Some(id) = self.announce_interface(&tree.name) else { return };
+        if self.interfaces[id.0 as usize].interface.is_some() {
+            let first = self.interfaces[id.0 as usize].span;
+            self.sink.push(
+                Diagnostic::error(
+                    codes::DUPLICATE_NAME,
+                    tree.name.span,
+                    format!("interface `{}` is defined twice", tree.name.text),
+                )
+                .label(first, "first defined here")
+                .help("rename or remove one of them"),
+            );
+            return;
+        }
+        self.interfaces[id.0 as usize].span = tree.name.span;
+        let version = self.version(&tree.attrs);
+        let uuid = self.uuid(&tree.attrs).unwrap_or_else(|| uuid::derive(&tree.name.text, version));
+        let base = tree.base.as_ref().and_then(|b| self.base_interface(b, id));
+        let interface = Interface {
+            name: tree.name.text.clone(),
+            doc: Self::doc_with_help(tree.doc.as_ref(), &tree.attrs),
+            uuid,
+            version,
+            base,
+            operations: self.body(tree, base),
+            is_local: find(&tree.attrs, "local").is_some(),
+            imported: self.import_depth > 0,
+            acf: LocalAttrs::default(),
+        };
+        self.interfaces[id.0 as usize].interface = Some(interface);
+    }
+
+    fn base_interface(&mut self, name: &Name, this: InterfaceId) -> Option<InterfaceId> {
+        if is_unknown(&name.text) {
+            return None;
+        }
+        let known = self.scope.symbols.get(&name.text).map(|s| s.meaning.clone());
+        match known {
+            Some(Meaning::Interface(id))
+                if id != this && self.interfaces[id.0 as usize].interface.is_some() =>
+            {
+                Some(id)
+            }
+            _ => {
+                self.unknown_base(name);
+                None
+            }
+        }
+    }
+
+    fn unknown_base(&mut self, name: &Name) {
+        let names = self.interfaces.iter().filter(|i| i.interface.is_some());
+        let near = nearest(&name.text, names.map(|i| i.name.as_str()).chain(["IUnknown"]));
+        let help = match near {
+            Some(near) if near != name.text => format!("did you mean `{near}`?"),
+            _ => "define the base before, or import the file that does".to_owned(),
+        };
+        self.error(
+            codes::UNKNOWN_BASE,
+            name.span,
+            format!("there is no interface `{}` that could be extended here", name.text),
+            &help,
+        );
+    }
+
+    fn body(&mut self, tree: &Tree, base: Option<InterfaceId>) -> Vec<Operation> {
+        let class = self.default_class(&tree.attrs).unwrap_or(self.pointer_default);
+        let outer = std::mem::replace(&mut self.pointer_default, class);
+        self.interface_name.clone_from(&tree.name.text);
+        let inherited = self.inherited(base);
+        let mut names: Vec<Name> = inherited.clone();
+        let mut operations = Vec::new();
+        for item in &tree.items {
+            let Item::Operation(op) = item else {
+                self.items(std::slice::from_ref(item));
+                continue;
+            };
+            let opnum = inherited.len() + operations.len();
+            let Some(opnum) = self.opnum(opnum, &op.name) else { break };
+            let operation = self.operation(op, opnum);
+            let name = Name { text: operation.name.clone(), span: op.name.span };
+            self.duplicate_operation(&names, &name);
+            names.push(name);
+            operations.push(operation);
+        }
+        self.pointer_default = outer;
+        operations
+    }
+
+    fn opnum(&mut self, number: usize, name: &Name) -> Option<u16> {
+        match u16::try_from(number) {
+            Ok(n) if number < OPERATIONS_MAX => Some(n),
+            _ => {
+                self.error(
+                    codes::TOO_MANY_OPERATIONS,
+                    name.span,
+                    "an interface has at most 65535 operations".to_owned(),
+                    "divide it into several interfaces",
+                );
+                None
+            }
+        }
+    }
+
+    fn duplicate_operation(&mut self, names: &[Name], name: &Name) {
+        if let Some(first) = names.iter().find(|n| n.text == name.text) {
+            self.sink.push(
+                Diagnostic::error(
+                    codes::DUPLICATE_OPERATION,
+                    name.span,
+                    format!("there is an operation `{}` already", name.text),
+                )
+                .label(first.span, "first declared here")
+                .help("operations have names of their own, those of the base included"),
+            );
+        }
+    }
+
+    /// Names of all operations of `base` and its bases, in order of their numbers.
+    fn inherited(&self, base: Option<InterfaceId>) -> Vec<Name> {
+        let mut chain = Vec::new();
+        let mut next = base;
+        while let Some(id) = next.filter(|_| chain.len() < self.interfaces.len()) {
+            let pending = &self.interfaces[id.0 as usize];
+            chain.push(pending);
+            next = pending.interface.as_ref().and_then(|i| i.base);
+        }
+        let mut names = Vec::new();
+        for pending in chain.into_iter().rev() {
+            for op in pending.interface.iter().flat_map(|i| &i.operations) {
+                names.push(Name { text: op.name.clone(), span: pending.span });
+            }
+        }
+        names
+    }
+
+    fn default_class(&mut self, attrs: &[Attr]) -> Option<PtrClass> {
+        let Some(Attr { args: Args::Word(word), .. }) = find(attrs, "pointer_default") else {
+            return None;
+        };
+        match word.text.as_str() {
+            "ref" => Some(PtrClass::Ref),
+            "unique" => Some(PtrClass::Unique),
+            "ptr" => Some(PtrClass::Ptr),
+            other => {
+                let near = nearest(other, ["ref", "unique", "ptr"]);
+                let help = near.map_or("write ref, unique or ptr".to_owned(), |n| {
+                    format!("did you mean `{n}`?")
+                });
+                self.error(
+                    codes::POINTER_CLASS,
+                    word.span,
+                    format!("there is no pointer class `{other}`"),
+                    &help,
+                );
+                None
+            }
+        }
+    }
+}
