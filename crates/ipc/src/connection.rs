@@ -13,7 +13,10 @@ use crate::deadline::Deadline;
 use crate::draft::Draft;
 use crate::endpoint::Shared;
 use crate::grant::Memory;
-use crate::layout::{BY_REFERENCE, Header, INLINE_WORDS, Kind, LONG, Region, tag_seq};
+use crate::layout::{
+    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, Region, distance, is_answer,
+    is_direct, next_seq,
+};
 use crate::link::{Link, lock};
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
@@ -50,15 +53,17 @@ pub struct Connection {
     pub(crate) parts: Parts,
     /// The server's link, if it lives in this address space.
     pub(crate) link: Option<Arc<Link>>,
-    /// Sequence number of the last request.
+    /// Sequence number of the last request on the call line.
+    call: u32,
+    /// Sequence number of the last request in a slot, and of the last one the server is known to
+    /// have taken.
     pub(crate) seq: u32,
-    /// How many requests the server is known to have taken.
     consumed: u32,
     /// Reply lines that wait for an answer, and those of them whose call was given up.
-    busy: u64,
-    given_up: u64,
+    busy: u128,
+    given_up: u128,
     /// Call outstanding on each line.
-    calls: [u32; 64],
+    calls: [u32; 65],
     /// A request was given up of which the server has only some pieces.
     pub(crate) is_torn: bool,
     server_cpu: u16,
@@ -96,11 +101,12 @@ impl Connection {
         Self {
             parts,
             link,
+            call: DIRECT,
             seq: 0,
             consumed: 0,
             busy: 0,
             given_up: 0,
-            calls: [0; 64],
+            calls: [0; 65],
             is_torn: false,
             server_cpu: 0,
             words: Box::new([0; INLINE_WORDS]),
@@ -152,7 +158,7 @@ impl Connection {
     #[inline]
     pub fn finish(&mut self, pending: Pending, deadline: Deadline) -> Result<Reply<'_>, CallError> {
         let Pending { line, seq } = pending;
-        let ready = |region: &Region| tag_seq(region.reply(u32::from(line)).tag()) == seq;
+        let ready = |region: &Region| is_answer(region.reply(line).tag(), seq);
         if let Err(error) = self.wait(deadline, ready) {
             self.given_up |= 1 << line;
             return Err(error);
@@ -166,14 +172,29 @@ impl Connection {
         self.given_up |= 1 << pending.line;
     }
 
-    /// A free reply line, now taken.
+    /// Whether the call line is free.
     #[inline]
-    pub(crate) fn take_line(&mut self) -> Result<u8, CallError> {
+    pub(crate) fn is_call_line_free(&mut self) -> bool {
         if self.given_up != 0 {
             self.reclaim();
         }
-        let line = self.busy.trailing_ones();
-        if line >= self.parts.region.layout.slots {
+        self.busy & 1 << CALL_LINE == 0
+    }
+
+    /// Takes a free reply line: the call line for a request that may use it, else another.
+    #[inline]
+    pub(crate) fn take_line(&mut self, may_be_direct: bool) -> Result<u8, CallError> {
+        if may_be_direct && self.is_call_line_free() {
+            self.busy |= 1 << CALL_LINE;
+            return Ok(CALL_LINE);
+        }
+        if self.given_up != 0 {
+            self.reclaim();
+        }
+        let line = (self.busy | 1 << CALL_LINE).trailing_ones();
+        if line >= self.parts.region.layout.lines()
+            || self.busy.count_ones() >= self.parts.region.layout.slots
+        {
             return Err(CallError::Busy);
         }
         self.busy |= 1 << line;
@@ -181,7 +202,9 @@ impl Connection {
     }
 
     pub(crate) fn set_call(&mut self, line: u8, seq: u32) {
-        self.calls[line as usize & 63] = seq;
+        if let Some(call) = self.calls.get_mut(line as usize) {
+            *call = seq;
+        }
     }
 
     pub(crate) fn free_line(&mut self, line: u8) {
@@ -192,9 +215,9 @@ impl Connection {
     /// Takes back the lines of given-up calls whose answers have come.
     #[inline(never)]
     fn reclaim(&mut self) {
-        for line in 0..self.parts.region.layout.slots as u8 {
+        for line in 0..self.parts.region.layout.lines() as u8 {
             let seq = self.calls[line as usize];
-            let has_come = tag_seq(self.parts.region.reply(u32::from(line)).tag()) == seq;
+            let has_come = is_answer(self.parts.region.reply(line).tag(), seq);
             if self.given_up & (1 << line) != 0 && has_come {
                 self.free_line(line);
                 self.inbox.take(seq);
@@ -208,10 +231,10 @@ impl Connection {
     /// Copies the answer on `line` out of the region and frees the line.
     #[inline]
     fn take_reply(&mut self, line: u8, seq: u32, deadline: Deadline) -> Result<(), CallError> {
-        if seq.wrapping_sub(self.consumed) as i32 > 0 {
+        if !is_direct(seq) && distance(self.consumed, seq) < DIRECT / 2 {
             self.consumed = seq;
         }
-        let reply = self.parts.region.reply(u32::from(line));
+        let reply = self.parts.region.reply(line);
         let mut meta = [0];
         reply.copy_out(&mut meta);
         let header = Header::unpack(reply.tag(), meta[0]);
@@ -231,7 +254,7 @@ impl Connection {
     #[inline(never)]
     fn take_rare(&mut self, header: Header, deadline: Deadline) -> Result<(), CallError> {
         let region = &self.parts.region;
-        let line = u32::from(header.line);
+        let line = header.line;
         let mut words = [0; 3];
         region.reply(line).copy_out(&mut words);
         let (total, body_len) = (words[1], words[2]);
@@ -270,7 +293,7 @@ impl Connection {
         total: usize,
         deadline: Deadline,
     ) -> Result<Vec<u64>, CallError> {
-        let line = u32::from(header.line);
+        let line = header.line;
         let mut stream = vec![0; total.div_ceil(8)];
         let mut filled = 0;
         loop {
@@ -281,7 +304,7 @@ impl Connection {
             }
             let more = self.post_more(header.line, deadline).and_then(|seq| {
                 self.set_call(header.line, seq);
-                self.wait(deadline, |region| tag_seq(region.reply(line).tag()) == seq)
+                self.wait(deadline, |region| is_answer(region.reply(line).tag(), seq))
             });
             if let Err(error) = more {
                 self.given_up |= 1 << header.line;
@@ -292,7 +315,7 @@ impl Connection {
 
     fn post_more(&mut self, line: u8, deadline: Deadline) -> Result<u32, CallError> {
         self.wait_for_room(deadline)?;
-        let header = self.next_header(Kind::More, line);
+        let header = self.next_header(Kind::More, line, false);
         self.publish(&header, &[header.meta()]);
         Ok(header.seq)
     }
@@ -310,11 +333,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Header of the next request.
+    /// Header of the next request, on the call line or in a slot.
     #[inline]
-    pub(crate) fn next_header(&self, kind: Kind, line: u8) -> Header {
+    pub(crate) fn next_header(&self, kind: Kind, line: u8, is_direct: bool) -> Header {
         Header {
-            seq: self.seq.wrapping_add(1),
+            seq: next_seq(if is_direct { self.call } else { self.seq }),
             op: 0,
             kind,
             flags: 0,
@@ -331,8 +354,11 @@ impl Connection {
     #[inline]
     pub(crate) fn publish(&mut self, header: &Header, words: &[u64]) {
         let region = &self.parts.region;
-        region.request(self.seq).publish(header.tag(), words);
-        self.seq = header.seq;
+        region.request(header.seq).publish(header.tag(), words);
+        match is_direct(header.seq) {
+            true => self.call = header.seq,
+            false => self.seq = header.seq,
+        }
         match park::ring(region.server_bell()) {
             park::AWAKE => {}
             how => self.wake_server(how),
@@ -351,16 +377,16 @@ impl Connection {
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
         let slots = self.parts.region.layout.slots;
-        if self.seq.wrapping_sub(self.consumed) < slots {
+        if distance(self.consumed, self.seq) < slots {
             return true;
         }
         // SYNC: acquire; pairs with the release store in `publish_consumed`.
         let consumed = self.parts.region.consumed().load(Ordering::Acquire);
         // A server that counts more than we sent is not believed.
-        if self.seq.wrapping_sub(consumed) <= slots {
+        if distance(consumed, self.seq) <= slots {
             self.consumed = consumed;
         }
-        self.seq.wrapping_sub(self.consumed) < slots
+        distance(self.consumed, self.seq) < slots
     }
 
     pub(crate) fn wait_for_room(&mut self, deadline: Deadline) -> Result<(), CallError> {
@@ -369,10 +395,10 @@ impl Connection {
         }
         let (seq, slots) = (self.seq, self.parts.region.layout.slots);
         // Wake us when half the slots are free, not for each one.
-        let wanted = seq.wrapping_sub(slots / 2);
+        let wanted = seq.wrapping_sub(slots / 2) & !DIRECT;
         self.parts.region.want().store(wanted, Ordering::Relaxed);
         self.wait(deadline, move |region| {
-            seq.wrapping_sub(region.consumed().load(Ordering::Acquire)) < slots
+            distance(region.consumed().load(Ordering::Acquire), seq) < slots
         })?;
         if self.has_room() { Ok(()) } else { Err(self.end(Reason::BadSequence)) }
     }

@@ -9,17 +9,28 @@ use crate::connection::{Connection, Pending, Reply};
 use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
 use crate::gather::Gather;
-use crate::layout::{BY_REFERENCE, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN};
+use crate::layout::{
+    BY_REFERENCE, DIRECT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN, next_seq,
+};
 use crate::link::{LocalRequest, lock};
-use crate::message::bytes_of;
+use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{CallError, Encoder};
 
 /// Where the body is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Inline,
-    Area,
+    /// In the area of the call line (`direct`) or of the next slot.
+    Area {
+        direct: bool,
+    },
     Own,
+}
+
+impl Place {
+    fn is_ours(self) -> bool {
+        !matches!(self, Self::Area { .. })
+    }
 }
 
 /// A request being put together; what it refers to lives for `'d`.
@@ -87,50 +98,36 @@ impl<'c, 'd> Draft<'c, 'd> {
         deadline: Deadline,
         may_lend: bool,
     ) -> Result<Pending, CallError> {
-        if self.connection.is_torn || !self.connection.has_room() {
-            self.make_room(deadline)?;
-        }
-        let line = if kind == Kind::Call { self.connection.take_line()? } else { 0 };
-        let mut header = self.connection.next_header(kind, line);
-        header.op = self.op;
-        let encoder = &self.encoder;
         let is_plain = self.place == Place::Inline
-            && encoder.items().is_empty()
-            && encoder.fds().is_empty()
-            && encoder.grants().is_empty();
-        let sent = if is_plain {
-            self.publish_inline(header);
-            Ok(())
-        } else {
-            self.post_rare(header, deadline, may_lend)
-        };
-        match sent {
-            Ok(()) => self.connection.set_call(line, header.seq),
-            Err(error) => {
-                if kind == Kind::Call {
-                    self.connection.free_line(line);
-                }
-                return Err(error);
-            }
+            && self.encoder.items().is_empty()
+            && self.encoder.fds().is_empty()
+            && self.encoder.grants().is_empty();
+        if kind == Kind::Call && is_plain && self.connection.is_call_line_free() {
+            let line = self.connection.take_line(true)?;
+            let header = self.connection.next_header(kind, line, true);
+            return Ok(self.publish_inline(header));
         }
-        Ok(Pending { line, seq: header.seq })
+        self.post_rare(kind, deadline, may_lend)
     }
 
     #[inline]
-    fn publish_inline(&mut self, mut header: Header) {
+    fn publish_inline(&mut self, mut header: Header) -> Pending {
+        header.op = self.op;
         header.len = self.body_len as u8;
         let count = self.body_len.div_ceil(8);
         let mut words = [0; INLINE_WORDS + 1];
         words[0] = header.meta();
         words[1..=count].copy_from_slice(&self.connection.words[..count]);
         self.connection.publish(&header, &words[..=count]);
+        self.connection.set_call(header.line, header.seq);
+        Pending { line: header.line, seq: header.seq }
     }
 
-    #[inline(never)]
+    /// A slot to publish in; a request left in pieces is taken back first.
     fn make_room(&mut self, deadline: Deadline) -> Result<(), CallError> {
         self.connection.wait_for_room(deadline)?;
         if self.connection.is_torn {
-            let header = self.connection.next_header(Kind::Abandon, 0);
+            let header = self.connection.next_header(Kind::Abandon, 0, false);
             self.connection.publish(&header, &[header.meta()]);
             self.connection.is_torn = false;
             self.connection.wait_for_room(deadline)?;
@@ -141,10 +138,57 @@ impl<'c, 'd> Draft<'c, 'd> {
     #[inline(never)]
     fn post_rare(
         &mut self,
+        kind: Kind,
+        deadline: Deadline,
+        may_lend: bool,
+    ) -> Result<Pending, CallError> {
+        let is_call = kind == Kind::Call;
+        let is_direct = is_call && self.fits_call_line(may_lend);
+        if !is_direct {
+            if matches!(self.place, Place::Area { direct: true }) {
+                self.to_own();
+            }
+            self.make_room(deadline)?;
+        }
+        let line = if is_call { self.connection.take_line(is_direct)? } else { 0 };
+        let header = self.connection.next_header(kind, line, is_direct);
+        let sent = self.post_parts(header, deadline, may_lend);
+        if sent.is_err() && is_call {
+            self.connection.free_line(line);
+        }
+        sent
+    }
+
+    /// Whether the request can go on the call line: free, and in one piece.
+    fn fits_call_line(&mut self, may_lend: bool) -> bool {
+        let items: usize = self.encoder.items().iter().map(|item| item.len() + 8).sum();
+        let total = TABLE_LEN.saturating_add(self.body_len + 8).saturating_add(items);
+        let is_small = total <= self.connection.parts.region.layout.area;
+        (is_small || may_lend && self.connection.link.is_some())
+            && !self.connection.is_torn
+            && !matches!(self.place, Place::Area { direct: false })
+            && self.connection.is_call_line_free()
+    }
+
+    /// Copies a body from the call line's area into memory of our own.
+    fn to_own(&mut self) {
+        let connection = &mut *self.connection;
+        connection.own.clear();
+        connection.own.resize(self.body_len.div_ceil(8), 0);
+        if let Some(body) =
+            connection.parts.region.request_area(DIRECT).part(TABLE_LEN, self.body_len)
+        {
+            body.copy_to(bytes_of_mut(&mut connection.own));
+        }
+        self.place = Place::Own;
+    }
+
+    fn post_parts(
+        &mut self,
         mut header: Header,
         deadline: Deadline,
         may_lend: bool,
-    ) -> Result<(), CallError> {
+    ) -> Result<Pending, CallError> {
         let fds = self.encoder.fds();
         if !fds.is_empty() {
             let packet = Packet::new(Topic::Descriptors, header.seq);
@@ -153,16 +197,18 @@ impl<'c, 'd> Draft<'c, 'd> {
         header.fds = fds.len() as u8;
         let has_parts = !self.encoder.items().is_empty() || !self.encoder.grants().is_empty();
         if self.place == Place::Inline && !has_parts {
-            self.publish_inline(header);
-            return Ok(());
+            return Ok(self.publish_inline(header));
         }
+        header.op = self.op;
         header.items = self.encoder.items().len() as u8;
         header.grants = self.encoder.grants().len() as u8;
-        if may_lend && header.grants == 0 && self.place != Place::Area && self.lend(&mut header) {
-            return Ok(());
+        let may_lend = may_lend && header.grants == 0 && self.place.is_ours();
+        if !(may_lend && self.lend(&mut header)) {
+            header.flags = LONG;
+            self.post_long(header, deadline)?;
         }
-        header.flags = LONG;
-        self.post_long(header, deadline)
+        self.connection.set_call(header.line, header.seq);
+        Ok(Pending { line: header.line, seq: header.seq })
     }
 
     /// Passes body and items as they lie, within one address space.
@@ -187,7 +233,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         let words = *connection.words;
         let body = match self.place {
             Place::Inline => Some(&bytes_of(&words)[..self.body_len]),
-            Place::Area => None,
+            Place::Area { .. } => None,
             Place::Own => bytes_of(&own).get(..self.body_len),
         };
         let gather = Gather::new(body, self.body_len, self.encoder.items(), self.encoder.grants());
@@ -209,29 +255,32 @@ fn post_pieces(
     body_len: usize,
     deadline: Deadline,
 ) -> Result<(), CallError> {
-    let mut sent = gather.copy(0, connection.parts.region.request_area(connection.seq)) as u64;
+    let mut sent = gather.copy(0, connection.parts.region.request_area(header.seq)) as u64;
     connection.publish(&header, &[header.meta(), gather.total(), body_len as u64]);
     while sent < gather.total() {
         if let Err(error) = connection.wait_for_room(deadline) {
             connection.is_torn = true;
             return Err(error);
         }
-        sent += gather.copy(sent, connection.parts.region.request_area(connection.seq)) as u64;
-        let chunk = connection.next_header(Kind::Chunk, 0);
+        let chunk = connection.next_header(Kind::Chunk, 0, false);
+        sent += gather.copy(sent, connection.parts.region.request_area(chunk.seq)) as u64;
         connection.publish(&chunk, &[chunk.meta()]);
     }
     Ok(())
 }
 
-/// Where a body that does not fit a line goes: the area of the next slot, if that is free.
+/// Where a body that does not fit a line goes: the area of the call line or of the next slot, if one
+/// is free.
 #[inline(never)]
 fn long_place(connection: &mut Connection, body_len: usize) -> (Place, *mut u8) {
-    let may_use_area = connection.link.is_none() && !connection.is_torn && connection.has_room();
-    if may_use_area
-        && let Some(body) =
-            connection.parts.region.request_area(connection.seq).part(TABLE_LEN, body_len)
-    {
-        return (Place::Area, body.as_ptr());
+    if connection.link.is_none() && !connection.is_torn {
+        let direct = connection.is_call_line_free();
+        let seq = if direct { DIRECT } else { next_seq(connection.seq) };
+        if (direct || connection.has_room())
+            && let Some(body) = connection.parts.region.request_area(seq).part(TABLE_LEN, body_len)
+        {
+            return (Place::Area { direct }, body.as_ptr());
+        }
     }
     connection.own.clear();
     connection.own.resize(body_len.div_ceil(8), 0);

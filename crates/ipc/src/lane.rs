@@ -1,19 +1,25 @@
 //! Reading one client's requests: the receiving half of the request ring.
 //!
 //! # Theory of operation
-//! Requests come in slots in order, each with the next sequence number. A lane looks at the tag of
+//! A short call comes on the *call line*, where its answer goes as well: one cache line that travels
+//! to and fro. Everything else, and calls while one is outstanding there, comes in slots in order,
+//! each with the next sequence number. What was published in a slot before a call is taken before it.
+//! Slots:  A lane looks at the tag of
 //! the slot that is next. Either it still carries what was there before (nothing new), or the next
 //! number (a request), or something else: then the client breaks the rules and is disconnected. A
 //! request is copied out of the slot and the slot is given back, before anyone looks at its content.
 //! Requests larger than an area come in several slots and are put together here, while other lanes
 //! are served: a lane never waits. Not here: which lane is looked at when; see `server`.
 
-use crate::layout::{BY_REFERENCE, Header, INLINE_WORDS, Kind, LONG, tag_seq};
+use crate::layout::{
+    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
+    next_seq, tag_seq,
+};
 use crate::link::{Link, LocalRequest, lock};
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};
-use sojourn_shm::Ordering;
+use sojourn_shm::{Line, Ordering};
 use std::sync::Arc;
 
 /// A message of which only some pieces have come.
@@ -43,7 +49,8 @@ pub(crate) struct Lane {
     pub(crate) link: Arc<Link>,
     /// A spare reference for the next token, so that counting it costs nothing.
     pub(crate) spare: Option<Arc<Link>>,
-    /// Sequence number expected next; the first is 1.
+    /// Sequence number expected next on the call line, and in the slots; the first is 1.
+    call: u32,
     seq: u32,
     /// Tag of an empty slot has this number: none in the first round.
     is_first_round: bool,
@@ -61,6 +68,7 @@ impl Lane {
         Self {
             spare: Some(Arc::clone(&link)),
             link,
+            call: DIRECT | 1,
             seq: 1,
             is_first_round: true,
             assembly: None,
@@ -76,68 +84,76 @@ impl Lane {
         self.spare.take().unwrap_or_else(|| Arc::clone(&self.link))
     }
 
-    /// Whether there is something new in the region: two loads.
+    /// Whether there is something new in the region: three loads.
     #[inline(always)]
     pub(crate) fn has_something(&self) -> bool {
-        tag_seq(self.link.region.request(self.seq.wrapping_sub(1)).tag()) == self.seq
-            || self.link.region.to_server().load(Ordering::Relaxed) != 0
+        let region = &self.link.region;
+        is_call(region.reply(CALL_LINE).tag(), self.call)
+            || tag_seq(region.slot(self.seq).tag()) == self.seq
+            || region.to_server().load(Ordering::Relaxed) != 0
     }
 
-    /// Takes what the next slot holds, if anything.
+    /// Takes what comes next, if there is anything.
     ///
     /// # Errors
     /// The rule that the client broke.
     #[inline(always)]
     pub(crate) fn look(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
-        let tag = self.link.region.request(self.seq.wrapping_sub(1)).tag();
-        if tag_seq(tag) != self.seq {
-            return self.check_old(tag).map(|()| Look::Nothing);
+        let call = self.link.region.reply(CALL_LINE).tag();
+        // After the call line, so that what was sent before a call is seen before it.
+        let slot = self.link.region.slot(self.seq).tag();
+        if tag_seq(slot) == self.seq {
+            return self.take_slot(slot, incoming);
         }
-        self.take(tag, incoming)
+        self.check_old(slot)?;
+        if is_call(call, self.call) && self.assembly.is_none() {
+            return self.take_call(call, incoming);
+        }
+        // Calls with another number are none of ours, answers are our own.
+        let is_wrong = (call >> 48) as u8 == Kind::Call as u8
+            && tag_seq(call) != self.call
+            && next_seq(tag_seq(call)) != self.call;
+        if is_wrong { Err(Reason::BadSequence) } else { Ok(Look::Nothing) }
     }
 
     /// What lies in a slot that has not been written again.
     #[inline(always)]
     fn check_old(&self, tag: u64) -> Result<(), Reason> {
-        let old = self.seq.wrapping_sub(self.link.region.layout.slots);
+        let old = self.seq.wrapping_sub(self.link.region.layout.slots) & !DIRECT;
         let is_old = if self.is_first_round { tag == 0 } else { tag_seq(tag) == old };
         if is_old { Ok(()) } else { Err(Reason::BadSequence) }
     }
 
     #[inline(always)]
-    fn take(&mut self, tag: u64, incoming: &mut Incoming) -> Result<Look, Reason> {
-        let link = &self.link;
-        let line = link.region.request(self.seq.wrapping_sub(1));
-        let mut meta = [0];
-        line.copy_out(&mut meta);
-        let header = Header::unpack(tag, meta[0]).ok_or(Reason::BadHeader)?;
-        let is_call = header.kind == Kind::Call;
-        if is_call && self.assembly.is_none() && header.flags == 0 {
-            incoming.load_inline(header, line);
-            if !link.begin_call(header.line, header.seq) {
-                return Err(Reason::BadLine);
-            }
-            self.advance(header.cpu, false);
-            return Ok(Look::Message);
+    fn take_call(&mut self, tag: u64, incoming: &mut Incoming) -> Result<Look, Reason> {
+        let header = header(tag, self.link.region.reply(CALL_LINE))?;
+        if header.line != CALL_LINE {
+            return Err(Reason::BadLine);
         }
-        self.take_rare(header, incoming)
+        self.call = next_seq(self.call);
+        self.saw(header.cpu);
+        if header.flags == 0 {
+            incoming.load_inline(header, self.link.region.reply(CALL_LINE));
+            return match self.link.begin_call(CALL_LINE, header.seq) {
+                true => Ok(Look::Message),
+                false => Err(Reason::BadLine),
+            };
+        }
+        self.take_request(header, incoming)
     }
 
+    /// The client does something.
     #[inline(always)]
-    fn advance(&mut self, cpu: u16, may_wait: bool) {
-        publish_consumed(&self.link, self.seq, may_wait);
+    fn saw(&mut self, cpu: u16) {
         self.link.forgive();
         self.cpu = cpu;
         self.idle = 0;
         self.false_rings = 0;
-        self.seq = self.seq.wrapping_add(1);
-        if self.is_first_round && self.seq > self.link.region.layout.slots {
-            self.is_first_round = false;
-        }
     }
 
     #[inline(never)]
-    fn take_rare(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
+    fn take_slot(&mut self, tag: u64, incoming: &mut Incoming) -> Result<Look, Reason> {
+        let header = header(tag, self.link.region.slot(self.seq))?;
         let is_request = matches!(header.kind, Kind::Call | Kind::Send);
         let look = match header.kind {
             Kind::Chunk if self.assembly.is_some() => self.take_chunk(incoming)?,
@@ -157,16 +173,23 @@ impl Lane {
             _ if is_request && self.assembly.is_none() => self.take_request(header, incoming)?,
             _ => return Err(Reason::BadHeader),
         };
-        self.advance(header.cpu, true);
+        publish_consumed(&self.link, self.seq);
+        self.saw(header.cpu);
+        self.seq = next_seq(self.seq);
+        if self.is_first_round && self.seq > self.link.region.layout.slots {
+            self.is_first_round = false;
+        }
         Ok(look)
     }
 
     fn take_request(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
-        if header.kind == Kind::Call && !self.link.begin_call(header.line, header.seq) {
+        let is_call = header.kind == Kind::Call;
+        let is_here = (header.line == CALL_LINE) == is_direct(header.seq);
+        if is_call && !(is_here && self.link.begin_call(header.line, header.seq)) {
             return Err(Reason::BadLine);
         }
         if header.flags == 0 {
-            incoming.load_inline(header, self.link.region.request(header.seq.wrapping_sub(1)));
+            incoming.load_inline(header, self.link.region.request(header.seq));
             return Ok(Look::Message);
         }
         if header.flags == LONG | BY_REFERENCE {
@@ -180,18 +203,21 @@ impl Lane {
 
     fn take_long(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
         let link = &self.link;
-        let number = header.seq.wrapping_sub(1);
         let mut words = [0; 3];
-        link.region.request(number).copy_out(&mut words);
+        link.region.request(header.seq).copy_out(&mut words);
         let (total, body_len) = (words[1], words[2]);
         if total > link.request_max {
             return Err(Reason::BadLength);
         }
-        let area = link.region.request_area(number);
+        let area = link.region.request_area(header.seq);
         if total <= area.len() as u64 {
             let sizes = (total, body_len);
             incoming.load_area(header, area, sizes, false).ok_or(Reason::BadLength)?;
             return Ok(Look::Message);
+        }
+        if is_direct(header.seq) {
+            // Pieces come in slots only.
+            return Err(Reason::BadLength);
         }
         let words = usize::try_from(total.div_ceil(8)).map_err(|_| Reason::BadLength)?;
         let mut stream = Vec::new();
@@ -207,7 +233,7 @@ impl Lane {
     fn take_chunk(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
         let Some(mut assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
         let total = assembly.total as usize;
-        let area = self.link.region.request_area(self.seq.wrapping_sub(1));
+        let area = self.link.region.request_area(self.seq);
         let rest = &mut bytes_of_mut(&mut assembly.stream)[assembly.filled..total];
         assembly.filled += area.copy_to(rest);
         if assembly.filled < total {
@@ -238,6 +264,14 @@ impl Lane {
         }
         Ok(Look::Message)
     }
+}
+
+/// The header in `line`, whose tag was just loaded.
+#[inline(always)]
+fn header(tag: u64, line: &Line) -> Result<Header, Reason> {
+    let mut meta = [0];
+    line.copy_out(&mut meta);
+    Header::unpack(tag, meta[0]).ok_or(Reason::BadHeader)
 }
 
 /// Words of a line that a lane copies at most; a check that the line is long enough.

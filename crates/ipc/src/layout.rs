@@ -14,6 +14,10 @@ pub const INLINE_MAX: usize = INLINE_WORDS * 8;
 pub(crate) const INLINE_WORDS: usize = 14;
 /// Outstanding calls of a connection at most.
 pub(crate) const INFLIGHT_MAX: u32 = 64;
+/// The reply line that carries requests as well: see [`is_direct`].
+pub(crate) const CALL_LINE: u8 = 0;
+/// Sequence numbers of requests on the call line have this bit, those in slots do not.
+pub(crate) const DIRECT: u32 = 1 << 31;
 /// Bytes at the start of a long message: the lengths of its items, then its grants.
 pub(crate) const TABLE_LEN: usize = ITEMS_MAX * 8 + GRANTS_MAX * 24;
 
@@ -53,13 +57,19 @@ impl Layout {
             && (PAGE..=(1 << 30) + PAGE).contains(&self.area)
     }
 
+    /// Reply lines: the call line and one for each slot.
+    pub(crate) fn lines(self) -> u32 {
+        self.slots + 1
+    }
+
     fn areas(self) -> usize {
-        (LINES + 2 * self.slots as usize * LINE).next_multiple_of(PAGE)
+        let lines = self.slots + self.lines();
+        (LINES + lines as usize * LINE).next_multiple_of(PAGE)
     }
 
     /// Bytes of the region.
     pub(crate) fn len(self) -> usize {
-        self.areas() + 2 * self.slots as usize * self.area
+        self.areas() + 2 * self.lines() as usize * self.area
     }
 }
 
@@ -104,31 +114,43 @@ impl Region {
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 
-    /// Request line of the slot that request number `seq` uses.
+    /// The line of request `seq`: the call line for calls that go there, else its slot's.
     #[inline(always)]
     pub(crate) fn request(&self, seq: u32) -> &Line {
-        self.at(LINES + self.slot(seq) * LINE)
+        if is_direct(seq) { self.reply(CALL_LINE) } else { self.slot(seq) }
     }
 
-    /// Reply line `index` (taken modulo the number of slots).
+    /// The line of the slot that request `seq` uses.
     #[inline(always)]
-    pub(crate) fn reply(&self, index: u32) -> &Line {
-        self.at(LINES + (self.layout.slots as usize + self.slot(index)) * LINE)
+    pub(crate) fn slot(&self, seq: u32) -> &Line {
+        self.at(LINES + self.slot_number(seq) * LINE)
+    }
+
+    /// Reply line `line`, which must be below `layout.lines()`; others are taken for the call line.
+    #[inline(always)]
+    pub(crate) fn reply(&self, line: u8) -> &Line {
+        self.at(LINES + (self.layout.slots as usize + self.line_number(line)) * LINE)
     }
 
     #[inline(always)]
-    fn slot(&self, number: u32) -> usize {
-        (number & (self.layout.slots - 1)) as usize
+    fn slot_number(&self, seq: u32) -> usize {
+        (seq & (self.layout.slots - 1)) as usize
     }
 
-    /// Message area of the slot that request number `seq` uses.
+    #[inline(always)]
+    fn line_number(&self, line: u8) -> usize {
+        if u32::from(line) < self.layout.lines() { line as usize } else { 0 }
+    }
+
+    /// Message area of request `seq`.
     pub(crate) fn request_area(&self, seq: u32) -> Span<'_> {
-        self.area(self.slot(seq))
+        let last = self.layout.slots as usize;
+        self.area(if is_direct(seq) { last } else { self.slot_number(seq) })
     }
 
-    /// Message area of reply line `index`.
-    pub(crate) fn reply_area(&self, index: u32) -> Span<'_> {
-        self.area(self.layout.slots as usize + self.slot(index))
+    /// Message area of reply line `line`.
+    pub(crate) fn reply_area(&self, line: u8) -> Span<'_> {
+        self.area(self.layout.lines() as usize + self.line_number(line))
     }
 
     fn area(&self, number: usize) -> Span<'_> {
@@ -200,12 +222,12 @@ pub(crate) enum Kind {
     Chunk = 3,
     /// Client: the next part of a long answer, please.
     More = 4,
-    /// Answer (the first or only part, or a later one).
-    Result = 5,
-    /// Answer: a fault code.
-    Fault = 6,
     /// The client gives up a request of which some pieces are missing.
-    Abandon = 7,
+    Abandon = 5,
+    /// Answer (the first or only part, or a later one).
+    Result = 6,
+    /// Answer: a fault code.
+    Fault = 7,
 }
 
 impl Kind {
@@ -215,9 +237,9 @@ impl Kind {
             2 => Self::Send,
             3 => Self::Chunk,
             4 => Self::More,
-            5 => Self::Result,
-            6 => Self::Fault,
-            7 => Self::Abandon,
+            5 => Self::Abandon,
+            6 => Self::Result,
+            7 => Self::Fault,
             _ => return None,
         })
     }
@@ -244,6 +266,36 @@ pub(crate) struct Header {
     /// Processor on which the sender ran, plus one; 0 unknown.
     pub(crate) cpu: u16,
     pub(crate) grants: u8,
+}
+
+/// Whether request `seq` travels on the call line.
+#[inline(always)]
+pub(crate) fn is_direct(seq: u32) -> bool {
+    seq & DIRECT != 0
+}
+
+/// The number after `seq` among its kind.
+#[inline(always)]
+pub(crate) fn next_seq(seq: u32) -> u32 {
+    (seq.wrapping_add(1) & !DIRECT) | (seq & DIRECT)
+}
+
+/// How many slots' requests lie between `from` and `to`.
+#[inline(always)]
+pub(crate) fn distance(from: u32, to: u32) -> u32 {
+    to.wrapping_sub(from) & !DIRECT
+}
+
+/// Whether a tag is the answer to call `seq`.
+#[inline(always)]
+pub(crate) fn is_answer(tag: u64, seq: u32) -> bool {
+    tag as u32 == seq && (tag >> 48) as u8 >= Kind::Result as u8
+}
+
+/// Whether a tag is call `seq`.
+#[inline(always)]
+pub(crate) fn is_call(tag: u64, seq: u32) -> bool {
+    tag as u32 == seq && (tag >> 48) as u8 == Kind::Call as u8
 }
 
 /// Sequence number in a tag.
@@ -315,7 +367,7 @@ mod tests {
             let layout = Layout::new(inflight, payload);
             prop_assert!(layout.is_sound());
             prop_assert!(layout.area as u64 >= payload + TABLE_LEN as u64);
-            prop_assert!(layout.areas() >= LINES + 2 * layout.slots as usize * LINE);
+            prop_assert!(layout.areas() >= LINES + (2 * layout.slots as usize + 1) * LINE);
         }
     }
 
@@ -325,9 +377,9 @@ mod tests {
             let (_segment, region) = Region::create(layout).unwrap();
             for seq in [0, 1, layout.slots - 1, u32::MAX] {
                 region.request(seq).publish(1, &[2; 20]);
-                region.reply(seq).publish(1, &[2; 20]);
+                region.reply(seq as u8).publish(1, &[2; 20]);
                 assert_eq!(region.request_area(seq).len(), layout.area);
-                assert_eq!(region.reply_area(seq).len(), layout.area);
+                assert_eq!(region.reply_area(seq as u8).len(), layout.area);
             }
         }
     }

@@ -118,7 +118,7 @@ impl Link {
             request_max: terms.request_max,
             same_space: terms.same_space,
             badge: AtomicU64::new(0),
-            lines: (0..region.layout.slots).map(|_| line()).collect(),
+            lines: (0..region.layout.lines()).map(|_| line()).collect(),
             region,
             socket,
             thread,

@@ -7,7 +7,7 @@
 //! so no caller waits for an answer that cannot come.
 
 use crate::gather::Gather;
-use crate::layout::{BY_REFERENCE, Header, INLINE_MAX, Kind, LONG, TABLE_LEN};
+use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, distance};
 use crate::link::{Link, LongReply, lock};
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{ClientId, Encoder, Fault, Gone};
@@ -100,7 +100,7 @@ fn place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encoder<'d>
         // may touch them (see `ReplyLine`).
         return (Place::Inline, unsafe { Encoder::from_raw(words, body_len) });
     }
-    let area = link.region.reply_area(u32::from(line));
+    let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
     {
@@ -209,7 +209,7 @@ impl<'d> ReplyDraft<'d> {
             lock(&link.local).replies.push((seq, stream));
             return Form::Long(long);
         }
-        let area = link.region.reply_area(u32::from(line));
+        let area = link.region.reply_area(line);
         let sent = gather.copy(0, area);
         if (sent as u64) < total {
             let mut stream = vec![0; total as usize];
@@ -285,7 +285,7 @@ impl ReadyReply {
             cpu: wait::cpu(),
             grants: 0,
         };
-        let line = link.region.reply(u32::from(self.line));
+        let line = link.region.reply(self.line);
         let mut words = [0; 1 + crate::layout::INLINE_WORDS];
         let count = match &self.form {
             Form::Inline(len, fds) => {
@@ -330,7 +330,7 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
     let mut replies = lock(&link.long_replies);
     let Some(at) = replies.iter().position(|reply| reply.line == line) else { return false };
     let reply = &mut replies[at];
-    let area = link.region.reply_area(u32::from(line));
+    let area = link.region.reply_area(line);
     let sent = area.copy_from(&reply.stream[reply.sent..]);
     reply.sent += sent;
     if reply.sent == reply.stream.len() {
@@ -349,23 +349,21 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
         cpu: wait::cpu(),
         grants: 0,
     };
-    link.region.reply(u32::from(line)).publish(header.tag(), &[header.meta()]);
+    link.region.reply(line).publish(header.tag(), &[header.meta()]);
     link.ring_client();
     true
 }
 
-/// Tells the client that `count` requests have been taken, and wakes it if it waits for that room.
+/// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if it waits for that room.
 #[inline]
-pub(crate) fn publish_consumed(link: &Link, count: u32, may_wait: bool) {
+pub(crate) fn publish_consumed(link: &Link, count: u32) {
     let consumed: &AtomicU32 = link.region.consumed();
     // SYNC: release; pairs with the acquire load in the client's `room`: our copies out of the slot
     // are done before the client may use it again.
     consumed.store(count, Ordering::Release);
-    if may_wait {
-        sojourn_shm::fence(Ordering::SeqCst);
-        let wanted = link.region.want().load(Ordering::Relaxed);
-        if count.wrapping_sub(wanted) as i32 >= 0 {
-            link.ring_client();
-        }
+    sojourn_shm::fence(Ordering::SeqCst);
+    let wanted = link.region.want().load(Ordering::Relaxed);
+    if distance(wanted, count) < DIRECT / 2 {
+        link.ring_client();
     }
 }
