@@ -20,8 +20,8 @@ use crate::layout::{
 use crate::link::{Link, lock};
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
-use crate::rt::{CallError, ClientId, Decoder, Fault};
-use crate::wait::{Policy, Spun, cpu};
+use crate::rt::{Beside, CallError, ClientId, Decoder, Fault};
+use crate::wait::{Policy, Spun};
 use core::any::Any;
 use core::time::Duration;
 use rustix::event::PollFlags;
@@ -70,6 +70,8 @@ pub struct Connection {
     /// Where inline bodies, and bodies too large for an area, are put together.
     pub(crate) words: Box<[u64; INLINE_WORDS]>,
     pub(crate) own: Vec<u64>,
+    /// Lists for what travels beside a body, lent to one draft after another.
+    pub(crate) spare: Option<Box<Beside<'static>>>,
     incoming: Incoming,
     inbox: Inbox,
     /// Answers to registrations: grant, code.
@@ -111,6 +113,7 @@ impl Connection {
             server_cpu: 0,
             words: Box::new([0; INLINE_WORDS]),
             own: Vec::new(),
+            spare: None,
             incoming: Incoming::new(),
             inbox: Inbox::default(),
             done: Vec::new(),
@@ -316,7 +319,7 @@ impl Connection {
     fn post_more(&mut self, line: u8, deadline: Deadline) -> Result<u32, CallError> {
         self.wait_for_room(deadline)?;
         let header = self.next_header(Kind::More, line, false);
-        self.publish(&header, &[header.meta()]);
+        self.publish(&header, &[]);
         Ok(header.seq)
     }
 
@@ -335,7 +338,7 @@ impl Connection {
 
     /// Header of the next request, on the call line or in a slot.
     #[inline]
-    pub(crate) fn next_header(&self, kind: Kind, line: u8, is_direct: bool) -> Header {
+    pub(crate) fn next_header(&mut self, kind: Kind, line: u8, is_direct: bool) -> Header {
         Header {
             seq: next_seq(if is_direct { self.call } else { self.seq }),
             op: 0,
@@ -345,7 +348,7 @@ impl Connection {
             line,
             fds: 0,
             items: 0,
-            cpu: cpu(),
+            cpu: self.parts.policy.cpu(),
             grants: 0,
         }
     }
@@ -354,12 +357,26 @@ impl Connection {
     #[inline]
     pub(crate) fn publish(&mut self, header: &Header, words: &[u64]) {
         let region = &self.parts.region;
-        region.request(header.seq).publish(header.tag(), words);
-        match is_direct(header.seq) {
-            true => self.call = header.seq,
-            false => self.seq = header.seq,
+        region.request(header.seq).publish(header.tag(), header.meta(), words);
+        self.published(header.seq);
+    }
+
+    /// Publishes a request whose body is the first `count` of `words`.
+    #[inline]
+    pub(crate) fn publish_words(&mut self, header: &Header, count: usize) {
+        let words = &self.words[..count.min(INLINE_WORDS)];
+        let region = &self.parts.region;
+        region.request(header.seq).publish(header.tag(), header.meta(), words);
+        self.published(header.seq);
+    }
+
+    #[inline]
+    fn published(&mut self, seq: u32) {
+        match is_direct(seq) {
+            true => self.call = seq,
+            false => self.seq = seq,
         }
-        match park::ring(region.server_bell()) {
+        match park::ring(self.parts.region.server_bell()) {
             park::AWAKE => {}
             how => self.wake_server(how),
         }
@@ -574,14 +591,16 @@ impl Connection {
             woken = futex::wait(bell, park::ON_FUTEX, Some(slice));
         }
         park::withdraw(bell);
+        self.parts.policy.slept();
+        let region = &self.parts.region;
         if woken == futex::Woken::Look || ready(region) {
             return;
         }
-        park::announce(bell, park::ON_SOCKET);
+        park::announce(region.client_bell(), park::ON_SOCKET);
         if !ready(region) {
             connect::readable(&self.parts.socket, deadline);
         }
-        park::withdraw(bell);
+        park::withdraw(region.client_bell());
         self.drain();
     }
 }

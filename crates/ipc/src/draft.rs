@@ -9,9 +9,7 @@ use crate::connection::{Connection, Pending, Reply};
 use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
 use crate::gather::Gather;
-use crate::layout::{
-    BY_REFERENCE, DIRECT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN, next_seq,
-};
+use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, next_seq};
 use crate::link::{LocalRequest, lock};
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{CallError, Encoder};
@@ -53,7 +51,8 @@ impl<'c, 'd> Draft<'c, 'd> {
         };
         // SAFETY: `body_len` bytes, aligned to 8, that live as long as the connection (boxed words,
         // a vector not resized before the draft is done with, the mapped region), borrowed with it.
-        let encoder = unsafe { Encoder::from_raw(body, body_len) };
+        let mut encoder = unsafe { Encoder::from_raw(body, body_len) };
+        encoder.lend(connection.spare.take());
         Self { connection, op, body_len, place, encoder }
     }
 
@@ -98,16 +97,16 @@ impl<'c, 'd> Draft<'c, 'd> {
         deadline: Deadline,
         may_lend: bool,
     ) -> Result<Pending, CallError> {
-        let is_plain = self.place == Place::Inline
-            && self.encoder.items().is_empty()
-            && self.encoder.fds().is_empty()
-            && self.encoder.grants().is_empty();
-        if kind == Kind::Call && is_plain && self.connection.is_call_line_free() {
+        let is_plain = self.place == Place::Inline && self.encoder.is_plain();
+        let posted = if kind == Kind::Call && is_plain && self.connection.is_call_line_free() {
             let line = self.connection.take_line(true)?;
             let header = self.connection.next_header(kind, line, true);
-            return Ok(self.publish_inline(header));
-        }
-        self.post_rare(kind, deadline, may_lend)
+            Ok(self.publish_inline(header))
+        } else {
+            self.post_rare(kind, deadline, may_lend)
+        };
+        self.connection.spare = self.encoder.take_back();
+        posted
     }
 
     #[inline]
@@ -115,10 +114,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         header.op = self.op;
         header.len = self.body_len as u8;
         let count = self.body_len.div_ceil(8);
-        let mut words = [0; INLINE_WORDS + 1];
-        words[0] = header.meta();
-        words[1..=count].copy_from_slice(&self.connection.words[..count]);
-        self.connection.publish(&header, &words[..=count]);
+        self.connection.publish_words(&header, count);
         self.connection.set_call(header.line, header.seq);
         Pending { line: header.line, seq: header.seq }
     }
@@ -128,7 +124,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         self.connection.wait_for_room(deadline)?;
         if self.connection.is_torn {
             let header = self.connection.next_header(Kind::Abandon, 0, false);
-            self.connection.publish(&header, &[header.meta()]);
+            self.connection.publish(&header, &[]);
             self.connection.is_torn = false;
             self.connection.wait_for_room(deadline)?;
         }
@@ -222,7 +218,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         let request = LocalRequest { seq: header.seq, body: (body, self.body_len), items };
         lock(&link.local).request = Some(request);
         header.flags = LONG | BY_REFERENCE;
-        self.connection.publish(header, &[header.meta()]);
+        self.connection.publish(header, &[]);
         true
     }
 
@@ -256,7 +252,7 @@ fn post_pieces(
     deadline: Deadline,
 ) -> Result<(), CallError> {
     let mut sent = gather.copy(0, connection.parts.region.request_area(header.seq)) as u64;
-    connection.publish(&header, &[header.meta(), gather.total(), body_len as u64]);
+    connection.publish(&header, &[gather.total(), body_len as u64]);
     while sent < gather.total() {
         if let Err(error) = connection.wait_for_room(deadline) {
             connection.is_torn = true;
@@ -264,7 +260,7 @@ fn post_pieces(
         }
         let chunk = connection.next_header(Kind::Chunk, 0, false);
         sent += gather.copy(sent, connection.parts.region.request_area(chunk.seq)) as u64;
-        connection.publish(&chunk, &[chunk.meta()]);
+        connection.publish(&chunk, &[]);
     }
     Ok(())
 }

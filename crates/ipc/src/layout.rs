@@ -376,8 +376,8 @@ mod tests {
         for layout in [Layout::new(1, 1), Layout::new(64, 100_000)] {
             let (_segment, region) = Region::create(layout).unwrap();
             for seq in [0, 1, layout.slots - 1, u32::MAX] {
-                region.request(seq).publish(1, &[2; 20]);
-                region.reply(seq as u8).publish(1, &[2; 20]);
+                region.request(seq).publish(1, 2, &[2; 20]);
+                region.reply(seq as u8).publish(1, 2, &[2; 20]);
                 assert_eq!(region.request_area(seq).len(), layout.area);
                 assert_eq!(region.reply_area(seq as u8).len(), layout.area);
             }

@@ -8,7 +8,7 @@ use crate::control::{self, Inbox, Packet, Topic};
 use crate::grant::Granted;
 use crate::layout::{INLINE_WORDS, Region};
 use crate::reason::Reason;
-use crate::rt::{ClientId, Credentials, FDS_MAX};
+use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
 use crate::thread::{Note, ServerThread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,9 +27,11 @@ pub(crate) struct ReplyLine {
     /// Sequence number of the outstanding call plus `1 << 32`; 0 when the line is free.
     outstanding: AtomicU64,
     pub(crate) words: UnsafeCell<[u64; INLINE_WORDS]>,
+    /// Lists for what travels beside an answer, lent to one after another.
+    pub(crate) spare: UnsafeCell<Option<Box<Beside<'static>>>>,
 }
 
-// SAFETY: `words` is touched only by the holder of the token of the call outstanding on this line, and
+// SAFETY: `words` and `spare` are touched only by the holder of the token of the call outstanding on this line, and
 // there is one such token at a time: `outstanding` goes from 0 to a call, and back, only once for each.
 unsafe impl Sync for ReplyLine {}
 
@@ -110,6 +112,7 @@ impl Link {
         let line = || ReplyLine {
             outstanding: AtomicU64::new(0),
             words: UnsafeCell::new([0; INLINE_WORDS]),
+            spare: UnsafeCell::new(None),
         };
         Self {
             id: terms.id,

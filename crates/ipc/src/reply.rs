@@ -7,11 +7,12 @@
 //! so no caller waits for an answer that cannot come.
 
 use crate::gather::Gather;
-use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, distance};
+use crate::layout::{
+    BY_REFERENCE, DIRECT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN, distance,
+};
 use crate::link::{Link, LongReply, lock};
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{ClientId, Encoder, Fault, Gone};
-use crate::wait;
 use sojourn_shm::{AtomicU32, Ordering};
 use std::sync::Arc;
 
@@ -43,7 +44,12 @@ impl ReplyToken {
     #[inline]
     pub fn start<'d>(self, body_len: usize) -> ReplyDraft<'d> {
         let (place, encoder) = match &self.link {
-            Some(link) => place(link, self.line, body_len),
+            Some(link) => {
+                let (place, mut encoder) = place(link, self.line, body_len);
+                // SAFETY: this token alone may touch the line's spare until its answer is published.
+                encoder.lend(unsafe { (*link.lines[self.line as usize].spare.get()).take() });
+                (place, encoder)
+            }
             // SAFETY: no bytes at all, at an aligned address.
             None => (Place::Inline, unsafe {
                 Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0)
@@ -93,6 +99,7 @@ enum Place {
     Own(Vec<u64>),
 }
 
+#[inline]
 fn place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encoder<'d>) {
     if body_len <= INLINE_MAX {
         let words = link.lines[line as usize].words.get().cast::<u8>();
@@ -100,6 +107,11 @@ fn place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encoder<'d>
         // may touch them (see `ReplyLine`).
         return (Place::Inline, unsafe { Encoder::from_raw(words, body_len) });
     }
+    long_place(link, line, body_len)
+}
+
+#[inline(never)]
+fn long_place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encoder<'d>) {
     let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
@@ -148,12 +160,18 @@ impl<'d> ReplyDraft<'d> {
                 form: Form::Inline(0, 0),
             };
         };
-        let form = self.form(&link, seq);
+        let is_plain = self.encoder.is_plain() && matches!(self.place, Place::Inline);
+        let form = match is_plain {
+            true => Form::Inline(self.body_len as u8, 0),
+            false => self.form(&link, seq),
+        };
+        // SAFETY: this token alone may touch the line's spare until its answer is published.
+        unsafe { *link.lines[line as usize].spare.get() = self.encoder.take_back() };
         let kind = if matches!(form, Form::Fault(_)) { Kind::Fault } else { Kind::Result };
         ReadyReply { link: Some(link), line, seq, kind, form }
     }
 
-    #[inline]
+    #[inline(never)]
     fn form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
         let fds = self.encoder.fds().len();
         if fds > 0 && !link.send_fds(seq, self.encoder.fds()) {
@@ -282,33 +300,27 @@ impl ReadyReply {
             line: self.line,
             fds: 0,
             items: 0,
-            cpu: wait::cpu(),
+            cpu: link.thread.cpu(),
             grants: 0,
         };
         let line = link.region.reply(self.line);
-        let mut words = [0; 1 + crate::layout::INLINE_WORDS];
-        let count = match &self.form {
+        match &self.form {
             Form::Inline(len, fds) => {
                 (header.len, header.fds) = (*len, *fds);
-                let count = usize::from(*len).div_ceil(8);
-                // SAFETY: this reply alone may touch the words until `end_call` below.
+                // SAFETY: this reply alone may touch the words until `end_call` below; the answer is
+                // not seen before that, so there is no other call on this line yet.
                 let body = unsafe { &*link.lines[self.line as usize].words.get() };
-                words[1..=count].copy_from_slice(&body[..count]);
-                count
+                let body = &body[..usize::from(*len).div_ceil(8).min(INLINE_WORDS)];
+                line.prepare(header.meta(), body);
             }
             Form::Long(long) => {
                 (header.items, header.fds, header.flags) = (long.items, long.fds, long.flags);
-                (words[1], words[2]) = (long.total, long.body_len);
-                2
+                line.prepare(header.meta(), &[long.total, long.body_len]);
             }
-            Form::Fault(fault) => {
-                words[1] = u64::from(fault.0);
-                1
-            }
-        };
-        words[0] = header.meta();
+            Form::Fault(fault) => line.prepare(header.meta(), &[u64::from(fault.0)]),
+        }
         link.end_call(self.line);
-        line.publish(header.tag(), &words[..=count]);
+        line.publish_prepared(header.tag());
         link.ring_client();
     }
 }
@@ -346,10 +358,10 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
         line,
         fds: 0,
         items: 0,
-        cpu: wait::cpu(),
+        cpu: link.thread.cpu(),
         grants: 0,
     };
-    link.region.reply(line).publish(header.tag(), &[header.meta()]);
+    link.region.reply(line).publish(header.tag(), header.meta(), &[]);
     link.ring_client();
     true
 }

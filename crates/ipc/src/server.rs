@@ -145,6 +145,8 @@ impl Server {
         if let Some(index) = self.unclaimed.take() {
             self.drop_unclaimed(index);
         }
+        let cpu = self.policy.cpu();
+        self.mailbox.set_cpu(cpu);
         if let Some(link) = reply.and_then(ReadyReply::send_and_return) {
             self.give_back(link);
         }
@@ -415,6 +417,7 @@ impl Server {
         if !ready && !is_full && self.waits.wait_any(deadline.since_zero()) == Woken::Look {
             self.count_rings();
         }
+        self.policy.slept();
         for index in &self.hot {
             if let Some(Some(lane)) = self.lanes.get_mut(*index as usize) {
                 park::withdraw(lane.link.region.server_bell());

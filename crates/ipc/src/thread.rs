@@ -39,11 +39,24 @@ pub(crate) struct ServerThread {
     pub(crate) is_closed: AtomicBool,
     /// Bytes of grants a client may register.
     pub(crate) grants_max: u64,
+    /// The processor the thread was last seen on, as in headers.
+    cpu: AtomicU32,
 }
 
 impl ServerThread {
     pub(crate) fn new(grants_max: u64) -> Self {
         Self { grants_max, ..Self::default() }
+    }
+
+    /// The processor the thread was last seen on, as in headers.
+    #[inline]
+    pub(crate) fn cpu(&self) -> u16 {
+        self.cpu.load(Ordering::Relaxed) as u16
+    }
+
+    #[inline]
+    pub(crate) fn set_cpu(&self, cpu: u16) {
+        self.cpu.store(u32::from(cpu), Ordering::Relaxed);
     }
 
     /// Posts a note and wakes the thread.

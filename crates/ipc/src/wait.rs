@@ -28,6 +28,8 @@ const LOAD_INTERVAL_NS: u64 = 10_000_000;
 const BUDGET_NS: core::ops::RangeInclusive<u64> = 2_000..=100_000;
 /// Waits that skip spinning once spinning has failed this often in a row, as a power of two.
 const BACKOFF_MAX: u32 = 5;
+/// How often a processor number is used before it is asked for again.
+const CPU_USES: u32 = 256;
 /// Iterations without a pause instruction: an answer that is on its way is met at once.
 const EAGER: u32 = 200;
 
@@ -37,6 +39,10 @@ pub(crate) struct Policy {
     wait: Wait,
     failures: u32,
     skip: u32,
+    /// The processor we ran on when last asked, and how often it may still be answered unasked:
+    /// threads mostly move while they sleep, and asking costs as much as a cache miss.
+    cpu: u16,
+    cpu_uses: u32,
 }
 
 /// How one spin ended.
@@ -51,7 +57,23 @@ impl Policy {
         if wait == Wait::Adaptive {
             wake_cost_ns();
         }
-        Self { wait, failures: 0, skip: 0 }
+        Self { wait, failures: 0, skip: 0, cpu: 0, cpu_uses: 0 }
+    }
+
+    /// The processor we run on, plus one.
+    #[inline]
+    pub(crate) fn cpu(&mut self) -> u16 {
+        if self.cpu_uses == 0 {
+            self.cpu = cpu();
+            self.cpu_uses = CPU_USES;
+        }
+        self.cpu_uses -= 1;
+        self.cpu
+    }
+
+    /// We slept, and may have woken elsewhere.
+    pub(crate) fn slept(&mut self) {
+        self.cpu_uses = 0;
     }
 
     /// Spins until `ready`, as long as this policy allows for a peer that was last seen on processor
@@ -63,9 +85,10 @@ impl Policy {
         deadline: Deadline,
         mut ready: impl FnMut() -> bool,
     ) -> Spun {
+        let cpu = self.cpu();
         let budget = match self.wait {
             Wait::Park => return Spun::GaveUp,
-            Wait::Adaptive if peer_cpu != 0 && peer_cpu == cpu() => return Spun::GaveUp,
+            Wait::Adaptive if peer_cpu != 0 && peer_cpu == cpu => return Spun::GaveUp,
             Wait::Spin(None) => u64::MAX,
             Wait::Spin(Some(limit)) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
             Wait::Adaptive => u64::MAX - 1,

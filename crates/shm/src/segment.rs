@@ -142,8 +142,7 @@ mod tests {
 
     #[test]
     fn a_created_segment_cannot_be_truncated() {
-        let (segment, _mapping) =
-            Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
+        let (segment, _mapping) = Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
         assert_eq!(ftruncate(segment.as_fd(), 0), Err(Errno::PERM));
         assert_eq!(ftruncate(segment.as_fd(), 8192), Err(Errno::PERM));
     }
@@ -174,8 +173,7 @@ mod tests {
 
     #[test]
     fn spans_and_words_are_checked_against_the_mapped_size() {
-        let (_segment, mapping) =
-            Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
+        let (_segment, mapping) = Segment::create("sojourn-test", 4096, Access::ReadWrite).unwrap();
         assert!(mapping.span(4096, 0).is_some());
         assert!(mapping.span(4090, 7).is_none());
         assert!(mapping.span(usize::MAX, 2).is_none());

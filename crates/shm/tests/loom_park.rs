@@ -44,8 +44,8 @@ fn await_tag(line: &Line, seq: u64, bell: &AtomicU32, futex: &Futex) {
     }
 }
 
-fn publish(line: &Line, seq: u64, words: &[u64], bell: &AtomicU32, futex: &Futex) {
-    line.publish(seq, words);
+fn publish(line: &Line, seq: u64, word: u64, bell: &AtomicU32, futex: &Futex) {
+    line.publish(seq, word, &[]);
     if park::ring(bell) == park::ON_FUTEX {
         futex.wake();
     }
@@ -57,7 +57,7 @@ fn a_waiter_always_sees_what_was_published() {
         let shared = Arc::new((Line::new(), AtomicU32::new(0), Futex::new()));
         let writer = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || publish(&shared.0, 1, &[7], &shared.1, &shared.2))
+            thread::spawn(move || publish(&shared.0, 1, 7, &shared.1, &shared.2))
         };
         await_tag(&shared.0, 1, &shared.1, &shared.2);
         let mut words = [0];
@@ -78,10 +78,10 @@ fn call_and_reply_never_both_sleep() {
             let (request, reply) = (Arc::clone(&request), Arc::clone(&reply));
             thread::spawn(move || {
                 await_tag(&request.0, 1, &request.1, &request.2);
-                publish(&reply.0, 1, &[], &reply.1, &reply.2);
+                publish(&reply.0, 1, 0, &reply.1, &reply.2);
             })
         };
-        publish(&request.0, 1, &[], &request.1, &request.2);
+        publish(&request.0, 1, 0, &request.1, &request.2);
         await_tag(&reply.0, 1, &reply.1, &reply.2);
         server.join().unwrap();
     });
@@ -96,7 +96,7 @@ fn two_sources_one_bell() {
         let shared = Arc::new((Line::new(), AtomicU64::new(0), AtomicU32::new(0), Futex::new()));
         let replier = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || publish(&shared.0, 1, &[], &shared.2, &shared.3))
+            thread::spawn(move || publish(&shared.0, 1, 0, &shared.2, &shared.3))
         };
         let notifier = {
             let shared = Arc::clone(&shared);

@@ -40,6 +40,42 @@ impl<T: Copy, const N: usize> List<T, N> {
     }
 }
 
+/// What travels beside a body. Most messages have nothing there, and the lists are large: they are
+/// kept apart, and a transport lends the same ones to one message after another.
+#[derive(Debug)]
+pub(crate) struct Beside<'d> {
+    items: List<&'d [u8], ITEMS_MAX>,
+    fds: List<BorrowedFd<'d>, FDS_MAX>,
+    grants: List<Grant, GRANTS_MAX>,
+    numbers: Numbers,
+}
+
+impl Beside<'_> {
+    #[cold]
+    fn boxed() -> Box<Self> {
+        Box::new(Self {
+            items: List::new(),
+            fds: List::new(),
+            grants: List::new(),
+            numbers: Numbers::default(),
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.items.len == 0 && self.fds.len == 0 && self.grants.len == 0
+    }
+
+    /// Empty lists, for another message.
+    fn recycle(mut self: Box<Self>) -> Box<Beside<'static>> {
+        self.items.len = 0;
+        self.fds.len = 0;
+        self.grants.len = 0;
+        self.numbers = Numbers::default();
+        // SAFETY: only the lifetime of what the lists hold differs, and they hold nothing.
+        unsafe { Box::from_raw(Box::into_raw(self).cast()) }
+    }
+}
+
 /// A message being written: the body, and what travels beside it for `'d`.
 #[derive(Debug)]
 pub struct Encoder<'d> {
@@ -47,10 +83,7 @@ pub struct Encoder<'d> {
     len: usize,
     at: usize,
     by_reference: bool,
-    items: List<&'d [u8], ITEMS_MAX>,
-    fds: List<BorrowedFd<'d>, FDS_MAX>,
-    grants: List<Grant, GRANTS_MAX>,
-    numbers: Numbers,
+    beside: Option<Box<Beside<'d>>>,
     contexts: Option<ContextScope>,
 }
 
@@ -63,17 +96,30 @@ impl<'d> Encoder<'d> {
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(body: *mut u8, len: usize) -> Self {
-        Self {
-            body,
-            len,
-            at: 0,
-            by_reference: true,
-            items: List::new(),
-            fds: List::new(),
-            grants: List::new(),
-            numbers: Numbers::default(),
-            contexts: None,
-        }
+        Self { body, len, at: 0, by_reference: true, beside: None, contexts: None }
+    }
+
+    /// Lends the lists of an earlier message.
+    #[inline]
+    pub(crate) fn lend(&mut self, spare: Option<Box<Beside<'static>>>) {
+        self.beside = spare;
+    }
+
+    /// Takes the lists back, emptied, for a later message.
+    #[inline]
+    pub(crate) fn take_back(&mut self) -> Option<Box<Beside<'static>>> {
+        self.beside.take().map(Beside::recycle)
+    }
+
+    /// Whether the message is its body and nothing else.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.beside.as_ref().is_none_or(|beside| beside.is_empty())
+    }
+
+    #[inline]
+    fn beside(&mut self) -> &mut Beside<'d> {
+        self.beside.get_or_insert_with(Beside::boxed)
     }
 
     /// Context handles are issued and looked up in `scope` from now on (servers).
@@ -92,25 +138,25 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`GRANTS_MAX`].
     pub fn grant(&mut self, grant: Grant) -> Result<(), EncodeError> {
-        if self.grants.push(grant) { Ok(()) } else { Err(EncodeError::Overflow) }
+        if self.beside().grants.push(grant) { Ok(()) } else { Err(EncodeError::Overflow) }
     }
 
     /// The string items, in order.
     #[must_use]
     pub fn items(&self) -> &[&'d [u8]] {
-        self.items.as_slice()
+        self.beside.as_ref().map_or(&[], |beside| beside.items.as_slice())
     }
 
     /// The descriptors, in order.
     #[must_use]
     pub fn fds(&self) -> &[BorrowedFd<'d>] {
-        self.fds.as_slice()
+        self.beside.as_ref().map_or(&[], |beside| beside.fds.as_slice())
     }
 
     /// The grants, in order.
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
-        self.grants.as_slice()
+        self.beside.as_ref().map_or(&[], |beside| beside.grants.as_slice())
     }
 
     /// Bytes written, in whole blocks.
@@ -150,7 +196,7 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
     pub fn put_item(&mut self, item: &'d [u8]) -> Result<(), EncodeError> {
-        if self.items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) }
+        if self.beside().items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) }
     }
 
     /// Appends a descriptor; it is duplicated, not consumed.
@@ -158,7 +204,7 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`FDS_MAX`].
     pub fn put_fd(&mut self, fd: BorrowedFd<'d>) -> Result<(), EncodeError> {
-        if self.fds.push(fd) { Ok(()) } else { Err(EncodeError::Overflow) }
+        if self.beside().fds.push(fd) { Ok(()) } else { Err(EncodeError::Overflow) }
     }
 
     /// What writes into this message.
@@ -287,7 +333,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         let mut form = 1;
         if self.refers(bytes.len(), threshold) {
             form = 2;
-            if !self.encoder.items.push(bytes) {
+            if !self.encoder.beside().items.push(bytes) {
                 return Err(EncodeError::Overflow);
             }
         }
@@ -306,7 +352,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     ) -> Result<(), EncodeError> {
         block.put::<AT, u32>(u32::from(fd.is_some()));
         match fd {
-            Some(fd) if !self.encoder.fds.push(fd) => Err(EncodeError::Descriptors),
+            Some(fd) if !self.encoder.beside().fds.push(fd) => Err(EncodeError::Descriptors),
             _ => Ok(()),
         }
     }
@@ -340,7 +386,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         let slot = core::ptr::from_ref(pointer) as usize;
         let number = match pointer {
             None => 0,
-            Some(object) => self.encoder.numbers.name(Shared::address(object), slot).0,
+            Some(object) => self.encoder.beside().numbers.name(Shared::address(object), slot).0,
         };
         block.put::<AT, u64>(pair(number, 0));
     }
@@ -349,7 +395,11 @@ impl<'e, 'd> Writer<'e, 'd> {
     pub fn shared_first<'v, T>(&self, pointer: &'v Option<Shared<T>>) -> Option<&'v T> {
         let slot = core::ptr::from_ref(pointer) as usize;
         let object = pointer.as_ref()?;
-        let first = self.encoder.numbers.is_first(Shared::address(object), slot);
+        let first = self
+            .encoder
+            .beside
+            .as_ref()
+            .is_some_and(|beside| beside.numbers.is_first(Shared::address(object), slot));
         first.then_some(&**object)
     }
 
@@ -382,7 +432,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         inner.at = outer.at;
         inner.by_reference = false;
         let result = write(&mut Writer { encoder: &mut inner })?;
-        if inner.fds.len > 0 || inner.grants.len > 0 {
+        if !inner.fds().is_empty() || !inner.grants().is_empty() {
             return Err(EncodeError::Converted);
         }
         outer.at = inner.at;

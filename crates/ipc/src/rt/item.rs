@@ -149,10 +149,16 @@ impl FdList {
     }
 
     /// Closes what was not taken.
+    #[inline]
     pub fn clear(&mut self) {
         if self.len > 0 {
-            self.fds.iter_mut().for_each(|slot| *slot = None);
-            self.len = 0;
+            self.close();
         }
+    }
+
+    #[cold]
+    fn close(&mut self) {
+        self.fds.iter_mut().for_each(|slot| *slot = None);
+        self.len = 0;
     }
 }

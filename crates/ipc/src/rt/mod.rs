@@ -30,7 +30,8 @@ pub use arrays::{Header, try_array};
 pub use base::{CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version};
 pub use context::{ContextScope, ContextTable};
 pub use decode::{Decoder, View};
-pub use deferred::{Deferred, Mailbox, MailboxSender, mailbox};
+pub use deferred::{Deferred, DeferredTo, Mailbox, MailboxSender, mailbox};
+pub(crate) use encode::Beside;
 pub use encode::{Block, Encoder, Run, Writer};
 pub use error::{Cause, DecodeError, EncodeError, Fault};
 pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
@@ -46,7 +47,7 @@ pub use slots::Slot;
 pub use transport::{
     Arrival, Draft, Gone, Ready, Reply, ReplyDraft, Request, ServerTransport, Token, Transport,
 };
-pub use value::{Caller, Descriptor, Interface};
+pub use value::{Caller, Descriptor, Interface, Represent};
 
 /// Bytes from which an array is cheaper as a string item than in the body, on this machine.
 #[inline]

@@ -39,7 +39,7 @@ pub fn bytes_of<T: Pod>(values: &[T]) -> &[u8] {
 
 /// The bytes of plain values, to be overwritten.
 #[inline]
-pub fn bytes_of_mut<T: Pod>(values: &mut [T]) -> &mut [u8] {
+pub(super) fn bytes_of_mut<T: Pod>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, and any bytes written make valid values.
     unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
@@ -47,7 +47,7 @@ pub fn bytes_of_mut<T: Pod>(values: &mut [T]) -> &mut [u8] {
 /// The value at byte `at`; `None` if the bytes end before.
 #[inline]
 #[must_use]
-pub fn load<T: Pod>(bytes: &[u8], at: usize) -> Option<T> {
+pub(super) fn load<T: Pod>(bytes: &[u8], at: usize) -> Option<T> {
     let part = bytes.get(at..)?.get(..size_of::<T>())?;
     // SAFETY: the slice has the size of T, every bit pattern is a T, unaligned read.
     Some(unsafe { part.as_ptr().cast::<T>().read_unaligned() })
@@ -56,7 +56,7 @@ pub fn load<T: Pod>(bytes: &[u8], at: usize) -> Option<T> {
 /// `bytes` seen as values, if they are aligned and there is a whole number of them.
 #[inline]
 #[must_use]
-pub fn cast<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
+pub(super) fn cast<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: every bit pattern is a T.
     let (head, values, tail) = unsafe { bytes.align_to::<T>() };
     (head.is_empty() && tail.is_empty()).then_some(values)
@@ -64,7 +64,7 @@ pub fn cast<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
 
 /// `bytes` copied into new values; bytes after the last whole value are left out.
 #[must_use]
-pub fn to_vec<T: Pod>(bytes: &[u8]) -> Vec<T> {
+pub(super) fn to_vec<T: Pod>(bytes: &[u8]) -> Vec<T> {
     let count = bytes.len() / size_of::<T>();
     let mut values = Vec::<T>::with_capacity(count);
     // SAFETY: capacity for `count` values; all their bytes are written before the length is set.

@@ -67,7 +67,7 @@ impl<T> From<T> for Shared<T> {
 
 /// Numbers given to objects by a sender.
 #[derive(Debug, Default)]
-pub struct Numbers {
+pub(super) struct Numbers {
     /// Address of the object, address of the pointer that named it first.
     seen: Vec<(usize, usize)>,
 }
