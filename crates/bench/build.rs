@@ -3,20 +3,20 @@
 
 use std::env;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(have_rpcgen, have_capnp)");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
     hand_written_c();
+    own_stubs(&out)?;
     #[cfg(feature = "rivals")]
     {
         rpcgen(&out)?;
         capnp(&out)?;
         planus(&out)?;
     }
-    let _ = out;
     Ok(())
 }
 
@@ -32,11 +32,33 @@ fn hand_written_c() {
     c_build().file("src/idl/c/common.c").file("src/idl/c/hand.c").compile("bench_hand");
 }
 
+/// Our own stubs, Rust and C, of every interface in `idl/`.
+fn own_stubs(out: &Path) -> Result<(), Box<dyn Error>> {
+    let own = out.join("own");
+    std::fs::create_dir_all(&own)?;
+    for (idl, acf) in [("idl/cases.idl", None), ("idl/blob.idl", Some("idl/blob.acf"))] {
+        println!("cargo::rerun-if-changed={idl}");
+        acf.iter().for_each(|acf| println!("cargo::rerun-if-changed={acf}"));
+        let options = sojourn_idl::Options::default();
+        let compiled =
+            sojourn_idl::compile(idl, acf, &sojourn_idl::source::FileLoader::default(), &options)?;
+        let options = sojourn_idl::backend::Options::default();
+        let files = sojourn_idl::backend::c::generate(&compiled.module, &options).into_iter();
+        for file in files.chain(sojourn_idl::backend::rust::generate(&compiled.module, &options)) {
+            std::fs::write(own.join(&file.path), file.text)?;
+        }
+    }
+    let include = Path::new("../ipc/include");
+    println!("cargo::rerun-if-changed={}", include.display());
+    c_build().include(include).include(&own).file("src/idl/c/ours.c").compile("bench_ours");
+    Ok(())
+}
+
 #[cfg(feature = "rivals")]
-fn rpcgen(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
+fn rpcgen(out: &Path) -> Result<(), Box<dyn Error>> {
     use std::process::Command;
     println!("cargo::rerun-if-changed=schemas/bench.x");
-    let headers = std::path::Path::new("/usr/include/tirpc");
+    let headers = Path::new("/usr/include/tirpc");
     let run = |flag: &str, name: &str| {
         let _ = std::fs::remove_file(out.join(name));
         // The input is given relative to the crate so that the generated comment names no folder.
@@ -61,7 +83,7 @@ fn rpcgen(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
 }
 
 #[cfg(feature = "rivals")]
-fn capnp(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
+fn capnp(out: &Path) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=schemas/bench.capnp");
     let mut command = capnpc::CompilerCommand::new();
     let module = ["idl", "codecs", "capnp"].map(str::to_owned).to_vec();
@@ -75,7 +97,7 @@ fn capnp(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
 }
 
 #[cfg(feature = "rivals")]
-fn planus(out: &std::path::Path) -> Result<(), Box<dyn Error>> {
+fn planus(out: &Path) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=schemas/bench.fbs");
 
     let declarations = planus_translation::translate_files(&["schemas/bench.fbs"])

@@ -4,8 +4,21 @@
 
 #define BODY_MAX 8192
 
-static unsigned char request[BODY_MAX] __attribute__((aligned(8)));
-static unsigned char reply[BODY_MAX] __attribute__((aligned(8)));
+/* What is written, and what the receiver has copied of it, once, before it looks: nobody may change that any more. */
+static unsigned char request_wire[BODY_MAX] __attribute__((aligned(64))), request[BODY_MAX] __attribute__((aligned(64)));
+static unsigned char reply_wire[BODY_MAX] __attribute__((aligned(64))), reply[BODY_MAX] __attribute__((aligned(64)));
+
+/* The one copy. */
+static inline void pass(unsigned char *own, const unsigned char *wire, size_t len)
+{
+    forget(wire);
+    if (len <= 48)
+        memcpy(own, wire, 48);
+    else if (len <= 112)
+        memcpy(own, wire, 112);
+    else
+        memcpy(own, wire, len);
+}
 
 static inline size_t pad8(size_t n) { return (n + 7) & ~(size_t)7; }
 static inline void put32(unsigned char *p, uint32_t v) { memcpy(p, &v, 4); }
@@ -17,12 +30,12 @@ static inline uint64_t paper(void)
 {
     size_t len = 32;
     forget(bench_text);
-    put32(request, 7);
-    put32(request + 4, (uint32_t)-9);
-    memcpy(request + 8, bench_text, PAPER_LEN);
-    put32(request + 28, 0);
+    put32(request_wire, 7);
+    put32(request_wire + 4, (uint32_t)-9);
+    memcpy(request_wire + 8, bench_text, PAPER_LEN);
+    put32(request_wire + 28, 0);
     forget(&len);
-    forget(request);
+    pass(request, request_wire, len);
     if (len != 32 || load32(request + 28) != 0)
         return DAMAGED;
     uint64_t sum = serve_paper((int32_t)load32(request), (int32_t)load32(request + 4), request + 8);
@@ -36,20 +49,20 @@ static inline uint64_t stat_path(void)
     const char *path = bench_path;
     forget(&path);
     size_t n = strlen(path), len = pad8(8 + n + 1);
-    put64(request + len - 8, 0);
-    put64(request, n);
-    memcpy(request + 8, path, n + 1);
+    put64(request_wire + len - 8, 0);
+    put64(request_wire, n);
+    memcpy(request_wire + 8, path, n + 1);
     forget(&len);
-    forget(request);
+    pass(request, request_wire, len);
     size_t got = load64(request);
     if (len < 16 || got > len - 9 || pad8(8 + got + 1) != len || memchr(request + 8, 0, got + 1) != request + 8 + got)
         return DAMAGED;
     struct stat_c out, back;
     serve_stat((const char *)request + 8, got, &out);
-    memcpy(reply, &out, sizeof out);
+    memcpy(reply_wire, &out, sizeof out);
     len = sizeof out;
     forget(&len);
-    forget(reply);
+    pass(reply, reply_wire, len);
     if (len != sizeof back)
         return DAMAGED;
     memcpy(&back, reply, sizeof back);
@@ -58,8 +71,8 @@ static inline uint64_t stat_path(void)
 
 static inline size_t write_list(const struct entry_c *entries, uint32_t count)
 {
-    unsigned char *at = reply + 8;
-    put64(reply, count);
+    unsigned char *at = reply_wire + 8;
+    put64(reply_wire, count);
     for (uint32_t i = 0; i < count; i++) {
         const struct entry_c *e = &entries[i];
         size_t padded = pad8((size_t)e->name_len + 1);
@@ -70,7 +83,7 @@ static inline size_t write_list(const struct entry_c *entries, uint32_t count)
         memcpy(at + 16, e->name, (size_t)e->name_len + 1);
         at += 16 + padded;
     }
-    return (size_t)(at - reply);
+    return (size_t)(at - reply_wire);
 }
 
 static inline uint64_t list(void)
@@ -78,16 +91,16 @@ static inline uint64_t list(void)
     uint64_t directory = 77;
     size_t len = 8;
     forget(&directory);
-    put64(request, directory);
+    put64(request_wire, directory);
     forget(&len);
-    forget(request);
+    pass(request, request_wire, len);
     if (len != 8)
         return DAMAGED;
     uint32_t count;
     const struct entry_c *entries = serve_list(load64(request), &count);
     len = write_list(entries, count);
     forget(&len);
-    forget(reply);
+    pass(reply, reply_wire, len);
     struct entry_c got[LIST_LEN];
     if (len < 8 || load64(reply) > LIST_LEN)
         return DAMAGED;
@@ -121,25 +134,25 @@ static inline uint64_t put(void)
     forget(&key_len);
     forget(&value_len);
     size_t padded = pad8(key_len), len = 16 + padded + pad8(value_len);
-    put32(request, key_len);
-    put32(request + 4, value_len);
-    put64(request + 8, 5);
-    put64(request + 16 + padded - 8, 0);
-    memcpy(request + 16, bench_key, key_len);
-    put64(request + len - 8, 0);
-    memcpy(request + 16 + padded, bench_value, value_len);
+    put32(request_wire, key_len);
+    put32(request_wire + 4, value_len);
+    put64(request_wire + 8, 5);
+    put64(request_wire + 16 + padded - 8, 0);
+    memcpy(request_wire + 16, bench_key, key_len);
+    put64(request_wire + len - 8, 0);
+    memcpy(request_wire + 16 + padded, bench_value, value_len);
     forget(&len);
-    forget(request);
+    pass(request, request_wire, len);
     if (len < 16)
         return DAMAGED;
     size_t k = load32(request), v = load32(request + 4);
     if (16 + pad8(k) + pad8(v) != len || load32(request + 12) != 0)
         return DAMAGED;
     uint64_t revision = serve_put(request + 16, (uint32_t)k, request + 16 + pad8(k), (uint32_t)v, load32(request + 8));
-    put64(reply, revision);
+    put64(reply_wire, revision);
     len = 8;
     forget(&len);
-    forget(reply);
+    pass(reply, reply_wire, len);
     return len == 8 ? load64(reply) : DAMAGED;
 }
 
@@ -147,9 +160,9 @@ static inline uint64_t record(void)
 {
     size_t len = sizeof bench_record;
     forget(&bench_record);
-    memcpy(request, &bench_record, sizeof bench_record);
+    memcpy(request_wire, &bench_record, sizeof bench_record);
     forget(&len);
-    forget(request);
+    pass(request, request_wire, len);
     if (len != sizeof bench_record)
         return DAMAGED;
     uint64_t sum = serve_record((const struct record_c *)(const void *)request);
@@ -196,9 +209,9 @@ static inline uint64_t tree(void)
     const struct node_c *root = bench_tree;
     struct node_c nodes[64];
     forget(&root);
-    size_t len = (size_t)(write_node(request, root) - request);
+    size_t len = (size_t)(write_node(request_wire, root) - request_wire);
     forget(&len);
-    forget(request);
+    pass(request, request_wire, len);
     struct reader r = {request, request + len, nodes, nodes + 64};
     struct node_c *got = read_node(&r, 32);
     if (!got || r.at != r.end)

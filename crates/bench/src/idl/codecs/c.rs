@@ -17,6 +17,15 @@ unsafe extern "C" {
     fn bench_hand_tree(count: u64) -> u64;
 }
 
+unsafe extern "C" {
+    fn bench_ours_paper(count: u64) -> u64;
+    fn bench_ours_stat(count: u64) -> u64;
+    fn bench_ours_list(count: u64) -> u64;
+    fn bench_ours_put(count: u64) -> u64;
+    fn bench_ours_record(count: u64) -> u64;
+    fn bench_ours_tree(count: u64) -> u64;
+}
+
 #[cfg(have_rpcgen)]
 unsafe extern "C" {
     fn bench_rpcgen_paper(count: u64) -> u64;
@@ -61,6 +70,19 @@ pub(super) fn hand() -> Vec<Subject> {
         bench_hand_tree,
     ];
     subjects("hand-coded, C", Kind::Hand, loops)
+}
+
+/// By `sojourn-idl`.
+pub(super) fn ours() -> Vec<Subject> {
+    let loops: [Loop; 6] = [
+        bench_ours_paper,
+        bench_ours_stat,
+        bench_ours_list,
+        bench_ours_put,
+        bench_ours_record,
+        bench_ours_tree,
+    ];
+    subjects("sojourn-idl, C", Kind::Ours, loops)
 }
 
 /// By `rpcgen`.

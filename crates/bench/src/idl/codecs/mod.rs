@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Subject> {
     subjects.extend(hand::subjects());
     subjects.extend(c::hand());
     subjects.extend(ours::subjects());
+    subjects.extend(c::ours());
     #[cfg(have_rpcgen)]
     subjects.extend(c::rpcgen());
     #[cfg(have_capnp)]

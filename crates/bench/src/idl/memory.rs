@@ -1,0 +1,270 @@
+//! A transport for generated Rust stubs that is memory and nothing else, so that stubs can be timed alone: a request is
+//! written to one buffer, copied once to another (as every receiver of shared memory must), and dispatched on the spot.
+//!
+//! It is the counterpart of `c/memory.h`. It knows no descriptors, grants, deadlines or second client.
+#![allow(
+    unsafe_code,
+    reason = "an encoder writes through raw pointers, and a reply token refers to its buffer"
+)]
+
+use std::hint::black_box;
+use std::ptr::NonNull;
+
+use sojourn_ipc::rt::{
+    self, Arrival, CallError, Caller, ClientId, Credentials, Deadline, Decoder, Encoder, FdList,
+    Gone, ITEMS_MAX, Item, Served, Service,
+};
+use sojourn_ipc::{Fault, Reason};
+
+/// Words of a body buffer.
+const WORDS: usize = 1024;
+
+/// One direction: what is written, and the receiver's copy.
+struct Pass {
+    wire: Box<[u64; WORDS]>,
+    own: Box<[u64; WORDS]>,
+    len: usize,
+    items: Vec<Vec<u8>>,
+}
+
+impl Pass {
+    fn new() -> Self {
+        Self {
+            wire: Box::new([0; WORDS]),
+            own: Box::new([0; WORDS]),
+            len: 0,
+            items: Vec::with_capacity(ITEMS_MAX),
+        }
+    }
+
+    /// An encoder over the wire buffer; too long a body finds no room.
+    #[inline]
+    fn begin<'d>(&mut self, len: usize) -> Encoder<'d> {
+        let len = if len <= WORDS * 8 { len } else { 0 };
+        self.len = len;
+        // SAFETY: aligned to 8, `len` bytes in bounds; the box does not move, and nobody else touches it until the
+        // encoder is finished.
+        unsafe { Encoder::from_raw(self.wire.as_mut_ptr().cast(), len) }
+    }
+
+    /// Ends it: items are copied beside the body.
+    #[inline]
+    fn finish(&mut self, encoder: &Encoder<'_>) {
+        self.items.clear();
+        self.items.extend(encoder.items().iter().map(|item| item.to_vec()));
+    }
+
+    /// The one copy, of short bodies by whole words of the lines they travel in.
+    #[inline]
+    fn receive(&mut self) {
+        let wire = black_box(&self.wire);
+        match self.len.div_ceil(8) {
+            0 => {}
+            1..=6 => self.own[..6].copy_from_slice(&wire[..6]),
+            7..=14 => self.own[..14].copy_from_slice(&wire[..14]),
+            words => self.own[..words].copy_from_slice(&wire[..words]),
+        }
+    }
+
+    #[inline]
+    fn decoder<'m>(&'m self, items: &'m [Item<'m>], fds: &'m mut FdList) -> Decoder<'m> {
+        Decoder::new(&rt::bytes_of(&self.own[..])[..self.len], items, &[], fds)
+    }
+}
+
+/// A connection to a service in this thread.
+pub(super) struct Memory<S> {
+    service: S,
+    request: Pass,
+    reply: Box<Pass>,
+}
+
+impl<S> Memory<S> {
+    /// Connects.
+    pub(super) fn new(service: S) -> Self {
+        Self { service, request: Pass::new(), reply: Box::new(Pass::new()) }
+    }
+}
+
+impl<S: Service<MemoryServer>> rt::Transport for Memory<S> {
+    type Draft<'c, 'd>
+        = Draft<'c, 'd, S>
+    where
+        Self: 'c;
+
+    #[inline]
+    fn start<'c, 'd>(&'c mut self, op: u16, body_len: usize) -> Draft<'c, 'd, S> {
+        let encoder = self.request.begin(body_len);
+        Draft { memory: self, op, encoder }
+    }
+}
+
+/// A request being built.
+pub(super) struct Draft<'c, 'd, S> {
+    memory: &'c mut Memory<S>,
+    op: u16,
+    encoder: Encoder<'d>,
+}
+
+impl<'c, 'd, S: Service<MemoryServer>> rt::Draft<'d> for Draft<'c, 'd, S> {
+    type Reply = Reply<'c>;
+
+    #[inline]
+    fn encoder(&mut self) -> &mut Encoder<'d> {
+        &mut self.encoder
+    }
+
+    #[inline]
+    fn call(self, _: Deadline) -> Result<Reply<'c>, CallError> {
+        let memory = self.memory;
+        memory.request.finish(&self.encoder);
+        memory.request.receive();
+        let token = Token(NonNull::from(&mut *memory.reply));
+        let items = lend(&memory.request.items);
+        let request =
+            Request { op: self.op, pass: &memory.request, items, fds: FdList::new(), token };
+        match rt::answer(&mut memory.service, false, request) {
+            Served::Reply(Ready { fault: None }) => {
+                memory.reply.receive();
+                let items = lend(&memory.reply.items);
+                Ok(Reply { pass: &memory.reply, items, fds: FdList::new() })
+            }
+            Served::Reply(Ready { fault: Some(fault) }) => Err(fault.into()),
+            Served::Done => Err(CallError::Timeout),
+            Served::Violation(..) => Err(CallError::Disconnected(Reason::BadMessage)),
+        }
+    }
+
+    fn send(self, _: Deadline) -> Result<(), CallError> {
+        Err(CallError::TooLarge)
+    }
+}
+
+/// Items as the receiver sees them; no allocation when there are none.
+#[inline]
+fn lend(items: &[Vec<u8>]) -> Vec<Item<'_>> {
+    items.iter().map(|item| Item::Private(item)).collect()
+}
+
+/// An answer.
+pub(super) struct Reply<'c> {
+    pass: &'c Pass,
+    items: Vec<Item<'c>>,
+    fds: FdList,
+}
+
+impl rt::Reply for Reply<'_> {
+    #[inline]
+    fn decoder(&mut self) -> Decoder<'_> {
+        self.pass.decoder(&self.items, &mut self.fds)
+    }
+}
+
+/// Stands for the server's end: requests do not pass through it.
+pub(super) struct MemoryServer;
+
+impl rt::ServerTransport for MemoryServer {
+    type Request<'s> = Request<'s>;
+    type Token = Token;
+    type Ready = Ready;
+    type Error = std::convert::Infallible;
+
+    fn next(&mut self, _: Option<Ready>, _: Deadline) -> Result<Arrival<Request<'_>>, Self::Error> {
+        Ok(Arrival::Idle)
+    }
+
+    fn expel_for_bad_message(&mut self, _: ClientId) {}
+}
+
+/// A request on its way to the service.
+pub(super) struct Request<'s> {
+    op: u16,
+    pass: &'s Pass,
+    items: Vec<Item<'s>>,
+    fds: FdList,
+    token: Token,
+}
+
+impl rt::Request for Request<'_> {
+    type Token = Token;
+
+    #[inline]
+    fn op(&self) -> u16 {
+        self.op
+    }
+
+    #[inline]
+    fn caller(&self) -> Caller {
+        Caller { client: ClientId::default(), badge: 0, credentials: Credentials::default() }
+    }
+
+    #[inline]
+    fn decoder(&mut self) -> Decoder<'_> {
+        self.pass.decoder(&self.items, &mut self.fds)
+    }
+
+    #[inline]
+    fn into_token(self) -> Token {
+        self.token
+    }
+}
+
+/// The right to answer: the buffer of the reply.
+pub(super) struct Token(NonNull<Pass>);
+
+// SAFETY: the trait asks for it; these rows answer in the thread that called.
+unsafe impl Send for Token {}
+
+impl rt::Token for Token {
+    type Ready = Ready;
+    type Draft<'d> = ReplyDraft<'d>;
+
+    #[inline]
+    fn start<'d>(mut self, body_len: usize) -> ReplyDraft<'d> {
+        // SAFETY: the buffer lives in the box of the connection, whose call waits for this answer and does not touch
+        // it meanwhile.
+        let encoder = unsafe { self.0.as_mut() }.begin(body_len);
+        ReplyDraft { token: self, encoder }
+    }
+
+    fn fault(self, fault: Fault) -> Ready {
+        Ready { fault: Some(fault) }
+    }
+}
+
+/// An answer being built.
+pub(super) struct ReplyDraft<'d> {
+    token: Token,
+    encoder: Encoder<'d>,
+}
+
+impl<'d> rt::ReplyDraft<'d> for ReplyDraft<'d> {
+    type Ready = Ready;
+
+    #[inline]
+    fn encoder(&mut self) -> &mut Encoder<'d> {
+        &mut self.encoder
+    }
+
+    #[inline]
+    fn finish(mut self) -> Ready {
+        // SAFETY: as in `Token::start`.
+        unsafe { self.token.0.as_mut() }.finish(&self.encoder);
+        Ready { fault: None }
+    }
+
+    fn fault(self, fault: Fault) -> Ready {
+        Ready { fault: Some(fault) }
+    }
+}
+
+/// An answer on its way.
+pub(super) struct Ready {
+    fault: Option<Fault>,
+}
+
+impl rt::Ready for Ready {
+    fn send(self) -> Result<(), Gone> {
+        Ok(())
+    }
+}
