@@ -202,6 +202,7 @@ impl Emit<'_> {
         self.w.line("size_t sj_at;");
         self.w.require(format!("sj_enc_object(sj_e, {}, &sj_at)", l.size));
         self.w.line("unsigned char *sj_p = sj_e->body + sj_at;");
+        self.w.line("(void)sj_p, (void)sj_v;");
         for part in op.parts(way) {
             let sc = op.part_scope(&part, way);
             self.require_pointer(&part);

@@ -82,7 +82,10 @@ impl Emit<'_> {
                 };
                 if self.model.is_plain(&a.element) {
                     let size = self.model.size(&a.element);
-                    let to = format!("{lv} + {}", if first.is_empty() { "0" } else { first.trim_end_matches(" + ") });
+                    let to = format!(
+                        "{lv} + {}",
+                        if first.is_empty() { "0" } else { first.trim_end_matches(" + ") }
+                    );
                     self.w.require(format!(
                         "sj_fill_elements(sj_d, sj_n{k}, {size}, &sj_q{k}, {to})"
                     ));
@@ -108,9 +111,8 @@ impl Emit<'_> {
             let room = self.room(part, &sc);
             let (width, cast) = if s.wide { (2, "uint16_t *") } else { (1, "char *") };
             self.w.open("");
-            self.w.line(format!(
-                "void *sj_t = sj_dec_array_zeroed(sj_d, (size_t){room}, {width});"
-            ));
+            self.w
+                .line(format!("void *sj_t = sj_dec_array_zeroed(sj_d, (size_t){room}, {width});"));
             self.w.require("sj_t != NULL");
             self.w.line(format!(
                 "memcpy(sj_t, {}, ((size_t)sj_ld32(sj_p + {}) + 1) * {width});",

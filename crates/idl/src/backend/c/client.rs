@@ -118,9 +118,8 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface, in_line: b
 fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
     let (name, args) = (op.name(), op.args());
     emit.w.blank();
-    emit.w.function(format!(
-        "static inline sj_status sj_{name}_remote(sj_stub *sj_s, {args} *sj_v)"
-    ));
+    emit.w
+        .function(format!("static inline sj_status sj_{name}_remote(sj_stub *sj_s, {args} *sj_v)"));
     emit.w.line("sj_out sj_o;");
     emit.w.line("sj_enc sj_e;");
     let arena = op.needs_arena(Way::Request);

@@ -42,9 +42,7 @@ impl Model<'_> {
             Ty::Union(id, _) => join(&self.type_name(*id), inner),
             Ty::Fixed(e, n) => self.decl(e, &format!("{}[{n}]", group(inner))),
             Ty::Array(a) => self.decl(&a.element, &format!("*{inner}")),
-            Ty::String(s) => {
-                join(if s.wide { "uint16_t" } else { "char" }, &format!("*{inner}"))
-            }
+            Ty::String(s) => join(if s.wide { "uint16_t" } else { "char" }, &format!("*{inner}")),
             Ty::Pointer(_, t) if self.is_header(t) => self.decl(t, inner),
             Ty::Pointer(_, t) => match &**t {
                 Ty::Fixed(e, _) => self.decl(e, &format!("*{inner}")),
@@ -78,10 +76,7 @@ impl Model<'_> {
 
     /// Whether a pointer to it may be `const` for callers: nothing to follow in it.
     fn is_const_target(self, ty: &Ty) -> bool {
-        !matches!(
-            self.resolve(ty),
-            Ty::Fixed(..) | Ty::Array(_) | Ty::String(_) | Ty::Pointer(..)
-        )
+        !matches!(self.resolve(ty), Ty::Fixed(..) | Ty::Array(_) | Ty::String(_) | Ty::Pointer(..))
     }
 
     /// A parameter as the client function and the implementation have it.
@@ -108,9 +103,12 @@ impl Model<'_> {
             _ => false,
         };
         let deep = pointee.is_some_and(|t| self.is_const_target(t));
-        let is_const = !p.is_out() && direct && (is_string && matches!(&p.ty, Ty::String(_) | Ty::Pointer(..)) || deep);
+        let is_const = !p.is_out()
+            && direct
+            && (is_string && matches!(&p.ty, Ty::String(_) | Ty::Pointer(..)) || deep);
         // A typedef in front of the star would make the pointer const instead of its target.
-        let hidden = matches!(&p.ty, Ty::Pointer(_, t) if matches!(&**t, Ty::Named(_)) && self.is_header(t));
+        let hidden =
+            matches!(&p.ty, Ty::Pointer(_, t) if matches!(&**t, Ty::Named(_)) && self.is_header(t));
         if is_const && !hidden { format!("const {text}") } else { text }
     }
 

@@ -17,7 +17,9 @@ impl Emit<'_> {
             return;
         }
         match ty {
-            Ty::Named(id) if self.model.marshal(*id).is_some() => self.get_converted(*id, lv, o, sc),
+            Ty::Named(id) if self.model.marshal(*id).is_some() => {
+                self.get_converted(*id, lv, o, sc)
+            }
             Ty::Named(id) => self.get_wire(*id, lv, o, sc),
             Ty::Fixed(element, n) => {
                 let i = format!("sj_i{}", self.fresh());
@@ -110,7 +112,8 @@ impl Emit<'_> {
 
     fn get_array(&mut self, a: &Array, ty: &Ty, lv: &str, nullable: bool, o: &str, sc: &Scope<'_>) {
         let flat = self.model.is_plain(&a.element) && layout::is_flat(self.model.m, &a.element);
-        let valid = if layout::is_varying(a) { "sj_varying_is_valid" } else { "sj_header_is_valid" };
+        let valid =
+            if layout::is_varying(a) { "sj_varying_is_valid" } else { "sj_header_is_valid" };
         self.w.require(format!("{valid}(sj_p + {o}, {nullable}, {flat})"));
         if !flat {
             self.w.line(format!("{lv} = NULL;"));
@@ -138,15 +141,7 @@ impl Emit<'_> {
         self.w.close();
     }
 
-    fn get_pointer(
-        &mut self,
-        class: PtrClass,
-        ty: &Ty,
-        t: &Ty,
-        lv: &str,
-        o: &str,
-        sc: &Scope<'_>,
-    ) {
+    fn get_pointer(&mut self, class: PtrClass, ty: &Ty, t: &Ty, lv: &str, o: &str, sc: &Scope<'_>) {
         match (class, self.model.strip(t)) {
             (_, Ty::Array(a)) => self.get_array(a, ty, lv, class != PtrClass::Ref, o, sc),
             (_, Ty::String(s)) => self.get_string(s, lv, class != PtrClass::Ref, o, sc),
@@ -269,9 +264,7 @@ impl Emit<'_> {
             format!("sj_first{k} + ")
         } else {
             self.bound_empty(size, k);
-            self.w.line(format!(
-                "{lv} = ({cast})sj_dec_array(sj_d, sj_n{k}, sizeof({element}));"
-            ));
+            self.w.line(format!("{lv} = ({cast})sj_dec_array(sj_d, sj_n{k}, sizeof({element}));"));
             String::new()
         };
         self.w.require(format!("{lv} != NULL"));
@@ -333,10 +326,8 @@ impl Emit<'_> {
         let (width, cast) = if s.wide { (2, "uint16_t *") } else { (1, "char *") };
         self.w.open("");
         self.w.line(format!("void *sj_t = {lv};"));
-        self.w.require(format!(
-            "sj_get_string_more(sj_d, sj_p + {o}, {width}, {}, &sj_t)",
-            sc.copy
-        ));
+        self.w
+            .require(format!("sj_get_string_more(sj_d, sj_p + {o}, {width}, {}, &sj_t)", sc.copy));
         self.w.line(format!("{lv} = ({cast})sj_t;"));
         self.w.close();
     }

@@ -114,7 +114,9 @@ impl<'a> Emit<'a> {
             Ty::Named(id) => {
                 let name = self.model.type_name(*id);
                 match self.model.def(*id).map(|d| &d.kind) {
-                    Some(TypeKind::Enum(_)) => self.w.require(format!("sj_is_{name}((int32_t){lv})")),
+                    Some(TypeKind::Enum(_)) => {
+                        self.w.require(format!("sj_is_{name}((int32_t){lv})"))
+                    }
                     Some(TypeKind::Struct(_)) => self
                         .w
                         .require(format!("sj_check_{name}((const unsigned char *)&{lv}, false)")),

@@ -28,9 +28,7 @@ impl Model<'_> {
                     UnaryOp::LogicalNot => format!("(int64_t)({a} == 0)"),
                 }
             }
-            Expr::Binary(op, a, b) => {
-                binary(*op, &self.expr(a, siblings), &self.expr(b, siblings))
-            }
+            Expr::Binary(op, a, b) => binary(*op, &self.expr(a, siblings), &self.expr(b, siblings)),
             Expr::Cond(c, a, b) => format!(
                 "({} != 0 ? {} : {})",
                 self.expr(c, siblings),

@@ -14,8 +14,10 @@ mod encode;
 mod expr;
 mod model;
 mod op;
+mod random;
 mod record;
 mod server;
+mod testgen;
 mod text;
 mod types;
 
@@ -53,6 +55,34 @@ pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
         add("_server.c", file.server());
     }
     all
+}
+
+/// Generates test programs for the interfaces of `module`: `NAME_test_client.c` (arguments: address, seed, rounds),
+/// `NAME_test_server.c` (address, seed), `NAME_test_mutate.c` (seed, rounds) and `NAME_test.h`, which they share.
+/// `docs/idl-random.md` says what they do.
+#[must_use]
+pub fn generate_tests(module: &Module, options: &Options) -> Vec<Output> {
+    let file = File { module, options, model: Model { m: module } };
+    let interfaces: Vec<&Interface> = file.interfaces().collect();
+    if interfaces.is_empty() {
+        return Vec::new();
+    }
+    let program = |what: &str, body: &dyn Fn(&mut Emit<'_>)| {
+        let mut emit = Emit::new(file.model);
+        emit.w = file.begin(what);
+        emit.w.flush_left(format!("#include \"{}_test.h\"", module.name));
+        body(&mut emit);
+        emit.w.finish()
+    };
+    let all = [
+        ("_test.h", file.test_header(&interfaces)),
+        ("_test_client.c", program("Test client.", &|e| testgen::client(e, &interfaces))),
+        ("_test_server.c", program("Test server.", &|e| testgen::server(e, &interfaces))),
+        ("_test_mutate.c", program("Mutated bodies.", &|e| testgen::mutations(e, &interfaces))),
+    ];
+    all.into_iter()
+        .map(|(suffix, text)| Output { path: format!("{}{suffix}", module.name), text })
+        .collect()
 }
 
 struct File<'a> {
@@ -225,6 +255,22 @@ impl<'a> File<'a> {
             client::definitions(&mut emit, interface, true);
         }
         Self::close_c(&mut emit.w);
+        emit.w.blank();
+        emit.w.flush_left("#endif");
+        emit.w.finish()
+    }
+
+    fn test_header(&self, interfaces: &[&Interface]) -> String {
+        let mut emit = Emit::new(self.model);
+        emit.w = self.begin("Random values for the test programs.");
+        let guard = self.guard("_TEST_H");
+        emit.w.flush_left(format!("#ifndef {guard}"));
+        emit.w.flush_left(format!("#define {guard} 1"));
+        emit.w.flush_left("#define _GNU_SOURCE 1");
+        emit.w.flush_left("#include <sojourn/idl/random.h>");
+        emit.w.flush_left(format!("#include \"{}_codec.h\"", self.module.name));
+        emit.w.blank();
+        testgen::common(&mut emit, interfaces);
         emit.w.blank();
         emit.w.flush_left("#endif");
         emit.w.finish()

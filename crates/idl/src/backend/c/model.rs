@@ -210,9 +210,9 @@ impl<'a> Model<'a> {
             Ty::Scalar(s) => 0x8000_0000 | scalar_code(*s),
             other => {
                 let text = format!("{other:?}");
-                let hash = text.bytes().fold(0x811C_9DC5_u32, |h, b| {
-                    (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
-                });
+                let hash = text
+                    .bytes()
+                    .fold(0x811C_9DC5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
                 0x4000_0000 | (hash & 0x3FFF_FFFF)
             }
         }

@@ -1,6 +1,8 @@
 //! Operations: what travels in each direction, the argument structure, how a body's size becomes known.
 
-use crate::ir::{Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId, TypeKind};
+use crate::ir::{
+    Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId, TypeKind,
+};
 use crate::layout::{self, BlockLayout};
 
 use super::ctype::result_name;
@@ -122,9 +124,7 @@ impl<'a> Op<'a> {
     }
 
     pub(super) fn scope(&self) -> Scope<'a> {
-        Scope::new(
-            self.op.params.iter().map(|p| Sibling { lv: self.lv(p), ty: &p.ty }).collect(),
-        )
+        Scope::new(self.op.params.iter().map(|p| Sibling { lv: self.lv(p), ty: &p.ty }).collect())
     }
 
     /// The scope of one part: its own threshold, its context handle's number.
@@ -160,10 +160,7 @@ impl<'a> Op<'a> {
             any = true;
         }
         if let Some(ty) = &self.op.result {
-            w.line(format!(
-                "{};",
-                self.model.decl(ty, &format!("*{}", result_name(self.op)))
-            ));
+            w.line(format!("{};", self.model.decl(ty, &format!("*{}", result_name(self.op)))));
             any = true;
         }
         if !any {

@@ -44,7 +44,8 @@ fn scope(s: &Struct) -> Scope<'_> {
 impl Emit<'_> {
     /// Functions of all named types; prototypes first, since types may be recursive.
     pub(super) fn type_functions(&mut self) {
-        let all: Vec<u32> = (0..self.model.m.types.len()).filter_map(|i| u32::try_from(i).ok()).collect();
+        let all: Vec<u32> =
+            (0..self.model.m.types.len()).filter_map(|i| u32::try_from(i).ok()).collect();
         for &i in &all {
             self.prototypes(TypeId(i));
         }
@@ -68,13 +69,17 @@ impl Emit<'_> {
         let encapsulated = matches!(&def.kind, TypeKind::Union(u) if u.encapsulated.is_some());
         let is_struct = matches!(&def.kind, TypeKind::Struct(_)) && !self.is_plain_named(id);
         if encapsulated || is_struct {
-            self.w.line(format!("static inline bool sj_put_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"));
+            self.w.line(format!(
+                "static inline bool sj_put_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"
+            ));
             self.w.line(format!("static inline bool sj_put_more_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"));
             self.w.line(format!("static inline bool sj_get_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
             self.w.line(format!("static inline bool sj_get_more_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
         } else if matches!(&def.kind, TypeKind::Union(_)) {
             self.w.line(format!("static inline bool sj_put_arm_{name}(sj_enc *sj_e, int64_t sj_k, const {name} *sj_v);"));
-            self.w.line(format!("static inline bool sj_get_arm_{name}(sj_dec *sj_d, int64_t sj_k, {name} *sj_v);"));
+            self.w.line(format!(
+                "static inline bool sj_get_arm_{name}(sj_dec *sj_d, int64_t sj_k, {name} *sj_v);"
+            ));
         }
         if self.model.marshal(id).is_some() {
             self.w.line(format!("static inline void sj_free_{name}(void *sj_v);"));

@@ -1,6 +1,6 @@
 //! The server's side: table of implementations, dispatch, replies at once or later.
 
-use crate::ir::{InterfaceId, Interface, OnViolation, Ty};
+use crate::ir::{Interface, InterfaceId, OnViolation, Ty};
 
 use super::client::argument_names;
 use super::ctype::{params, result_name};
@@ -13,7 +13,7 @@ use super::text::{Text, ident};
 const STACK_MAX: u64 = 256;
 
 /// Parameters of an implementation: a deferred one gets the right to answer instead of what goes out.
-fn implementation_params(op: &Op<'_>) -> Vec<String> {
+pub(super) fn implementation_params(op: &Op<'_>) -> Vec<String> {
     let mut all = vec!["void *self".to_owned(), "sj_invocation *call".to_owned()];
     if op.op.acf.deferred {
         all.push("const sj_deferred *later".to_owned());
@@ -25,7 +25,7 @@ fn implementation_params(op: &Op<'_>) -> Vec<String> {
     all
 }
 
-fn implementation_result(op: &Op<'_>) -> &'static str {
+pub(super) fn implementation_result(op: &Op<'_>) -> &'static str {
     if op.op.oneway { "void" } else { "sj_outcome" }
 }
 
@@ -187,7 +187,11 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
         op.args()
     ));
     w.line("sj_enc sj_e;");
-    let limit = op.threshold("sj_reference_threshold()");
+    let limit = if op.is_fixed(Way::Reply) {
+        "SIZE_MAX".to_owned()
+    } else {
+        op.threshold("sj_reference_threshold()")
+    };
     if op.is_planned(Way::Reply) {
         w.line(format!("struct sj_{name}_reply_plan sj_p;"));
         w.line(format!("sj_enc_init(&sj_e, sj_a, {limit});"));

@@ -80,11 +80,6 @@ impl Text {
         }
     }
 
-    /// Text written elsewhere at depth 0.
-    pub(super) fn append(&mut self, other: &str) {
-        self.out.push_str(other);
-    }
-
     pub(super) fn finish(self) -> String {
         self.out
     }
@@ -122,14 +117,78 @@ pub(super) fn string_literal(bytes: &[u8]) -> String {
 }
 
 const RESERVED: &[&str] = &[
-    "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class",
-    "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else",
-    "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-    "inline", "int", "interface_", "long", "mutable", "namespace", "new", "noexcept", "not",
-    "nullptr", "operator", "or", "private", "protected", "public", "register", "restrict",
-    "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
-    "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof", "union",
-    "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
+    "alignas",
+    "alignof",
+    "and",
+    "asm",
+    "auto",
+    "bool",
+    "break",
+    "case",
+    "catch",
+    "char",
+    "class",
+    "const",
+    "constexpr",
+    "continue",
+    "decltype",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "else",
+    "enum",
+    "explicit",
+    "export",
+    "extern",
+    "false",
+    "float",
+    "for",
+    "friend",
+    "goto",
+    "if",
+    "inline",
+    "int",
+    "interface_",
+    "long",
+    "mutable",
+    "namespace",
+    "new",
+    "noexcept",
+    "not",
+    "nullptr",
+    "operator",
+    "or",
+    "private",
+    "protected",
+    "public",
+    "register",
+    "restrict",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "struct",
+    "switch",
+    "template",
+    "this",
+    "thread_local",
+    "throw",
+    "true",
+    "try",
+    "typedef",
+    "typeid",
+    "typename",
+    "typeof",
+    "union",
+    "unsigned",
+    "using",
+    "virtual",
+    "void",
+    "volatile",
+    "while",
+    "xor",
 ];
 
 /// A name of the IDL as a name in C and C++: keywords get an underscore.

@@ -106,7 +106,9 @@ fn enumeration(name: &str, e: &Enum, w: &mut Text) {
         w.line(format!("{} = {value},", ident(&member.name)));
     }
     w.close_with(&format!(" {name};"));
-    w.line(format!("SJ_STATIC_ASSERT(sizeof({name}) == 4, \"{name}: enumerations have 32 bits\");"));
+    w.line(format!(
+        "SJ_STATIC_ASSERT(sizeof({name}) == 4, \"{name}: enumerations have 32 bits\");"
+    ));
 }
 
 fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct, w: &mut Text) {

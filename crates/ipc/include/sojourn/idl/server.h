@@ -17,7 +17,7 @@ extern "C" {
 #define SJ_INTERFACES_MAX 16u
 /* Why a client is expelled that breaks the rules of an interface. */
 #ifndef SJ_REASON_BAD_MESSAGE
-#define SJ_REASON_BAD_MESSAGE 3
+#define SJ_REASON_BAD_MESSAGE 8
 #endif
 
 /* What a dispatch function answers: a reply is ready, a fault code, or one of these. */

@@ -1,0 +1,548 @@
+//! Emission of functions that draw random values: `docs/idl-random.md` in C.
+
+use crate::ir::{Arm, Array, Expr, PtrClass, Scalar, Ty, TypeId, TypeKind, Union};
+
+use super::emit::{Emit, Scope};
+use super::expr::Sibling;
+use super::model::{visit_exprs, visit_vars};
+use super::text::{ident, int64};
+
+/// A member of a list that is drawn together.
+pub(super) struct Item<'a> {
+    /// Which sibling it is; `None` for the result of an operation.
+    pub(super) index: Option<u32>,
+    pub(super) lv: String,
+    pub(super) ty: &'a Ty,
+    pub(super) range: Option<(i128, i128)>,
+    /// Elements go to the memory there is.
+    pub(super) in_buffer: bool,
+    /// Null, not drawn.
+    pub(super) ignore: bool,
+}
+
+/// All types whose expressions speak about a list.
+pub(super) struct List<'a> {
+    pub(super) types: Vec<&'a Ty>,
+    /// Siblings whose values are there before anything is drawn.
+    pub(super) known: Vec<u32>,
+}
+
+/// Low bound and number of values of an integer as C constants of 64 bits; a count of 2^64 is 0.
+fn span(low: i128, high: i128) -> (String, String) {
+    let count = (high - low + 1) as u64;
+    (format!("(uint64_t){}", int64(low)), format!("UINT64_C({count})"))
+}
+
+impl<'a> List<'a> {
+    /// The union that a sibling selects the arm of.
+    fn tag_of(&self, index: u32) -> Option<TypeId> {
+        fn find(ty: &Ty, index: u32) -> Option<TypeId> {
+            match ty {
+                Ty::Fixed(t, _) | Ty::Pointer(_, t) => find(t, index),
+                Ty::Array(a) => find(&a.element, index),
+                Ty::Union(id, Expr::Var { index: i, .. }) if *i == index => Some(*id),
+                _ => None,
+            }
+        }
+        self.types.iter().find_map(|t| find(t, index))
+    }
+
+    fn is_counted(&self, index: u32) -> bool {
+        let mut any = false;
+        for ty in &self.types {
+            visit_sizes(ty, &mut |e| visit_vars(e, &mut |i| any |= i == index));
+        }
+        any
+    }
+}
+
+/// Expressions of arrays and strings, not of unions.
+fn visit_sizes<'t>(ty: &'t Ty, f: &mut dyn FnMut(&'t Expr)) {
+    match ty {
+        Ty::Union(..) => {}
+        Ty::Fixed(t, _) | Ty::Pointer(_, t) => visit_sizes(t, f),
+        Ty::Array(a) => {
+            f(&a.size);
+            f(&a.first);
+            if let Some(l) = &a.length {
+                f(l);
+            }
+            visit_sizes(&a.element, f);
+        }
+        other => visit_exprs(other, f),
+    }
+}
+
+impl<'a> Emit<'a> {
+    fn is_integer(&self, ty: &Ty) -> bool {
+        match self.model.strip(ty) {
+            Ty::Scalar(s) => !matches!(s, Scalar::Bool | Scalar::F32 | Scalar::F64),
+            Ty::Pointer(_, t) => self.is_integer(t),
+            _ => false,
+        }
+    }
+
+    /// Draws a list: tags and counters first, until the sizes are possible, then everything else.
+    pub(super) fn draw_list(&mut self, list: &List<'_>, items: &[Item<'_>], sc: &Scope<'_>) {
+        let tag = |x: &Item<'_>| x.index.and_then(|i| list.tag_of(i));
+        let is_counter = |e: &Self, x: &Item<'_>| {
+            tag(x).is_none() && x.index.is_some_and(|i| list.is_counted(i)) && e.is_integer(x.ty)
+        };
+        let first: Vec<&Item<'_>> = items
+            .iter()
+            .filter(|x| !x.ignore && (tag(x).is_some() || is_counter(self, x)))
+            .collect();
+        if !first.is_empty() {
+            let mut known = list.known.clone();
+            known.extend(first.iter().filter_map(|x| x.index));
+            let conditions = self.possible(list, &known, sc);
+            if conditions.is_empty() {
+                self.w.open("");
+            } else {
+                self.w.open("for (int sj_try = 0;; sj_try++)");
+            }
+            for x in &first {
+                match tag(x) {
+                    Some(id) => self.draw_tag(x.ty, &x.lv, id),
+                    None => self.draw_counter(x.ty, &x.lv, x.range),
+                }
+            }
+            if !conditions.is_empty() {
+                self.w.line(format!("if ({})", conditions.join(" && ")));
+                self.w.line("    break;");
+                self.w.open("if (sj_try == 255)");
+                for x in first.iter().filter(|x| tag(x).is_none()) {
+                    self.lowest(x.ty, &x.lv, x.range);
+                }
+                self.w.line("break;");
+                self.w.close();
+            }
+            self.w.close();
+        }
+        for x in items {
+            if x.ignore {
+                self.w.line(format!("{} = NULL;", x.lv));
+            } else if tag(x).is_none() && !is_counter(self, x) {
+                self.draw_item(x, sc);
+            }
+        }
+    }
+
+    /// Conditions on the sizes that are known by now.
+    fn possible(&self, list: &List<'_>, known: &[u32], sc: &Scope<'_>) -> Vec<String> {
+        let mut all = Vec::new();
+        for ty in &list.types {
+            self.possible_in(ty, known, sc, &mut all);
+        }
+        all
+    }
+
+    fn possible_in(&self, ty: &Ty, known: &[u32], sc: &Scope<'_>, all: &mut Vec<String>) {
+        let is_known = |e: &Expr| {
+            let mut yes = true;
+            visit_vars(e, &mut |i| yes &= known.contains(&i));
+            yes
+        };
+        match ty {
+            Ty::Fixed(t, _) | Ty::Pointer(_, t) => self.possible_in(t, known, sc, all),
+            Ty::String(s) => {
+                if let Some(b) = s.bound.as_ref().filter(|b| is_known(b)) {
+                    all.push(format!("sj_random_is_bound({})", self.model.expr(b, &sc.siblings)));
+                }
+            }
+            Ty::Array(a) => {
+                let length_known = a.length.as_ref().is_none_or(is_known);
+                if is_known(&a.size) && is_known(&a.first) && length_known {
+                    let (size, first, count) = self.array_numbers(a, sc);
+                    all.push(format!("sj_random_is_possible({size}, {first}, {count})"));
+                }
+                self.possible_in(&a.element, known, sc, all);
+            }
+            _ => {}
+        }
+    }
+
+    /// Memory behind a pointer, then its target.
+    fn behind(&mut self, ty: &Ty, t: &Ty, lv: &str) -> String {
+        let (name, cast) = (self.model.name(t), self.model.pointer(t));
+        let _ = ty;
+        self.w.line(format!("{lv} = ({cast})sj_random_memory(sj_r, 1, sizeof({name}));"));
+        self.model.target(t, lv)
+    }
+
+    fn draw_counter(&mut self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) {
+        if let Ty::Pointer(_, t) = self.model.strip(ty) {
+            let target = self.behind(ty, t, lv);
+            return self.draw_counter(t, &target, range);
+        }
+        let (low, high) = range.unwrap_or((0, 8));
+        let (low, count) = span(low, high);
+        let name = self.model.name(ty);
+        self.w.line(format!("{lv} = ({name})sj_random_counter(sj_r, {low}, {count});"));
+    }
+
+    /// A counter's lowest value, where no draw gave possible sizes.
+    fn lowest(&mut self, ty: &Ty, lv: &str, range: Option<(i128, i128)>) {
+        if let Ty::Pointer(_, t) = self.model.strip(ty) {
+            let target = self.model.target(t, lv);
+            return self.lowest(t, &target, range);
+        }
+        let name = self.model.name(ty);
+        self.w.line(format!("{lv} = ({name}){};", int64(range.map_or(0, |r| r.0))));
+    }
+
+    fn draw_tag(&mut self, ty: &Ty, lv: &str, id: TypeId) {
+        if let Ty::Pointer(_, t) = self.model.strip(ty) {
+            let target = self.behind(ty, t, lv);
+            return self.draw_tag(t, &target, id);
+        }
+        let Some(TypeKind::Union(u)) = self.model.def(id).map(|d| &d.kind) else { return };
+        let name = self.model.name(ty);
+        self.w.open(format!("switch (sj_random_below(sj_r, {}))", u.arms.len()));
+        for (i, arm) in u.arms.iter().enumerate() {
+            self.w.open(format!("case {i}:"));
+            if arm.cases.is_empty() {
+                let value = int64(self.default_case(u));
+                self.w.line(format!("{lv} = ({name}){value};"));
+            } else {
+                let cases: Vec<String> = arm.cases.iter().map(|c| int64(*c)).collect();
+                self.w.line(format!("static const int64_t sj_k[] = {{{}}};", cases.join(", ")));
+                self.w
+                    .line(format!("{lv} = ({name})sj_k[sj_random_below(sj_r, {})];", cases.len()));
+            }
+            self.w.line("break;");
+            self.w.close();
+        }
+        self.w.close();
+    }
+
+    /// A value that selects the default arm.
+    fn default_case(&self, u: &Union) -> i128 {
+        let is_case = |n: i128| u.arms.iter().any(|a: &Arm| a.cases.contains(&n));
+        let fallback = u.arms.iter().find_map(|a| a.cases.first().copied()).unwrap_or(0);
+        let (values, most): (Vec<i128>, i128) = match self.model.strip(&u.switch) {
+            Ty::Named(id) => match self.model.def(*id).map(|d| &d.kind) {
+                Some(TypeKind::Enum(e)) => {
+                    (e.members.iter().map(|m| i128::from(m.value)).collect(), 0)
+                }
+                _ => (Vec::new(), 0),
+            },
+            Ty::Scalar(Scalar::Bool) => (vec![0, 1], 0),
+            Ty::Scalar(Scalar::I8) => (Vec::new(), 0x7F),
+            Ty::Scalar(Scalar::Char | Scalar::Byte | Scalar::U8) => (Vec::new(), 0xFF),
+            _ => (Vec::new(), 0x7FFF),
+        };
+        let mut all = values.into_iter().chain(0..=most);
+        all.find(|n| !is_case(*n) && (most != 0 || self.is_declared(u, *n))).unwrap_or(fallback)
+    }
+
+    fn is_declared(&self, u: &Union, n: i128) -> bool {
+        match self.model.strip(&u.switch) {
+            Ty::Named(id) => match self.model.def(*id).map(|d| &d.kind) {
+                Some(TypeKind::Enum(e)) => e.members.iter().any(|m| i128::from(m.value) == n),
+                _ => true,
+            },
+            _ => n == 0 || n == 1,
+        }
+    }
+
+    fn draw_item(&mut self, x: &Item<'_>, sc: &Scope<'_>) {
+        match (x.range, self.model.resolve(x.ty)) {
+            (Some((low, high)), Ty::Scalar(s)) if !matches!(s, Scalar::F32 | Scalar::F64) => {
+                let (low, count) = span(low, high);
+                let name = self.model.name(x.ty);
+                self.w.line(format!("{} = ({name})sj_random_ranged(sj_r, {low}, {count});", x.lv));
+            }
+            (_, Ty::Array(a)) if x.in_buffer => self.draw_array(a, x.ty, &x.lv, true, sc),
+            (_, Ty::String(s)) if x.in_buffer => self.draw_string(s, &x.lv, true, sc),
+            _ => self.draw(x.ty, &x.lv, sc),
+        }
+    }
+
+    /// Draws the value `lv`.
+    pub(super) fn draw(&mut self, ty: &Ty, lv: &str, sc: &Scope<'_>) {
+        match ty {
+            Ty::Scalar(s) => self.draw_scalar(*s, lv),
+            Ty::Named(id) => match self.model.marshal(*id) {
+                Some(m) => {
+                    let name = self.model.type_name(*id);
+                    let k = self.fresh();
+                    self.w.open("");
+                    self.w.line(format!("{name} sj_w{k};"));
+                    self.draw_named(*id, &format!("sj_w{k}"), sc);
+                    self.w.line(format!(
+                        "if (!{}_from_wire(&sj_w{k}, &{lv}, sj_r->arena))",
+                        m.prefix
+                    ));
+                    self.w.line("    abort();");
+                    self.w.close();
+                }
+                None => self.draw_named(*id, lv, sc),
+            },
+            Ty::Union(id, e) => {
+                let value = self.model.expr(e, &sc.siblings);
+                let name = self.model.type_name(*id);
+                self.w.line(format!("sj_draw_arm_{name}(sj_r, {value}, &{lv});"));
+            }
+            Ty::Fixed(element, n) => {
+                let i = format!("sj_i{}", self.fresh());
+                self.w.open(format!("for (size_t {i} = 0; {i} < {n}; {i}++)"));
+                self.draw(element, &format!("{lv}[{i}]"), sc);
+                self.w.close();
+            }
+            Ty::Array(a) => self.draw_array(a, ty, lv, false, sc),
+            Ty::String(s) => self.draw_string(s, lv, false, sc),
+            Ty::Pointer(class, t) => self.draw_pointer(*class, ty, t, lv, sc),
+            Ty::Descriptor => self.w.line(format!("{lv} = sj_random_fd(sj_r);")),
+            Ty::Interface(r) => {
+                let declared = r.interface.and_then(|i| self.model.m.interfaces.get(i.0 as usize));
+                match declared {
+                    Some(i) => {
+                        let bytes: Vec<String> = i.uuid.iter().map(u8::to_string).collect();
+                        self.w.open("");
+                        self.w.line(format!(
+                            "static const unsigned char sj_u[16] = {{{}}};",
+                            bytes.join(", ")
+                        ));
+                        self.w.line(format!("sj_random_interface(sj_r, sj_u, &{lv});"));
+                        self.w.close();
+                    }
+                    None => self.w.line(format!("sj_random_interface(sj_r, NULL, &{lv});")),
+                }
+            }
+        }
+    }
+
+    fn draw_scalar(&mut self, s: Scalar, lv: &str) {
+        let name = super::ctype::scalar_name(s);
+        let width = 8 * crate::layout::scalar_size(s);
+        self.w.line(match s {
+            Scalar::Bool => format!("{lv} = sj_random_bits(sj_r, 1) != 0;"),
+            Scalar::F32 | Scalar::F64 => format!("{lv} = sj_random_float(sj_r);"),
+            _ => format!("{lv} = ({name})sj_random_bits(sj_r, {width});"),
+        });
+    }
+
+    fn draw_named(&mut self, id: TypeId, lv: &str, sc: &Scope<'_>) {
+        let name = self.model.type_name(id);
+        match self.model.def(id).map(|d| &d.kind) {
+            Some(TypeKind::Alias(t)) => self.draw(t, lv, sc),
+            Some(TypeKind::Enum(e)) => {
+                let values: Vec<String> = e
+                    .members
+                    .iter()
+                    .map(|m| {
+                        if m.value == i32::MIN {
+                            "INT32_MIN".to_owned()
+                        } else {
+                            m.value.to_string()
+                        }
+                    })
+                    .collect();
+                self.w.open("");
+                self.w.line(format!("static const int32_t sj_m[] = {{{}}};", values.join(", ")));
+                self.w
+                    .line(format!("{lv} = ({name})sj_m[sj_random_below(sj_r, {})];", values.len()));
+                self.w.close();
+            }
+            Some(TypeKind::Struct(_) | TypeKind::Union(_)) => {
+                self.w.line(format!("sj_draw_{name}(sj_r, &{lv});"));
+            }
+            Some(TypeKind::Opaque { size, .. }) => {
+                self.w.line(format!("sj_random_bytes(sj_r, &{lv}, {size});"));
+            }
+            Some(TypeKind::ContextHandle) => self.w.line(format!("{lv} = NULL;")),
+            None => {}
+        }
+    }
+
+    fn draw_array(&mut self, a: &Array, ty: &Ty, lv: &str, in_buffer: bool, sc: &Scope<'_>) {
+        let (whole, first, count) = self.array_numbers(a, sc);
+        let k = self.fresh();
+        let element = self.model.name(&a.element);
+        let cast = self.model.name(ty);
+        if in_buffer {
+            self.w.line(format!("if (!{lv})"));
+            self.w.line(format!(
+                "    {lv} = ({cast})sj_random_memory(sj_r, (size_t){whole}, sizeof({element}));"
+            ));
+        } else {
+            self.w.line(format!(
+                "{lv} = ({cast})sj_random_memory(sj_r, (size_t){whole}, sizeof({element}));"
+            ));
+        }
+        self.w.line("sj_r->depth++;");
+        self.w.open(format!("for (int64_t sj_i{k} = 0; sj_i{k} < {count}; sj_i{k}++)"));
+        self.draw(&a.element, &format!("{lv}[{first} + sj_i{k}]"), sc);
+        self.w.close();
+        self.w.line("sj_r->depth--;");
+    }
+
+    fn draw_string(&mut self, s: &crate::ir::StringTy, lv: &str, in_buffer: bool, sc: &Scope<'_>) {
+        let bound =
+            s.bound.as_ref().map_or("INT64_MAX".to_owned(), |b| self.model.expr(b, &sc.siblings));
+        let f = if s.wide { "sj_random_wide" } else { "sj_random_string" };
+        let to = if in_buffer { lv } else { "NULL" };
+        self.w.line(format!("{lv} = {f}(sj_r, {bound}, {to});"));
+    }
+
+    fn draw_pointer(&mut self, class: PtrClass, ty: &Ty, t: &Ty, lv: &str, sc: &Scope<'_>) {
+        let (name, cast) = (self.model.name(t), self.model.pointer(t));
+        if self.model.is_header(t) {
+            self.w.line(format!("{lv} = NULL;"));
+            self.w.open("if (sj_random_present(sj_r))");
+            match self.model.strip(t) {
+                Ty::Array(a) => self.draw_array(a, ty, lv, false, sc),
+                Ty::String(s) => self.draw_string(s, lv, false, sc),
+                _ => {}
+            }
+            self.w.close();
+            return;
+        }
+        match class {
+            PtrClass::Ref => {
+                let target = self.behind(ty, t, lv);
+                self.draw(t, &target, sc);
+            }
+            PtrClass::Unique => {
+                self.w.line(format!("{lv} = NULL;"));
+                self.w.open("if (sj_random_present(sj_r))");
+                let target = self.behind(ty, t, lv);
+                self.w.line("sj_r->depth++;");
+                self.draw(t, &target, sc);
+                self.w.line("sj_r->depth--;");
+                self.w.close();
+            }
+            PtrClass::Ptr => {
+                let shared = match self.model.strip(t) {
+                    Ty::Named(id)
+                        if matches!(
+                            self.model.def(*id).map(|d| &d.kind),
+                            Some(TypeKind::Struct(_))
+                        ) =>
+                    {
+                        Some(id.0)
+                    }
+                    _ => None,
+                };
+                self.w.line(format!("{lv} = NULL;"));
+                self.w.open("if (sj_r->depth < 4)");
+                self.w.line("const uint64_t sj_c = sj_random_bits(sj_r, 2);");
+                if let Some(id) = shared {
+                    self.w.line(format!("if (sj_c == 1 && sj_r->last[{id}])"));
+                    self.w.line(format!("    {lv} = ({cast})sj_r->last[{id}];"));
+                    self.w.open("else if (sj_c != 0)");
+                } else {
+                    self.w.open("if (sj_c != 0)");
+                }
+                self.w.line(format!("{lv} = ({cast})sj_random_memory(sj_r, 1, sizeof({name}));"));
+                self.w.line("sj_r->depth++;");
+                let target = self.model.target(t, lv);
+                self.draw(t, &target, sc);
+                self.w.line("sj_r->depth--;");
+                if let Some(id) = shared {
+                    self.w.line(format!("sj_r->last[{id}] = {lv};"));
+                }
+                self.w.close();
+                self.w.close();
+            }
+        }
+    }
+
+    /// Drawing functions of all structures and unions.
+    pub(super) fn draw_functions(&mut self) {
+        let count = u32::try_from(self.model.m.types.len()).unwrap_or(0);
+        for pass in 0..2 {
+            for i in 0..count {
+                let id = TypeId(i);
+                let Some(def) = self.model.def(id) else { continue };
+                let name = self.model.type_name(id);
+                let head = match &def.kind {
+                    TypeKind::Union(u) if u.encapsulated.is_none() => format!(
+                        "static inline void sj_draw_arm_{name}(sj_random *sj_r, int64_t sj_k, {name} *sj_v)"
+                    ),
+                    TypeKind::Struct(_) | TypeKind::Union(_) => {
+                        format!("static inline void sj_draw_{name}(sj_random *sj_r, {name} *sj_v)")
+                    }
+                    _ => continue,
+                };
+                if pass == 0 {
+                    self.w.line(format!("{head};"));
+                    continue;
+                }
+                self.w.blank();
+                self.w.function(head);
+                self.w.line("(void)sj_r;");
+                self.w.line("memset(sj_v, 0, sizeof *sj_v);");
+                match &def.kind {
+                    TypeKind::Struct(s) => self.draw_fields(s),
+                    TypeKind::Union(u) => self.draw_union(id, u),
+                    _ => {}
+                }
+                self.w.close();
+            }
+        }
+    }
+
+    fn draw_fields(&mut self, s: &crate::ir::Struct) {
+        let siblings: Vec<Sibling<'_>> = s
+            .fields
+            .iter()
+            .map(|f| Sibling { lv: format!("sj_v->{}", ident(&f.name)), ty: &f.ty })
+            .collect();
+        let items: Vec<Item<'_>> = (0_u32..)
+            .zip(&s.fields)
+            .map(|(i, f)| Item {
+                index: Some(i),
+                lv: format!("sj_v->{}", ident(&f.name)),
+                ty: &f.ty,
+                range: f.range,
+                in_buffer: false,
+                ignore: f.ignore,
+            })
+            .collect();
+        let list = List { types: s.fields.iter().map(|f| &f.ty).collect(), known: Vec::new() };
+        self.draw_list(&list, &items, &Scope::new(siblings));
+    }
+
+    fn draw_union(&mut self, id: TypeId, u: &Union) {
+        let prefix = match &u.encapsulated {
+            None => "sj_v->".to_owned(),
+            Some((tag, member)) => {
+                self.draw_tag(&u.switch, &format!("sj_v->{}", ident(tag)), id);
+                let value = self.model.expr(
+                    &Expr::Var { index: 0, deref: false },
+                    &[Sibling { lv: format!("sj_v->{}", ident(tag)), ty: &u.switch }],
+                );
+                self.w.line(format!("const int64_t sj_k = {value};"));
+                format!("sj_v->{}.", ident(member))
+            }
+        };
+        self.w.line("sj_r->depth++;");
+        self.w.open("switch (sj_k)");
+        for arm in &u.arms {
+            if arm.cases.is_empty() {
+                self.w.line("default:");
+            }
+            for case in &arm.cases {
+                self.w.line(format!("case {}:", int64(*case)));
+            }
+            self.w.open("");
+            if let Some(f) = &arm.field {
+                let item = Item {
+                    index: None,
+                    lv: format!("{prefix}{}", ident(&f.name)),
+                    ty: &f.ty,
+                    range: f.range,
+                    in_buffer: false,
+                    ignore: f.ignore,
+                };
+                self.draw_item(&item, &Scope::new(Vec::new()));
+            }
+            self.w.line("break;");
+            self.w.close();
+        }
+        self.w.close();
+        self.w.line("sj_r->depth--;");
+    }
+}
