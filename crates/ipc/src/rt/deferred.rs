@@ -6,7 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::transport::{Gone, Ready, Token};
-use super::{CallError, ContextScope, Deadline, EncodeError, Fault, Writer};
+use super::{CallError, ContextScope, Deadline, EncodeError, Fault, Measured, Writer};
 
 /// Writes the answer's body.
 type Write<'w, 'd> = &'w mut dyn FnMut(&mut Writer<'_, 'd>) -> Result<(), EncodeError>;
@@ -14,8 +14,7 @@ type Write<'w, 'd> = &'w mut dyn FnMut(&mut Writer<'_, 'd>) -> Result<(), Encode
 trait Answer: Send {
     fn reply<'d>(
         self: Box<Self>,
-        body_len: usize,
-        by_reference: bool,
+        size: Result<Measured, EncodeError>,
         contexts: Option<ContextScope>,
         write: Write<'_, 'd>,
     ) -> Result<(), Gone>;
@@ -25,12 +24,11 @@ trait Answer: Send {
 impl<K: Token> Answer for K {
     fn reply<'d>(
         self: Box<Self>,
-        body_len: usize,
-        by_reference: bool,
+        size: Result<Measured, EncodeError>,
         contexts: Option<ContextScope>,
         write: Write<'_, 'd>,
     ) -> Result<(), Gone> {
-        super::stub::reply(*self, body_len, by_reference, contexts, write).send()
+        super::stub::reply(*self, size, contexts, write).send()
     }
 
     fn fault(self: Box<Self>, fault: Fault) -> Result<(), Gone> {
@@ -64,11 +62,10 @@ impl Deferred {
     /// [`Gone`] if nobody waits any more.
     pub fn reply<'d>(
         self,
-        body_len: usize,
-        by_reference: bool,
+        size: Result<Measured, EncodeError>,
         mut write: impl FnMut(&mut Writer<'_, 'd>) -> Result<(), EncodeError>,
     ) -> Result<(), Gone> {
-        self.answer.reply(body_len, by_reference, self.contexts, &mut write)
+        self.answer.reply(size, self.contexts, &mut write)
     }
 
     /// Answers with a fault.
@@ -78,6 +75,15 @@ impl Deferred {
     pub fn fault(self, fault: Fault) -> Result<(), Gone> {
         self.answer.fault(fault)
     }
+}
+
+/// Where a deferred answer goes.
+#[derive(Debug)]
+pub enum DeferredTo<R> {
+    /// To a client, by message.
+    Remote(Deferred),
+    /// To a caller in this address space.
+    Local(MailboxSender<R>),
 }
 
 /// A place for an answer within one address space: the deferred reply of an in-process call.

@@ -7,7 +7,7 @@
 use super::transport::{Arrival, Request, ServerTransport, Token};
 use super::{
     Caller, Cause, ClientId, Credentials, Deadline, DecodeError, EncodeError, Fault, InterfaceId,
-    Version,
+    Measured, Version,
 };
 
 /// Operation number of the binding call.
@@ -219,7 +219,8 @@ fn bind<T: ServerTransport>(
     let Some(base) = service.base_of(&wanted) else {
         return Served::Reply(token.fault(Fault::UNKNOWN_INTERFACE));
     };
-    Served::Reply(super::stub::reply(token, BIND_REPLY_LEN, false, None, |writer| {
+    let size = Measured { body_len: BIND_REPLY_LEN, by_reference: false };
+    Served::Reply(super::stub::reply(token, Ok(size), None, |writer| {
         let block = writer.object::<BIND_REPLY_LEN>()?;
         block.put::<0, u32>(u32::from(base));
         block.put::<4, u32>(0);

@@ -5,7 +5,7 @@ use super::router::{BIND_OP, BIND_REQUEST_LEN};
 use super::transport::{Draft, Reply, ReplyDraft, Token, Transport};
 use super::{
     CallError, ContextScope, Deadline, DecodeError, Decoder, EncodeError, Fault, InterfaceId,
-    Measured, Writer,
+    Measured, Pod, Writer,
 };
 
 /// Makes the binding call; answers the base of the interface on this connection.
@@ -76,23 +76,49 @@ pub fn send<'d, T: Transport>(
     draft.send(deadline)
 }
 
-/// An answer, written by `write`; [`Fault::NO_RESOURCES`] if it cannot be.
+/// An answer of `size`, written by `write`; [`Fault::DROPPED`] if the values cannot be sent.
 #[inline]
 pub fn reply<'d, K: Token>(
     token: K,
-    body_len: usize,
-    by_reference: bool,
+    size: Result<Measured, EncodeError>,
     contexts: Option<ContextScope>,
     write: impl FnOnce(&mut Writer<'_, 'd>) -> Result<(), EncodeError>,
 ) -> K::Ready {
-    let mut draft = token.start(body_len);
+    let Ok(size) = size else { return token.fault(Fault::DROPPED) };
+    let mut draft = token.start(size.body_len);
     let encoder = draft.encoder();
-    encoder.set_by_reference(by_reference);
+    encoder.set_by_reference(size.by_reference);
     if let Some(scope) = contexts {
         encoder.set_contexts(scope);
     }
     match write(&mut encoder.writer()) {
         Ok(()) => draft.finish(),
-        Err(_) => draft.fault(Fault::NO_RESOURCES),
+        Err(_) => draft.fault(Fault::DROPPED),
+    }
+}
+
+/// Runs `read` on `decoder`: ties the lifetimes of what is read to the decoder's.
+///
+/// # Errors
+/// Those of `read`.
+#[inline]
+pub fn with<'m, R>(
+    decoder: Decoder<'m>,
+    read: impl FnOnce(Decoder<'m>) -> Result<R, DecodeError>,
+) -> Result<R, DecodeError> {
+    read(decoder)
+}
+
+/// Most bytes that a server provides in place of a caller's buffer.
+const BUFFER_MAX: usize = 16 << 20;
+
+/// A server's stand-in for the buffer of `count` values that the client has.
+///
+/// # Errors
+/// [`Fault::TOO_LARGE`] beyond 16 MiB, or for a count that is none.
+pub fn buffer<T: Pod>(count: i128) -> Result<Vec<T>, Fault> {
+    match usize::try_from(count) {
+        Ok(count) if count <= BUFFER_MAX / size_of::<T>() => Ok(vec![T::ZERO; count]),
+        _ => Err(Fault::TOO_LARGE),
     }
 }

@@ -68,8 +68,21 @@ pub struct Interface {
     pub socket: Descriptor,
 }
 
+/// Conversion of a type on the wire to the local type that represents it (`represent_as`): whatever
+/// has [`TryFrom`]. The other direction is `From<&Local>` for the type on the wire.
+pub trait Represent<W>: Sized {
+    /// The local value; `None` refuses the message.
+    fn represent(wire: W) -> Option<Self>;
+}
+
+impl<W, L: TryFrom<W>> Represent<W> for L {
+    fn represent(wire: W) -> Option<Self> {
+        Self::try_from(wire).ok()
+    }
+}
+
 /// Who calls: the first argument of every operation of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The client, named for ever: a recycled index has another generation.
     pub client: ClientId,

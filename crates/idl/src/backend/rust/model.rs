@@ -1,0 +1,329 @@
+//! The model as the Rust back end sees it: shapes instead of types, Rust names, what folds away.
+//!
+//! A [`Shape`] is a type with names, aliases and reference pointers looked through. Values appear in
+//! generated code in two ways: *owned* (fields, elements, results) and *borrowed* (arguments). The
+//! mapping is `docs/idl-rust.md`.
+
+use crate::ir::{
+    Array, Interface, InterfaceId, InterfaceRef, LocalAttrs, Module, Operation, PtrClass, Scalar,
+    StringTy, Threshold, Ty, TypeId, TypeKind, UserMarshal,
+};
+use crate::layout;
+
+use super::names;
+
+/// A type with names looked through.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape<'a> {
+    Scalar(Scalar),
+    Enum(TypeId),
+    Struct(TypeId),
+    /// The second is `switch_is`, `None` for encapsulated unions.
+    Union(TypeId, Option<&'a crate::ir::Expr>),
+    /// Size in bytes.
+    Opaque(TypeId, u32),
+    Handle(TypeId),
+    Fixed(&'a Ty, u32),
+    Array(&'a Array),
+    Str(&'a StringTy),
+    /// Pointer that may be null: `unique`, or any class to an array or string.
+    Unique(&'a Ty),
+    /// `ptr` pointer to an object.
+    Shared(&'a Ty),
+    Descriptor,
+    Interface(&'a InterfaceRef),
+    /// A named type with a hand-written conversion.
+    Converted(TypeId),
+}
+
+/// Everything generation needs to know.
+pub(super) struct Gen<'a> {
+    pub(super) module: &'a Module,
+    pub(super) options: &'a crate::backend::Options,
+    types: Vec<String>,
+}
+
+impl<'a> Gen<'a> {
+    pub(super) fn new(module: &'a Module, options: &'a crate::backend::Options) -> Self {
+        let types = module.types.iter().map(|t| names::camel(&t.name)).collect();
+        Self { module, options, types: names::unique(types) }
+    }
+
+    /// Rust name of a named type.
+    pub(super) fn type_name(&self, id: TypeId) -> &str {
+        self.types.get(id.0 as usize).map_or("Unnamed", String::as_str)
+    }
+
+    /// The same as part of a function's name.
+    pub(super) fn type_snake(&self, id: TypeId) -> String {
+        names::plain_snake(self.type_name(id))
+    }
+
+    pub(super) fn local(&self, id: TypeId) -> Option<&'a LocalAttrs> {
+        self.module.types.get(id.0 as usize).map(|t| &t.local)
+    }
+
+    /// Looks through names, aliases and reference pointers.
+    pub(super) fn shape<'t>(&self, ty: &'t Ty) -> Shape<'t>
+    where
+        'a: 't,
+    {
+        self.shape_of(ty, true)
+    }
+
+    /// The shape on the wire, conversion or not.
+    pub(super) fn wire_shape(&self, id: TypeId) -> Shape<'a> {
+        self.named(id, false)
+    }
+
+    fn shape_of<'t>(&self, ty: &'t Ty, convert: bool) -> Shape<'t>
+    where
+        'a: 't,
+    {
+        match ty {
+            Ty::Scalar(s) => Shape::Scalar(*s),
+            Ty::Named(id) => self.named(*id, convert),
+            Ty::Union(id, on) => Shape::Union(*id, Some(on)),
+            Ty::Fixed(element, n) => Shape::Fixed(element, *n),
+            Ty::Array(array) => Shape::Array(array),
+            Ty::String(s) => Shape::Str(s),
+            Ty::Pointer(PtrClass::Ref, target) => self.shape_of(target, convert),
+            Ty::Pointer(PtrClass::Ptr, target) if !layout::is_header(self.module, target) => {
+                Shape::Shared(target)
+            }
+            Ty::Pointer(_, target) => Shape::Unique(target),
+            Ty::Descriptor => Shape::Descriptor,
+            Ty::Interface(reference) => Shape::Interface(reference),
+        }
+    }
+
+    fn named(&self, id: TypeId, convert: bool) -> Shape<'a> {
+        let converted =
+            self.local(id).is_some_and(|l| l.user_marshal.is_some() || l.represent_as.is_some());
+        if convert && converted {
+            return Shape::Converted(id);
+        }
+        match layout::kind(self.module, id) {
+            Some(TypeKind::Alias(target)) => self.shape_of(target, convert),
+            Some(TypeKind::Enum(_)) => Shape::Enum(id),
+            Some(TypeKind::Struct(_)) | None => Shape::Struct(id),
+            Some(TypeKind::Union(_)) => Shape::Union(id, None),
+            Some(TypeKind::Opaque { size, .. }) => Shape::Opaque(id, *size),
+            Some(TypeKind::ContextHandle) => Shape::Handle(id),
+        }
+    }
+
+    /// Bytes in place.
+    pub(super) fn size(&self, ty: &Ty) -> u64 {
+        layout::in_place(self.module, ty).size
+    }
+
+    /// The local type, and the functions that convert, of a converted named type.
+    pub(super) fn conversion(&self, id: TypeId) -> Conversion {
+        let local = self.local(id);
+        if let Some(UserMarshal { local_type, functions }) =
+            local.and_then(|l| l.user_marshal.as_ref())
+        {
+            return Conversion {
+                local: local_type.clone(),
+                to_wire: format!("{functions}::to_wire"),
+                from_wire: format!("{functions}::from_wire"),
+            };
+        }
+        let wire = self.owned_shape(self.wire_shape(id));
+        let local = local.and_then(|l| l.represent_as.clone()).unwrap_or_else(|| wire.clone());
+        Conversion {
+            to_wire: format!("<{wire} as From<&{local}>>::from"),
+            from_wire: format!("<{local} as rt::Represent<{wire}>>::represent"),
+            local,
+        }
+    }
+
+    /// Rust type of an owned value.
+    pub(super) fn owned(&self, ty: &Ty) -> String {
+        self.owned_shape(self.shape(ty))
+    }
+
+    pub(super) fn owned_shape(&self, shape: Shape<'_>) -> String {
+        match shape {
+            Shape::Scalar(s) => scalar(s).to_owned(),
+            Shape::Enum(id)
+            | Shape::Struct(id)
+            | Shape::Union(id, _)
+            | Shape::Opaque(id, _)
+            | Shape::Handle(id) => self.type_name(id).to_owned(),
+            Shape::Fixed(element, n) => format!("[{}; {n}]", self.owned(element)),
+            Shape::Array(array) => format!("Vec<{}>", self.owned(&array.element)),
+            Shape::Str(s) if s.wide => "Vec<u16>".to_owned(),
+            Shape::Str(_) => "std::ffi::CString".to_owned(),
+            Shape::Unique(target) => match self.shape(target) {
+                header @ (Shape::Array(_) | Shape::Str(_)) => {
+                    format!("Option<{}>", self.owned_shape(header))
+                }
+                target => format!("Option<Box<{}>>", self.owned_shape(target)),
+            },
+            Shape::Shared(target) => format!("Option<rt::Shared<{}>>", self.owned(target)),
+            Shape::Descriptor => "rt::Descriptor".to_owned(),
+            Shape::Interface(_) => "Option<rt::Interface>".to_owned(),
+            Shape::Converted(id) => self.conversion(id).local,
+        }
+    }
+
+    /// Rust type of a borrowed value; `life` is `'d ` or nothing.
+    pub(super) fn borrowed(&self, shape: Shape<'_>, life: &str) -> String {
+        match shape {
+            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => self.owned_shape(shape),
+            Shape::Array(array) => format!("&{life}[{}]", self.owned(&array.element)),
+            Shape::Str(s) if s.wide => format!("&{life}[u16]"),
+            Shape::Str(_) => format!("&{life}std::ffi::CStr"),
+            Shape::Unique(target) => {
+                format!("Option<{}>", self.borrowed(self.shape(target), life))
+            }
+            Shape::Descriptor => {
+                let life = if life.is_empty() { "'_" } else { life.trim() };
+                format!("Option<std::os::fd::BorrowedFd<{life}>>")
+            }
+            Shape::Interface(_) => format!("Option<&{life}rt::Interface>"),
+            other => format!("&{life}{}", self.owned_shape(other)),
+        }
+    }
+
+    /// The borrowed form of the owned value at place `at` (`v.field`, `(*x_)`).
+    pub(super) fn borrow(&self, shape: Shape<'_>, at: &str) -> String {
+        match shape {
+            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => {
+                let inner = at.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
+                inner.unwrap_or(at).to_owned()
+            }
+            Shape::Array(_) => format!("{at}.as_slice()"),
+            Shape::Str(s) if s.wide => format!("{at}.as_slice()"),
+            Shape::Str(_) => format!("{at}.as_c_str()"),
+            Shape::Unique(target) => match self.shape(target) {
+                Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => {
+                    format!("{at}.as_deref().copied()")
+                }
+                inner @ (Shape::Unique(_) | Shape::Descriptor | Shape::Interface(_)) => {
+                    format!("{at}.as_deref().map(|x_| {})", self.borrow(inner, "(*x_)"))
+                }
+                _ => format!("{at}.as_deref()"),
+            },
+            Shape::Descriptor => format!("{at}.as_fd()"),
+            Shape::Interface(_) => format!("{at}.as_ref()"),
+            _ => format!("&{at}"),
+        }
+    }
+
+    /// Whether elements of this shape are moved as memory.
+    pub(super) fn is_pod(shape: Shape<'_>) -> bool {
+        matches!(shape, Shape::Scalar(s) if s != Scalar::Bool)
+    }
+
+    /// Whether values of this shape have secondary objects.
+    pub(super) fn has_objects(&self, ty: &Ty) -> bool {
+        !layout::is_fixed(self.module, ty)
+    }
+
+    /// Whether values of this shape are looked at before they are sent.
+    pub(super) fn is_measured(&self, ty: &Ty) -> bool {
+        self.is_measured_at(self.shape(ty), 0)
+    }
+
+    pub(super) fn is_measured_at(&self, shape: Shape<'_>, depth: u32) -> bool {
+        if depth > 64 {
+            return true;
+        }
+        match shape {
+            Shape::Scalar(_) | Shape::Enum(_) | Shape::Opaque(..) | Shape::Handle(_) => false,
+            Shape::Fixed(element, _) => self.is_measured_at(self.shape(element), depth + 1),
+            Shape::Struct(id) => match layout::kind(self.module, id) {
+                Some(TypeKind::Struct(s)) => s.fields.iter().any(|f| {
+                    f.range.is_some() || self.is_measured_at(self.shape(&f.ty), depth + 1)
+                }),
+                _ => false,
+            },
+            Shape::Converted(id) => self.is_measured_at(self.wire_shape(id), depth + 1),
+            _ => true,
+        }
+    }
+
+    /// Whether a Rust value of this shape can be `Copy`.
+    pub(super) fn is_copy(&self, ty: &Ty) -> bool {
+        match self.shape(ty) {
+            Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => true,
+            Shape::Opaque(_, size) => size <= 64,
+            Shape::Fixed(element, n) => n <= 64 && self.is_copy(element),
+            Shape::Struct(id) => match layout::kind(self.module, id) {
+                Some(TypeKind::Struct(s)) => {
+                    s.fields.iter().all(|f| !f.ignore && self.is_copy(&f.ty))
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    pub(super) fn interface(&self, id: InterfaceId) -> Option<&'a Interface> {
+        self.module.interfaces.get(id.0 as usize)
+    }
+
+    /// Every operation of an interface, those of its bases first.
+    pub(super) fn operations(&self, interface: &'a Interface) -> Vec<&'a Operation> {
+        let mut all = match interface.base.and_then(|base| self.interface(base)) {
+            Some(base) => self.operations(base),
+            None => Vec::new(),
+        };
+        all.extend(&interface.operations);
+        all
+    }
+}
+
+/// How a converted type is converted.
+pub(super) struct Conversion {
+    pub(super) local: String,
+    /// `&local` → wire type.
+    pub(super) to_wire: String,
+    /// Wire type → `Option<local>`.
+    pub(super) from_wire: String,
+}
+
+/// Rust type of a scalar.
+pub(super) fn scalar(s: Scalar) -> &'static str {
+    match s {
+        Scalar::Bool => "bool",
+        Scalar::Char | Scalar::Byte | Scalar::U8 => "u8",
+        Scalar::WChar | Scalar::U16 => "u16",
+        Scalar::I8 => "i8",
+        Scalar::I16 => "i16",
+        Scalar::I32 => "i32",
+        Scalar::U32 | Scalar::ErrorStatus => "u32",
+        Scalar::I64 => "i64",
+        Scalar::U64 => "u64",
+        Scalar::F32 => "f32",
+        Scalar::F64 => "f64",
+    }
+}
+
+/// Least and greatest value of an integer type; `None` for booleans and floating point.
+pub(super) fn limits(s: Scalar) -> Option<(i128, i128)> {
+    let unsigned = |bits: u32| Some((0, (1_i128 << bits) - 1));
+    let signed = |bits: u32| Some((-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1));
+    match s {
+        Scalar::Bool | Scalar::F32 | Scalar::F64 => None,
+        Scalar::Char | Scalar::Byte | Scalar::U8 => unsigned(8),
+        Scalar::WChar | Scalar::U16 => unsigned(16),
+        Scalar::U32 | Scalar::ErrorStatus => unsigned(32),
+        Scalar::U64 => unsigned(64),
+        Scalar::I8 => signed(8),
+        Scalar::I16 => signed(16),
+        Scalar::I32 => signed(32),
+        Scalar::I64 => signed(64),
+    }
+}
+
+/// The threshold as a Rust expression, in bytes.
+pub(super) fn threshold(attrs: &[Option<&LocalAttrs>]) -> String {
+    match attrs.iter().flatten().find_map(|a| a.reference_above) {
+        Some(Threshold::Bytes(n)) => format!("{n}_usize"),
+        Some(Threshold::Auto) | None => "rt::reference_threshold()".to_owned(),
+    }
+}

@@ -1,0 +1,19 @@
+//! Generated Rust of every example interface. No product: `cargo test` and `cargo clippy` on this
+//! crate are the tests.
+
+/// `idl/examples/calc.idl`.
+pub mod calc {
+    include!(concat!(env!("OUT_DIR"), "/calc.rs"));
+}
+/// `idl/examples/everything.idl`.
+pub mod everything {
+    include!(concat!(env!("OUT_DIR"), "/everything.rs"));
+}
+/// `idl/examples/files.idl`.
+pub mod files {
+    include!(concat!(env!("OUT_DIR"), "/files.rs"));
+}
+/// `idl/examples/paper.idl`.
+pub mod paper {
+    include!(concat!(env!("OUT_DIR"), "/paper.rs"));
+}
