@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::diag::{self, Diagnostic, Severity, Sink, codes};
 use crate::ir::Module;
-use crate::sema::{self, Dialect};
+use crate::sema::{self, Dialect, Places};
 use crate::source::{Loader, SourceMap};
 
 /// Choices for a compilation.
@@ -26,6 +26,8 @@ pub struct Compilation {
     pub diagnostics: Vec<Diagnostic>,
     /// The texts, to show the diagnostics.
     pub sources: SourceMap,
+    /// Where things are declared: `type`, `interface`, `interface.operation`.
+    pub places: Places,
 }
 
 /// A failed compilation.
@@ -78,12 +80,12 @@ pub fn compile(
 ) -> Result<Compilation, Box<Failure>> {
     let mut sources = SourceMap::default();
     let mut sink = Sink::default();
-    let mut module = match read(main, loader, &mut sources, &mut sink) {
+    let (mut module, places) = match read(main, loader, &mut sources, &mut sink) {
         Some(file) => {
             let dialect = Dialect { max_is_count: options.max_is_count };
             sema::analyze(file, dialect, loader, &mut sources, &mut sink)
         }
-        None => Module::default(),
+        None => Default::default(),
     };
     module.name = stem(main);
     module.file = main.to_owned();
@@ -98,7 +100,7 @@ pub fn compile(
     if failed {
         return Err(Box::new(Failure { diagnostics, sources }));
     }
-    Ok(Compilation { module, diagnostics, sources })
+    Ok(Compilation { module, diagnostics, sources, places })
 }
 
 fn read(name: &str, loader: &dyn Loader, sources: &mut SourceMap, sink: &mut Sink) -> Option<u32> {

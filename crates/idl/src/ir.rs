@@ -99,7 +99,7 @@ pub enum ConstValue {
     Int(i128),
     /// Floating point.
     Float(f64),
-    /// Bytes of a string without terminator.
+    /// Bytes of a string without terminator; those of a wide one are UTF-8 of its text.
     String(Vec<u8>),
 }
 
@@ -410,6 +410,8 @@ pub struct Operation {
 pub struct Param {
     /// Its name.
     pub name: String,
+    /// Its documentation.
+    pub doc: Doc,
     /// `in`, `out` or both.
     pub dir: Dir,
     /// Its type with one outermost reference pointer removed, whatever the direction:

@@ -8,13 +8,25 @@
 mod acf;
 mod ast;
 pub mod backend;
+mod build_script;
+pub mod compat;
 mod compile;
+mod describe;
 pub mod diag;
+pub mod docgen;
+mod format;
+mod fuzz;
 pub mod ir;
 pub mod layout;
 mod lex;
+mod output;
 mod parse;
 mod sema;
 pub mod source;
 
+pub use build_script::{Build, BuildError};
 pub use compile::{Compilation, Failure, Options, compile};
+pub use format::format_source;
+pub use fuzz::fuzz_parse;
+pub use output::{WriteError, make_rule, write_all};
+pub use sema::Places;

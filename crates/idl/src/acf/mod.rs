@@ -16,6 +16,11 @@ pub(crate) use keys::is_key;
 use crate::ast::{Name, Text};
 use crate::source::Span;
 
+/// Reports what is wrong with the grammar of an ACF.
+pub(crate) fn check_grammar(tokens: &crate::lex::Tokens, text: &str, sink: &mut crate::diag::Sink) {
+    parse::parse(tokens, text, sink);
+}
+
 /// One ACF.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct File {

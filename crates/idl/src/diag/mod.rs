@@ -1,13 +1,16 @@
 //! Diagnostics: what the compiler has to say about a file, independent of how it is shown.
 //!
-//! [`codes`] lists every code, `catalogue` explains each with samples, [`render`] shows them to
-//! people and `json` to editors.
+//! [`codes`] lists every code, [`catalogue`] explains each with samples, [`render`] shows them to
+//! people and [`to_json`] to editors.
 
+pub mod catalogue;
 pub mod codes;
+mod json;
 mod render;
 mod suggest;
 
 pub use codes::Code;
+pub use json::to_json;
 pub use render::render;
 pub use suggest::{listing, nearest};
 

@@ -81,6 +81,7 @@ fn the_pointer_to_an_array_is_its_header() {
 fn param(name: &str, dir: Dir, ty: Ty) -> Param {
     Param {
         name: name.into(),
+        doc: None,
         dir,
         ty,
         by_pointer: false,

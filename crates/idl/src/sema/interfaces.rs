@@ -143,6 +143,7 @@ impl Analyzer<'_> {
             let operation = self.operation(op, opnum);
             let name = Name { text: operation.name.clone(), span: op.name.span };
             self.duplicate_operation(&names, &name);
+            self.places.insert(format!("{}.{}", tree.name.text, name.text), name.span);
             names.push(name);
             operations.push(operation);
         }

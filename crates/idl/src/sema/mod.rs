@@ -25,7 +25,7 @@ mod uuid;
 
 pub(crate) use imports::add_source;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use self::scope::{Base, Meaning, Scope, Step, StepKind, Symbol};
 use crate::ast::{Declarator, Item, Level, LevelKind, Name};
@@ -63,7 +63,11 @@ pub(crate) struct Analyzer<'a> {
     /// The interface being read, for names made up.
     interface_name: String,
     uuids: HashMap<crate::ir::Uuid, Span>,
+    places: Places,
 }
+
+/// Where types (`name`), interfaces (`name`) and operations (`interface.name`) are declared.
+pub type Places = BTreeMap<String, Span>;
 
 struct PendingType {
     def: TypeDef,
@@ -86,7 +90,7 @@ pub(crate) fn analyze(
     loader: &dyn Loader,
     sources: &mut SourceMap,
     sink: &mut Sink,
-) -> Module {
+) -> (Module, Places) {
     let mut analyzer = Analyzer {
         loader,
         sources,
@@ -102,6 +106,7 @@ pub(crate) fn analyze(
         com_names: false,
         interface_name: String::new(),
         uuids: HashMap::new(),
+        places: Places::new(),
     };
     analyzer.file(file);
     analyzer.finish()

@@ -127,6 +127,7 @@ impl Analyzer<'_> {
     fn no_param(name: &str, dir: Dir) -> Param {
         Param {
             name: name.to_owned(),
+            doc: None,
             dir,
             ty: Ty::Scalar(Scalar::I32),
             by_pointer: dir != Dir::In,
@@ -178,6 +179,7 @@ impl Analyzer<'_> {
         let range = self.range(&member.attrs, &built.ty);
         let param = Param {
             name: name.text.clone(),
+            doc: Self::doc_with_help(member.doc.as_ref(), &member.attrs),
             dir,
             ty: built.ty,
             by_pointer: built.by_pointer,

@@ -18,7 +18,7 @@ const IN_PLACE_MAX: u64 = 1 << 28;
 const DESCRIPTORS_MAX: u64 = 16;
 
 impl Analyzer<'_> {
-    pub(super) fn finish(mut self) -> Module {
+    pub(super) fn finish(mut self) -> (Module, super::Places) {
         self.check_complete();
         self.check_type_names();
         let types = TypeOrder::new(&self).run();
@@ -57,7 +57,10 @@ impl Analyzer<'_> {
         if !self.sink.has_errors() {
             self.check_sizes(&module, &spans, &places);
         }
-        module
+        let named = module.types.iter().map(|t| t.name.clone()).zip(spans);
+        self.places.extend(named);
+        self.places.extend(module.interfaces.iter().map(|i| i.name.clone()).zip(places));
+        (module, self.places)
     }
 
     /// Types and interfaces that are used must have been defined.

@@ -1,0 +1,5 @@
+//! x
+
+use super::*;
+
+pub(super) const ENTRIES: &[Entry] = &[];
