@@ -274,6 +274,19 @@ impl<'e, 'd> Writer<'e, 'd> {
         Ok(())
     }
 
+    /// As [`Writer::pods`], unless the values went by reference under `threshold`.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] if the body is full.
+    #[inline]
+    pub fn pods_below<T: Pod>(
+        &mut self,
+        values: &[T],
+        threshold: usize,
+    ) -> Result<(), EncodeError> {
+        if self.refers(size_of_val(values), threshold) { Ok(()) } else { self.pods(values) }
+    }
+
     /// The next object: characters and a zero.
     ///
     /// # Errors

@@ -195,9 +195,14 @@ impl<'a> Gen<'a> {
             return out;
         }
         let read = self.reply_args(op);
+        let reader = if read.is_empty() {
+            format!("{wire}::get_{plain}_reply")
+        } else {
+            format!("|d_| {wire}::get_{plain}_reply(d_, {read})")
+        };
         out.push_str(&format!(
             "let reply_ = rt::stub::call(&mut self.transport, {opnum}, size_, deadline_, \
-             {write}, |d_| {wire}::get_{plain}_reply(d_, {read}))?;"
+             {write}, {reader})?;"
         ));
         for (_, s) in op.inouts() {
             out.push_str(&format!("*{0} = reply_.{0};", s.name));

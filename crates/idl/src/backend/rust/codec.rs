@@ -316,13 +316,14 @@ impl<'a> Gen<'a> {
         let value = field.map(|f| {
             let (size, slots) = (self.size(&f.ty), self.slots(&f.ty));
             let inner = self.get_ranged(&f.ty, f.range, 0, Keep::Own, &env);
+            let inner = super::decode::as_result(&inner);
             let d = used(&inner, "d_");
-            format!("d_.object::<{size}, _>({slots}, |{d}, v_| Ok({inner}))?")
+            format!("d_.object::<{size}, _>({slots}, |{d}, v_| {inner})?")
         });
         let pattern = if cases.is_empty() {
             "_".to_owned()
         } else {
-            cases.iter().map(|c| tag_literal(*c)).collect::<Vec<_>>().join(" | ")
+            tag_pattern(cases)
         };
         let tag = self.tag_of(u);
         let made = match (value, has_tag) {
@@ -353,23 +354,31 @@ impl<'a> Gen<'a> {
     }
 }
 
-/// A discriminant as it travels: 64 bits.
-fn tag_literal(case: i128) -> String {
-    (case as i64).to_string()
+/// Discriminants as they travel, 64 bits each, as a pattern.
+fn tag_pattern(cases: &[i128]) -> String {
+    let mut tags: Vec<i64> = cases.iter().map(|c| *c as i64).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let runs = tags.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    let texts: Vec<String> = runs
+        .flat_map(|run| match run {
+            [first, _, .., last] => vec![format!("{first}..={last}")],
+            few => few.iter().map(ToString::to_string).collect(),
+        })
+        .collect();
+    texts.join(" | ")
 }
 
 /// Whether `tag` is one of `cases`, or for a default arm none of the others.
 fn tag_condition(u: &Union, cases: &[i128], tag: &str) -> String {
-    let list =
-        |cases: &[i128]| cases.iter().map(|c| tag_literal(*c)).collect::<Vec<_>>().join(" | ");
     if !cases.is_empty() {
-        return format!("matches!({tag}, {})", list(cases));
+        return format!("matches!({tag}, {})", tag_pattern(cases));
     }
     let others: Vec<i128> = u.arms.iter().flat_map(|a| a.cases.iter().copied()).collect();
     if others.is_empty() {
         "true".to_owned()
     } else {
-        format!("!matches!({tag}, {})", list(&others))
+        format!("!matches!({tag}, {})", tag_pattern(&others))
     }
 }
 

@@ -64,9 +64,9 @@ impl Gen<'_> {
             Shape::Unique(target) => self.get_unique(target, at, keep, env),
             Shape::Shared(target) => {
                 let (size, slots) = (self.size(target), self.slots(target));
-                let inner = self.get(self.shape(target), 0, Keep::Own, env);
+                let inner = as_result(&self.get(self.shape(target), 0, Keep::Own, env));
                 let d = used(&inner, "d_");
-                format!("d_.shared::<{at}, {size}, _, _>(v_, {slots}, |{d}, v_| Ok({inner}))?")
+                format!("d_.shared::<{at}, {size}, _, _>(v_, {slots}, |{d}, v_| {inner})?")
             }
             Shape::Descriptor => {
                 let get = format!("d_.descriptor::<{at}, _>(v_)?");
@@ -114,42 +114,40 @@ impl Gen<'_> {
             }
             _ => {
                 let size = self.size(element);
-                let one = self.get(shape, 0, Keep::Own, env);
-                format!("v_.array::<{at}, {size}, {n}, _>(|v_| Ok({one}))?")
+                let one = as_result(&self.get(shape, 0, Keep::Own, env));
+                format!("v_.array::<{at}, {size}, {n}, _>(|v_| {one})?")
             }
         }
     }
 
     /// An expression for the checked header of an array; an `Option` if it may be null.
     pub(super) fn array_header(&self, array: &Array, at: u64, env: &Env, null: bool) -> String {
-        let mut checks = String::new();
-        if layout::is_varying(array) {
-            if let Some(count) = array.length.as_ref().and_then(|l| env.expr(l)) {
-                checks.push_str(&format!("let h_ = h_.expect({count})?;"));
-            }
-            let second = at + 8;
-            let size = env.expr(&array.size);
-            let first = env.expr(&array.first).unwrap_or_else(|| "0_i128".to_owned());
-            let size = size.unwrap_or_else(|| format!("i128::from(v_.pair::<{second}>().0)"));
-            checks.push_str(&format!("v_.varying::<{second}>(h_, {size}, {first})?;"));
-        } else if let Some(size) = env.expr(&array.size) {
-            checks.push_str(&format!("let h_ = h_.expect({size})?;"));
+        let second = at + 8;
+        if !layout::is_varying(array) {
+            let check = env.expr(&array.size).map(|size| format!(".expect({size})"));
+            return simple_header(at, check.as_deref(), null);
         }
-        let zero = if layout::is_varying(array) {
-            format!("v_.zero::<{}, 8>()?;", at + 8)
-        } else {
-            String::new()
-        };
-        checked_header(at, &checks, &zero, null)
+        let count = array.length.as_ref().and_then(|l| env.expr(l));
+        let check = count.map(|count| format!(".expect({count})?")).unwrap_or_default();
+        let size = env.expr(&array.size);
+        let size = size.unwrap_or_else(|| format!("i128::from(v_.pair::<{second}>().0)"));
+        let first = env.expr(&array.first).unwrap_or_else(|| "0_i128".to_owned());
+        let varying = format!("v_.varying::<{second}>(h_, {size}, {first})?;");
+        if null {
+            return format!(
+                "match v_.header_or_null::<{at}>()? {{ \
+                 Some(h_) => {{ let h_ = h_{check}; {varying} Some(h_) }} \
+                 None => {{ v_.zero::<{second}, 8>()?; None }} }}"
+            );
+        }
+        format!("{{ let h_ = v_.header::<{at}>()?{check}; {varying} h_ }}")
     }
 
     /// The same for a string.
     pub(super) fn string_header(&self, s: &StringTy, at: u64, env: &Env, null: bool) -> String {
         let bound = s.bound.as_ref().and_then(|b| env.expr(b));
-        let checks = bound
-            .map(|b| format!("let h_ = h_.at_most(rt::expr::sub({b}, 1))?;"))
-            .unwrap_or_default();
-        checked_header(at, &checks, "", null)
+        let check = bound.map(|b| format!(".at_most(rt::expr::sub({b}, 1))"));
+        simple_header(at, check.as_deref(), null)
     }
 
     /// An expression that reads the elements behind header `h_`.
@@ -163,9 +161,9 @@ impl Gen<'_> {
         }
         let (size, slots) = (self.size(&array.element), self.slots(&array.element));
         let flat = layout::is_flat(self.module, &array.element);
-        let one = self.get(element, 0, Keep::Own, env);
+        let one = as_result(&self.get(element, 0, Keep::Own, env));
         let d = used(&one, "d_");
-        format!("d_.array::<{size}, _>(h_, {flat}, {slots}, |{d}, v_| Ok({one}))?")
+        format!("d_.array::<{size}, _>(h_, {flat}, {slots}, |{d}, v_| {one})?")
     }
 
     fn get_unique(&self, target: &Ty, at: u64, keep: Keep, env: &Env) -> String {
@@ -183,10 +181,11 @@ impl Gen<'_> {
                 let (size, slots) = (self.size(target), self.slots(target));
                 let inner = self.get(shape, 0, Keep::Own, env);
                 let inner = if keep == Keep::Own { format!("Box::new({inner})") } else { inner };
+                let inner = as_result(&inner);
                 let d = used(&inner, "d_");
                 format!(
                     "if d_.present::<{at}, _>(v_)? {{ \
-                     Some(d_.object::<{size}, _>({slots}, |{d}, v_| Ok({inner}))?) \
+                     Some(d_.object::<{size}, _>({slots}, |{d}, v_| {inner})?) \
                      }} else {{ None }}"
                 )
             }
@@ -244,17 +243,22 @@ impl Gen<'_> {
     }
 }
 
-fn checked_header(at: u64, checks: &str, zero: &str, null: bool) -> String {
-    match (null, checks.is_empty()) {
-        (false, true) => format!("v_.header::<{at}>()?"),
-        (false, false) => format!("{{ let h_ = v_.header::<{at}>()?; {checks} h_ }}"),
-        (true, _) if checks.is_empty() && zero.is_empty() => {
-            format!("v_.header_or_null::<{at}>()?")
+fn simple_header(at: u64, check: Option<&str>, null: bool) -> String {
+    match (null, check) {
+        (false, None) => format!("v_.header::<{at}>()?"),
+        (false, Some(check)) => format!("v_.header::<{at}>()?{check}?"),
+        (true, None) => format!("v_.header_or_null::<{at}>()?"),
+        (true, Some(check)) => {
+            format!("v_.header_or_null::<{at}>()?.map(|h_| h_{check}).transpose()?")
         }
-        (true, _) => format!(
-            "match v_.header_or_null::<{at}>()? {{ \
-             Some(h_) => {{ {checks} Some(h_) }} None => {{ {zero} None }} }}"
-        ),
+    }
+}
+
+/// A value as what a closure answers.
+pub(super) fn as_result(value: &str) -> String {
+    match value.strip_suffix('?') {
+        Some(fallible) => fallible.to_owned(),
+        None => format!("Ok({value})"),
     }
 }
 

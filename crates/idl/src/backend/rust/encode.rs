@@ -53,8 +53,11 @@ impl Gen<'_> {
             Shape::Unique(target) => self.measure_unique(target, val, env),
             Shape::Shared(target) => {
                 let object = self.measure_object(target, "(*x_)", env);
-                let x = super::text::used(&object, "x_");
-                format!("if let Some({x}) = m_.shared({val}) {{ {object} }}")
+                if super::text::mentions(&object, "x_") {
+                    format!("if let Some(x_) = m_.shared({val}) {{ {object} }}")
+                } else {
+                    format!("if m_.shared({val}).is_some() {{ {object} }}")
+                }
             }
             Shape::Descriptor | Shape::Interface(_) => format!("m_.fd({val}.is_some());"),
             Shape::Converted(id) if self.is_measured_shape(shape) => {
@@ -155,8 +158,11 @@ impl Gen<'_> {
             return format!("if let Some(x_) = {val} {{ {inner} }}");
         }
         let inner = self.measure_object_of(target, "x_", env);
-        let name = super::text::used(&inner, "x_");
-        format!("if let Some({name}) = {val} {{ {inner} }}")
+        if super::text::mentions(&inner, "x_") {
+            format!("if let Some(x_) = {val} {{ {inner} }}")
+        } else {
+            format!("if {val}.is_some() {{ {inner} }}")
+        }
     }
 
     /// The object behind a pointer; `at` is the place of the owned value.
@@ -309,7 +315,7 @@ impl Gen<'_> {
             Shape::Str(_) => {
                 let bytes = format!("{val}.to_bytes_with_nul()");
                 let threshold = &env.threshold;
-                format!("if !w_.refers({bytes}.len(), {threshold}) {{ w_.pods({bytes})?; }}")
+                format!("w_.pods_below({bytes}, {threshold})?;")
             }
             Shape::Unique(target) => {
                 let shape = self.shape(target);
@@ -341,8 +347,7 @@ impl Gen<'_> {
         let element = self.shape(&array.element);
         if Self::is_pod(element) {
             let threshold = &env.threshold;
-            let bytes = format!("core::mem::size_of_val({val})");
-            return format!("if !w_.refers({bytes}, {threshold}) {{ w_.pods({val})?; }}");
+            return format!("w_.pods_below({val}, {threshold})?;");
         }
         let size = self.size(&array.element);
         let one = self.element(&array.element);

@@ -57,7 +57,7 @@ fn body(g: &Gen<'_>) -> String {
         inner.push_str(&g.tests());
     }
     let allowed = "dead_code, unreachable_pub, clippy::explicit_auto_deref, \
-                   clippy::too_many_arguments, clippy::unnecessary_cast, \
+                   clippy::too_many_arguments, clippy::too_many_lines, clippy::unnecessary_cast, \
                    clippy::useless_conversion";
     format!(
         "#[allow({allowed}, reason = \"generated: not every item is used, and all are written by one rule\")]\n\

@@ -209,6 +209,7 @@ impl<'a> Gen<'a> {
             },
             Shape::Descriptor => format!("{at}.as_fd()"),
             Shape::Interface(_) => format!("{at}.as_ref()"),
+            _ if at == "(*x_)" => "x_".to_owned(),
             _ => format!("&{at}"),
         }
     }

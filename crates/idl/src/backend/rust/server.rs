@@ -184,24 +184,24 @@ impl<'a> Gen<'a> {
     fn run_down(&self, interface: &'a Interface) -> String {
         let name = names::camel(&interface.name);
         let snake = names::plain_snake(&interface.name);
-        let arms = self.own_handles(interface).iter().fold(String::new(), |out, id| {
-            format!(
-                "{out}{} => server_.{}_run_down({}(number_)),\n",
-                id.0,
-                self.type_snake(*id),
-                self.type_name(*id)
-            )
+        let arms: Vec<String> = self
+            .own_handles(interface)
+            .iter()
+            .map(|id| {
+                let (snake, handle) = (self.type_snake(*id), self.type_name(*id));
+                format!(
+                    "if kind_ == {} {{ server_.{snake}_run_down({handle}(number_)); }}",
+                    id.0
+                )
+            })
+            .collect();
+        let rest = interface.base.and_then(|b| self.interface(b)).map(|b| {
+            format!("run_down_{}(server_, kind_, number_);", names::plain_snake(&b.name))
         });
-        let rest = match interface.base.and_then(|b| self.interface(b)) {
-            Some(b) => {
-                format!("_ => run_down_{}(server_, kind_, number_),", names::plain_snake(&b.name))
-            }
-            None => "_ => {}".to_owned(),
-        };
-        let body = if arms.is_empty() && rest == "_ => {}" {
-            String::new()
-        } else {
-            format!("match kind_ {{ {arms} {rest} }}")
+        let body = match (arms.is_empty(), rest) {
+            (true, rest) => rest.unwrap_or_default(),
+            (false, None) => arms.join(" else "),
+            (false, Some(rest)) => format!("{} else {{ {rest} }}", arms.join(" else ")),
         };
         let arg = |n: &str| if mentions(&body, n) { n.to_owned() } else { format!("_{n}") };
         format!(
@@ -224,9 +224,9 @@ impl<'a> Gen<'a> {
                 None => answer,
             };
             arms.push_str(&format!(
-                "{} if oneway_ == {} => {{ {} }}\n",
+                "{} if {}oneway_ => {{ {} }}\n",
                 op.op.opnum,
-                op.op.oneway,
+                if op.op.oneway { "" } else { "!" },
                 self.arm(op, answer, handles)
             ));
         }
@@ -294,10 +294,16 @@ impl<'a> Gen<'a> {
         let buffers = self.buffers(op);
         let give = self.give_back(op);
         let reply = self.reply_of(op, handles);
+        let carry =
+            if values == "out_" { String::new() } else { format!(".map(|out_| {values})") };
+        let finish = if give.is_empty() {
+            format!("Ok({call}{carry})")
+        } else {
+            format!("let result_ = {call}{carry}; {give} Ok(result_)")
+        };
         out.push_str(&format!(
             "let served_ = rt::stub::with(decoder_, |d_| {{ {read} {buffers} \
-             let result_ = {call}; let result_ = result_.map(|out_| {values}); {give} \
-             Ok(result_) }}); \
+             {finish} }}); \
              match served_ {{ Ok(Ok({pattern})) => {{ {reply} }} \
              Ok(Err(fault_)) => rt::Served::Reply(request_.into_token().fault(fault_)), \
              Err(error_) => {refuse} }}"
