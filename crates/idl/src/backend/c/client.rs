@@ -20,7 +20,17 @@ fn signature(op: &Op<'_>) -> String {
     let name = ident(&op.interface.name);
     let function = client_name(op);
     let mut all = vec![format!("{name}_client *sj_c")];
-    all.extend(params(op.model, op.op));
+    let names = params(op.model, op.op);
+    for (i, text) in names.into_iter().enumerate() {
+        match op.op.params.get(i).filter(|p| op.is_callers(p)) {
+            Some(p) => {
+                let f = ident(&p.name);
+                all.push(op.model.decl(&p.ty, &f));
+                all.push(format!("size_t {f}_room"));
+            }
+            None => all.push(text),
+        }
+    }
     format!("sj_status {function}({})", all.join(", "))
 }
 
@@ -71,7 +81,13 @@ fn hand_written(op: &Op<'_>, function: &str, w: &mut Text) {
     let theirs = sig.replacen(&format!("{}(", client_name(op)), &format!("{function}("), 1);
     let ours = sig.replacen(&format!("{}(", client_name(op)), &format!("{}(", op.name()), 1);
     let mut args = vec!["sj_c".to_owned()];
-    args.extend(argument_names(op));
+    for (i, name) in argument_names(op).into_iter().enumerate() {
+        let room = format!("{name}_room");
+        args.push(name);
+        if op.op.params.get(i).is_some_and(|p| op.is_callers(p)) {
+            args.push(room);
+        }
+    }
     w.line(format!("{theirs};"));
     w.function(format!("static inline {ours}"));
     w.line(format!("return {function}({});", args.join(", ")));
@@ -250,6 +266,11 @@ fn public(emit: &mut Emit<'_>, op: &Op<'_>, in_line: bool) {
     w.line(format!("{} sj_v;", op.args()));
     for p in &op.op.params {
         let f = ident(&p.name);
+        if op.is_callers(p) {
+            w.line(format!("{};", model.decl(&p.ty, &format!("sj_got_{f}"))));
+            w.line(format!("sj_v.{f} = &sj_got_{f};"));
+            continue;
+        }
         let cast = match (model.passing(op.op, p), model.resolve(&p.ty)) {
             (Passing::Pointer, _) => model.decl(&p.ty, "*"),
             (Passing::Decayed, Ty::Fixed(e, _)) => model.decl(e, "*"),
@@ -271,13 +292,46 @@ fn public(emit: &mut Emit<'_>, op: &Op<'_>, in_line: bool) {
         format!("sj_{name}_remote(&sj_c->stub, &sj_v)")
     };
     let (comm, fault) = status_targets(op);
-    if comm == "NULL" && fault == "NULL" {
+    if op.op.params.iter().any(|p| op.is_callers(p)) {
+        w.line(format!("sj_status sj_r = {call};"));
+        callers_buffers(op, w);
+        w.line(format!("return sj_stub_report(&sj_c->stub, sj_r, {comm}, {fault});"));
+    } else if comm == "NULL" && fault == "NULL" {
         w.line(format!("return {call};"));
     } else {
         w.line(format!("sj_status sj_r = {call};"));
         w.line(format!("return sj_stub_report(&sj_c->stub, sj_r, {comm}, {fault});"));
     }
     w.close();
+}
+
+/// Copies what the callee sized into the caller's buffers.
+fn callers_buffers(op: &Op<'_>, w: &mut Text) {
+    w.line(format!("const {} *sj_w = &sj_v;", op.args()));
+    w.line("(void)sj_w;");
+    let mut sc = op.scope();
+    for sibling in &mut sc.siblings {
+        sibling.lv = sibling.lv.replace("sj_v->", "sj_w->");
+    }
+    for p in op.op.params.iter().filter(|p| op.is_callers(p)) {
+        let f = ident(&p.name);
+        let (count, element) = match op.model.resolve(&p.ty) {
+            Ty::Array(a) => {
+                (op.model.expr(&a.size, &sc.siblings), op.model.name(&a.element))
+            }
+            Ty::String(s) if s.wide => {
+                (format!("sj_wide_length(sj_got_{f}) + 1"), "uint16_t".to_owned())
+            }
+            _ => (format!("strlen(sj_got_{f}) + 1"), "char".to_owned()),
+        };
+        w.open("if (sj_r == SJ_OK)");
+        w.line(format!("const size_t sj_n = (size_t)({count});"));
+        w.line(format!("if (sj_n > {f}_room)"));
+        w.line("    sj_r = SJ_TOO_LARGE;");
+        w.line("else");
+        w.line(format!("    memcpy({f}, sj_got_{f}, sj_n * sizeof({element}));"));
+        w.close();
+    }
 }
 
 /// Where comm_status and fault_status go: an out parameter, or the result.

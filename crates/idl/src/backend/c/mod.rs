@@ -148,6 +148,10 @@ impl<'a> File<'a> {
         w.blank();
         w.flush_left("#include <sojourn/idl/client.h>");
         w.flush_left("#include <sojourn/idl/server.h>");
+        for include in &self.module.includes {
+            let quoted = include.starts_with(['"', '<']);
+            w.flush_left(if quoted { format!("#include {include}") } else { format!("#include \"{include}\"") });
+        }
         w.blank();
         for quote in &self.module.cpp_quotes {
             w.flush_left(quote);
@@ -169,7 +173,7 @@ impl<'a> File<'a> {
         Self::close_c(&mut emit.w);
         if self.has_inline() {
             emit.w.blank();
-            emit.w.flush_left(format!("#include \"{}_inline.h\"", self.module.name));
+            emit.w.flush_left(format!("#include \"{}_codec.h\"", self.module.name));
         }
         emit.w.blank();
         emit.w.flush_left("#endif");
@@ -228,6 +232,10 @@ impl<'a> File<'a> {
             }
         }
         Self::close_c(&mut emit.w);
+        if self.has_inline() {
+            emit.w.blank();
+            emit.w.flush_left(format!("#include \"{}_inline.h\"", self.module.name));
+        }
         emit.w.blank();
         emit.w.flush_left("#endif");
         emit.w.finish()

@@ -1,6 +1,7 @@
 //! Operations: what travels in each direction, the argument structure, how a body's size becomes known.
 
 use crate::ir::{
+    Allocate, Dir,
     Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId, TypeKind,
 };
 use crate::layout::{self, BlockLayout};
@@ -213,6 +214,21 @@ impl<'a> Op<'a> {
             Some(Threshold::Bytes(n)) => format!("{n}"),
             _ => auto.to_owned(),
         }
+    }
+
+    /// `allocate(caller)`: what the callee determines the size of is copied into a buffer of the caller's, who says how
+    /// much room there is.
+    pub(super) fn is_callers(&self, p: &Param) -> bool {
+        let wanted = p.acf.allocate.as_ref().or(self.op.acf.allocate.as_ref());
+        let fits = match self.model.resolve(&p.ty) {
+            Ty::String(_) => true,
+            Ty::Array(a) => self.model.is_plain(&a.element) && !layout::is_varying(a),
+            _ => false,
+        };
+        wanted == Some(&Allocate::Caller)
+            && p.dir == Dir::Out
+            && fits
+            && self.model.passing(self.op, p) == Passing::Pointer
     }
 
     pub(super) fn is_inline(&self) -> bool {

@@ -208,7 +208,17 @@ fn client_call(emit: &mut Emit<'_>, op: &Op<'_>, iface: &str) {
     begin_call(emit, op, "sj_v");
     begin_call(emit, op, "sj_x");
     let mut args = vec!["sj_c".to_owned()];
-    args.extend(argument_names(op).iter().map(|a| format!("sj_v.{a}")));
+    for (i, a) in argument_names(op).iter().enumerate() {
+        match op.op.params.get(i).filter(|p| op.is_callers(p)) {
+            Some(p) => {
+                let cast = op.model.name(&p.ty);
+                emit.w.line(format!("*sj_v.{a} = ({cast})sj_random_memory(&sj_r, 64, 64);"));
+                args.push(format!("*sj_v.{a}"));
+                args.push("64".to_owned());
+            }
+            None => args.push(format!("sj_v.{a}")),
+        }
+    }
     let suffix = if op.op.acf.impl_client.is_some() { "_stub" } else { "" };
     emit.w.line(format!("sj_status sj_s = {name}{suffix}({});", args.join(", ")));
     emit.w.line("int sj_bad = sj_s != SJ_OK;");
