@@ -107,7 +107,8 @@ impl<'a> Cutter<'a> {
         if piece.is_comment() {
             return self.comment(piece);
         }
-        let quote_ends = piece.text == ";" && self.line.pieces.last().is_some_and(|p| p.text == ")");
+        let quote_ends =
+            piece.text == ";" && self.line.pieces.last().is_some_and(|p| p.text == ")");
         if self.ended && !quote_ends {
             self.end_line();
         }

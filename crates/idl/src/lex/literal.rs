@@ -75,7 +75,7 @@ impl Lexer<'_> {
 
     pub(super) fn string(&mut self, wide: bool) {
         let start = self.at;
-        let Some(text) = self.quoted(start, b'"', wide) else { return };
+        let text = self.quoted(start, b'"', wide);
         let kind = if wide {
             Kind::WideStr(String::from_utf8_lossy(&text).into_owned())
         } else {
@@ -86,7 +86,7 @@ impl Lexer<'_> {
 
     pub(super) fn character(&mut self, wide: bool) {
         let start = self.at;
-        let Some(text) = self.quoted(start, b'\'', wide) else { return };
+        let text = self.quoted(start, b'\'', wide);
         let decoded = String::from_utf8_lossy(&text);
         let mut chars = decoded.chars();
         let value = match (chars.next(), chars.next()) {
@@ -108,15 +108,15 @@ impl Lexer<'_> {
         self.push(if wide { Kind::WideChar(value) } else { Kind::Char(value) }, start);
     }
 
-    /// The bytes between two `quote`s; `None` (reported) if the line ends first.
-    fn quoted(&mut self, start: usize, quote: u8, wide: bool) -> Option<Vec<u8>> {
+    /// The bytes between two `quote`s, or up to the end of the line (reported).
+    fn quoted(&mut self, start: usize, quote: u8, wide: bool) -> Vec<u8> {
         self.at += 1 + usize::from(wide);
         let mut text = Vec::new();
         loop {
             match self.peek(0) {
                 Some(b) if b == quote => {
                     self.at += 1;
-                    return Some(text);
+                    return text;
                 }
                 None | Some(b'\n') => {
                     self.sink.push(
@@ -129,7 +129,7 @@ impl Lexer<'_> {
                             "close it; long strings may be written as several, one after the other",
                         ),
                     );
-                    return None;
+                    return text;
                 }
                 Some(b'\\') => self.escape(wide, &mut text),
                 Some(byte) => {

@@ -104,7 +104,7 @@ impl Parser<'_> {
     }
 
     fn param(&mut self) -> Parsed<Member> {
-        if self.cursor.is(".") {
+        if self.cursor.is(".") || self.cursor.is("..") {
             let span = self.cursor.peek().span;
             self.cursor.error(
                 codes::VARIADIC,

@@ -1,11 +1,14 @@
 //! Interfaces and libraries.
 
+use std::collections::HashMap;
+
 use super::scope::{Meaning, Symbol};
 use super::types::is_unknown;
 use super::{Analyzer, PendingInterface, uuid};
 use crate::ast::{Args, Attr, Interface as Tree, Item, Library as LibraryTree, Name, find};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::ir::{Interface, InterfaceId, Library, LocalAttrs, Operation, PtrClass};
+use crate::source::Span;
 
 /// Operation numbers 0 to 0xFFFE; 0xFFFF is the binding call.
 const OPERATIONS_MAX: usize = 0xFFFF;
@@ -131,7 +134,8 @@ impl Analyzer<'_> {
         let outer = std::mem::replace(&mut self.pointer_default, class);
         self.interface_name.clone_from(&tree.name.text);
         let inherited = self.inherited(base);
-        let mut names: Vec<Name> = inherited.clone();
+        let mut names: HashMap<String, Span> =
+            inherited.iter().map(|n| (n.text.clone(), n.span)).collect();
         let mut operations = Vec::new();
         for item in &tree.items {
             let Item::Operation(op) = item else {
@@ -142,9 +146,10 @@ impl Analyzer<'_> {
             let Some(opnum) = self.opnum(opnum, &op.name) else { break };
             let operation = self.operation(op, opnum);
             let name = Name { text: operation.name.clone(), span: op.name.span };
-            self.duplicate_operation(&names, &name);
+            if let Some(first) = names.insert(name.text.clone(), name.span) {
+                self.duplicate_operation(&name, first);
+            }
             self.places.insert(format!("{}.{}", tree.name.text, name.text), name.span);
-            names.push(name);
             operations.push(operation);
         }
         self.pointer_default = outer;
@@ -166,18 +171,16 @@ impl Analyzer<'_> {
         }
     }
 
-    fn duplicate_operation(&mut self, names: &[Name], name: &Name) {
-        if let Some(first) = names.iter().find(|n| n.text == name.text) {
-            self.sink.push(
-                Diagnostic::error(
-                    codes::DUPLICATE_OPERATION,
-                    name.span,
-                    format!("there is an operation `{}` already", name.text),
-                )
-                .label(first.span, "first declared here")
-                .help("operations have names of their own, those of the base included"),
-            );
-        }
+    fn duplicate_operation(&mut self, name: &Name, first: Span) {
+        self.sink.push(
+            Diagnostic::error(
+                codes::DUPLICATE_OPERATION,
+                name.span,
+                format!("there is an operation `{}` already", name.text),
+            )
+            .label(first, "first declared here")
+            .help("operations have names of their own, those of the base included"),
+        );
     }
 
     /// Names of all operations of `base` and its bases, in order of their numbers.

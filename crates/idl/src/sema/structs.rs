@@ -1,5 +1,7 @@
 //! Structures and what fields and arms have in common.
 
+use std::collections::HashMap;
+
 use super::Analyzer;
 use super::declare::{Position, Subject};
 use super::scope::Siblings;
@@ -7,6 +9,7 @@ use super::types::Hint;
 use crate::ast::{Member, Name, find};
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Field, PtrClass, Struct, Ty, TypeId, TypeKind};
+use crate::source::Span;
 
 impl Analyzer<'_> {
     pub(super) fn structure(&mut self, id: TypeId, members: &[Member]) {
@@ -32,15 +35,16 @@ impl Analyzer<'_> {
 
     /// Reports names that occur twice in a list.
     pub(super) fn duplicate_members(&mut self, names: &[Name], what: &str) {
-        for (i, name) in names.iter().enumerate().filter(|(_, n)| !n.text.is_empty()) {
-            if let Some(first) = names[..i].iter().find(|n| n.text == name.text) {
+        let mut seen: HashMap<&str, Span> = HashMap::new();
+        for name in names.iter().filter(|n| !n.text.is_empty()) {
+            if let Some(first) = seen.insert(&name.text, name.span) {
                 self.sink.push(
                     Diagnostic::error(
                         codes::DUPLICATE_MEMBER,
                         name.span,
                         format!("there is a {what} `{}` already", name.text),
                     )
-                    .label(first.span, "first declared here")
+                    .label(first, "first declared here")
                     .help("rename one of them"),
                 );
             }

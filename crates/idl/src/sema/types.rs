@@ -287,7 +287,7 @@ impl Analyzer<'_> {
         let id = self.tagged("enum", tree.tag.as_ref(), tree.members.is_some(), spec, hint)?;
         let Some(members) = &tree.members else { return Some(Base::Ty(Ty::Named(id))) };
         self.set_doc(id, tree.doc.as_ref(), hint);
-        if members.is_empty() {
+        if members.is_empty() && !self.sink.has_errors() {
             self.error(
                 codes::EMPTY_ENUM,
                 spec.span,

@@ -40,8 +40,8 @@ impl Analyzer<'_> {
                 None
             }
         };
+        let arms = self.arms(id, arms, switch.as_ref());
         let switch_ty = switch.unwrap_or(Ty::Scalar(Scalar::I32));
-        let arms = self.arms(id, arms, &switch_ty);
         let encapsulated = tree.switch.as_ref().map(|s| self.member_names(s));
         self.set_kind(id, TypeKind::Union(Union { switch: switch_ty, encapsulated, arms }));
         Some(self.base_of(id))
@@ -81,7 +81,7 @@ impl Analyzer<'_> {
         }
     }
 
-    fn arms(&mut self, id: TypeId, trees: &[ArmTree], switch: &Ty) -> Vec<Arm> {
+    fn arms(&mut self, id: TypeId, trees: &[ArmTree], switch: Option<&Ty>) -> Vec<Arm> {
         let outer = self.pending(id).def.name.clone();
         let names: Vec<Name> =
             trees.iter().filter_map(|a| Some(a.member.as_ref()?.declarator.name.clone())).collect();
@@ -95,7 +95,7 @@ impl Analyzer<'_> {
                 tree.member.as_ref().and_then(|m| self.field(&outer, m, Position::Arm, &mut alone));
             arms.push(Arm { cases, field });
         }
-        if trees.is_empty() {
+        if trees.is_empty() && !self.sink.has_errors() {
             let span = self.pending(id).span;
             self.error(
                 codes::EMPTY_UNION,
@@ -111,11 +111,11 @@ impl Analyzer<'_> {
     fn cases(
         &mut self,
         tree: &ArmTree,
-        switch: &Ty,
+        switch: Option<&Ty>,
         seen: &mut HashMap<Option<i128>, Span>,
     ) -> Vec<i128> {
         let mut cases = Vec::new();
-        if tree.cases.is_empty() && tree.default.is_none() {
+        if tree.cases.is_empty() && tree.default.is_none() && switch.is_some() {
             self.error(
                 codes::ARM_WITHOUT_CASE,
                 tree.span,
@@ -128,7 +128,9 @@ impl Analyzer<'_> {
         }
         for case in &tree.cases {
             let Some(value) = self.int_constant(case) else { continue };
-            self.case_fits(value, case.span, switch);
+            if let Some(switch) = switch {
+                self.case_fits(value, case.span, switch);
+            }
             if self.once(Some(value), case.span, seen) {
                 cases.push(value);
             }

@@ -1,5 +1,118 @@
-//! x
+//! `SJ04`: attributes.
 
-use super::*;
+use super::{Entry, codes, idl};
 
-pub(super) const ENTRIES: &[Entry] = &[];
+pub(super) const ENTRIES: &[Entry] = &[
+    idl(
+        codes::UNKNOWN_ATTRIBUTE,
+        "an unknown attribute",
+        "The language's attributes are listed in docs/idl-language.md. Keys of the ACF (copy_below, timeout, ...) do not belong into the IDL file: they do not change what travels.",
+        "interface i { void f([in] long n, [in, sise_is(n)] long *a); }",
+        "interface i { void f([in] long n, [in, size_is(n)] long *a); }",
+    ),
+    idl(
+        codes::ATTRIBUTE_ARGUMENTS,
+        "wrong arguments of an attribute",
+        "Each attribute has one form: `in`, `size_is(expression)`, with one slot for each dimension, `range(low, high)`, `opaque(size, alignment)`, `switch_is(expression)`, `switch_type(type)`, `version(major.minor)`.",
+        "interface i { void f([in, range(1)] long a); }",
+        "interface i { void f([in, range(1, 2)] long a); }",
+    ),
+    idl(
+        codes::ATTRIBUTE_PLACE,
+        "an attribute in the wrong place",
+        "Attributes belong to certain declarations: `in` to parameters, `oneway` to operations, `uuid` to interfaces. The message says where this one may stand.",
+        "typedef struct { [in] long a; } s_t;",
+        "typedef struct { long a; } s_t;",
+    ),
+    idl(
+        codes::ATTRIBUTE_CONFLICT,
+        "attributes that contradict each other",
+        "A pointer has one class. An array has one size: from size_is or max_is or the brackets; and one length: from length_is or last_is. The length of a string is where its terminator is.",
+        "interface i { void f([in] long n, [in, size_is(n), max_is(n)] long *a); }",
+        "interface i { void f([in] long n, [in, size_is(n)] long *a); }",
+    ),
+    idl(
+        codes::DUPLICATE_ATTRIBUTE,
+        "an attribute given twice",
+        "One of the two is superfluous, or another one was meant.",
+        "interface i { void f([in, in] long a); }",
+        "interface i { void f([in, out] long *a); }",
+    ),
+    idl(
+        codes::REFUSED_ATTRIBUTE,
+        "an attribute that does not exist here",
+        "Some attributes of DCE and COM change what travels in ways that this system does otherwise; the message names the other way.",
+        "interface i { void f([in, byte_count(n)] long *a, [in] long n); }",
+        "interface i { void f([in, size_is(n)] long *a, [in] long n); }",
+    ),
+    idl(
+        codes::POINTER_CLASS,
+        "an unknown pointer class",
+        "Classes are ref (never null), unique (may be null) and ptr (may be null, and several may point to the same).",
+        "[pointer_default(uniqe)] interface i { void f(void); }",
+        "[pointer_default(unique)] interface i { void f(void); }",
+    ),
+    idl(
+        codes::POINTER_CLASS_PLACE,
+        "a pointer class without a pointer",
+        "ref, unique and ptr say something about the pointer that the declaration contains.",
+        "interface i { void f([in, unique] long a); }",
+        "interface i { void f([in, unique] long *a); }",
+    ),
+    idl(
+        codes::SIZE_SLOTS,
+        "more sizes than dimensions",
+        "size_is and its kin have one slot for each dimension and pointer, from the name outwards. `size_is(, n) **p` leaves the outer pointer alone and says that the inner one points to n elements.",
+        "interface i { void f([in] long n, [in, size_is(n)] long a); }",
+        "interface i { void f([in] long n, [in, size_is(n)] long *a); }",
+    ),
+    idl(
+        codes::SIBLING_TYPE,
+        "a sibling that cannot serve",
+        "size_is and its kin name integers, or reference pointers to integers with a `*`; switch_is names something of the union's switch_type; iid_is names sixteen bytes. Nothing names itself.",
+        "interface i { void f([in] double n, [in, size_is(n)] long *a); }",
+        "interface i { void f([in] long n, [in, size_is(n)] long *a); }",
+    ),
+    idl(
+        codes::SIBLING_DIRECTION,
+        "a sibling that travels the other way",
+        "Whoever reads an array must know its size: that of an `in` array travels with the request. The size of a buffer that the caller provides for an `out` array is known before the call, so it is `in`; how much of it has been filled comes back in another parameter, through length_is.",
+        "interface i { void f([in, out] long *n, [out, size_is(*n)] byte *a); }",
+        "interface i { void f([in] long size, [out] long *n, [out, size_is(size), length_is(*n)] byte *a); }",
+    ),
+    idl(
+        codes::RANGE,
+        "an impossible range",
+        "A range has a lower and an upper bound, both values of the type, and belongs to an integer or character. The size of an array is bounded by a range of the parameter or field that size_is names.",
+        "interface i { void f([in, range(9, 1)] long a); }",
+        "interface i { void f([in, range(1, 9)] long a); }",
+    ),
+    idl(
+        codes::BAD_UUID,
+        "not a uuid",
+        "A uuid has 32 hexadecimal digits in groups of 8-4-4-4-12. Without the attribute a uuid is derived from the interface's name and major version.",
+        "[uuid(1234)] interface i { void f(void); }",
+        "[uuid(6f0c2f6e-6f27-4d0c-9d2b-0b8f3c1d7a10)] interface i { void f(void); }",
+    ),
+    idl(
+        codes::DUPLICATE_UUID,
+        "a uuid used twice",
+        "Clients ask for an interface by its uuid: each needs its own. Copying an interface means making a new uuid, with `uuidgen` for instance.",
+        "[uuid(6f0c2f6e-6f27-4d0c-9d2b-0b8f3c1d7a10)] interface i { void f(void); }\n[uuid(6f0c2f6e-6f27-4d0c-9d2b-0b8f3c1d7a10)] interface j { void f(void); }",
+        "[uuid(6f0c2f6e-6f27-4d0c-9d2b-0b8f3c1d7a10)] interface i { void f(void); }\n[uuid(6f0c2f6e-6f27-4d0c-9d2b-0b8f3c1d7a11)] interface j { void f(void); }",
+    ),
+    idl(
+        codes::BAD_VERSION,
+        "not a version",
+        "A version is major.minor, both at most 65535. The minor version rises with compatible additions, the major one with everything else.",
+        "[version(1.70000)] interface i { void f(void); }",
+        "[version(1.7)] interface i { void f(void); }",
+    ),
+    idl(
+        codes::IGNORE_PLACE,
+        "ignore on something that cannot be left out",
+        "`ignore` keeps a pointer from being transmitted; the receiver finds it null. So it belongs to a pointer that may be null.",
+        "typedef struct { [ignore] long a; } s_t;",
+        "typedef struct { [ignore] void *a; } s_t;",
+    ),
+];
