@@ -24,7 +24,11 @@ struct Pass {
     wire: Box<[u64; WORDS]>,
     own: Box<[u64; WORDS]>,
     len: usize,
+    /// The receiver's copies of the items.
     items: Vec<Vec<u8>>,
+    /// The same as the decoder wants them: borrowed from `items`, whose buffers do not move.
+    lent: Vec<Item<'static>>,
+    fds: FdList,
 }
 
 impl Pass {
@@ -34,6 +38,8 @@ impl Pass {
             own: Box::new([0; WORDS]),
             len: 0,
             items: Vec::with_capacity(ITEMS_MAX),
+            lent: Vec::with_capacity(ITEMS_MAX),
+            fds: FdList::new(),
         }
     }
 
@@ -50,8 +56,21 @@ impl Pass {
     /// Ends it: items are copied beside the body.
     #[inline]
     fn finish(&mut self, encoder: &Encoder<'_>) {
+        self.lent.clear();
+        if !encoder.items().is_empty() {
+            self.finish_items(encoder.items());
+        }
+    }
+
+    #[cold]
+    fn finish_items(&mut self, items: &[&[u8]]) {
         self.items.clear();
-        self.items.extend(encoder.items().iter().map(|item| item.to_vec()));
+        self.items.extend(items.iter().map(|item| item.to_vec()));
+        for item in &self.items {
+            // SAFETY: `lent` is cleared before `items` changes, and both go together.
+            let bytes = unsafe { std::slice::from_raw_parts(item.as_ptr(), item.len()) };
+            self.lent.push(Item::Private(bytes));
+        }
     }
 
     /// The one copy, of short bodies by whole words of the lines they travel in.
@@ -67,8 +86,9 @@ impl Pass {
     }
 
     #[inline]
-    fn decoder<'m>(&'m self, items: &'m [Item<'m>], fds: &'m mut FdList) -> Decoder<'m> {
-        Decoder::new(&rt::bytes_of(&self.own[..])[..self.len], items, &[], fds)
+    fn decoder(&mut self) -> Decoder<'_> {
+        let body = &rt::bytes_of(&self.own[..])[..self.len];
+        Decoder::new(body, &self.lent, &[], &mut self.fds)
     }
 }
 
@@ -120,14 +140,11 @@ impl<'c, 'd, S: Service<MemoryServer>> rt::Draft<'d> for Draft<'c, 'd, S> {
         memory.request.finish(&self.encoder);
         memory.request.receive();
         let token = Token(NonNull::from(&mut *memory.reply));
-        let items = lend(&memory.request.items);
-        let request =
-            Request { op: self.op, pass: &memory.request, items, fds: FdList::new(), token };
+        let request = Request { op: self.op, pass: &mut memory.request, token };
         match rt::answer(&mut memory.service, false, request) {
             Served::Reply(Ready { fault: None }) => {
                 memory.reply.receive();
-                let items = lend(&memory.reply.items);
-                Ok(Reply { pass: &memory.reply, items, fds: FdList::new() })
+                Ok(Reply { pass: &mut memory.reply })
             }
             Served::Reply(Ready { fault: Some(fault) }) => Err(fault.into()),
             Served::Done => Err(CallError::Timeout),
@@ -140,23 +157,15 @@ impl<'c, 'd, S: Service<MemoryServer>> rt::Draft<'d> for Draft<'c, 'd, S> {
     }
 }
 
-/// Items as the receiver sees them; no allocation when there are none.
-#[inline]
-fn lend(items: &[Vec<u8>]) -> Vec<Item<'_>> {
-    items.iter().map(|item| Item::Private(item)).collect()
-}
-
 /// An answer.
 pub(super) struct Reply<'c> {
-    pass: &'c Pass,
-    items: Vec<Item<'c>>,
-    fds: FdList,
+    pass: &'c mut Pass,
 }
 
 impl rt::Reply for Reply<'_> {
     #[inline]
     fn decoder(&mut self) -> Decoder<'_> {
-        self.pass.decoder(&self.items, &mut self.fds)
+        self.pass.decoder()
     }
 }
 
@@ -179,9 +188,7 @@ impl rt::ServerTransport for MemoryServer {
 /// A request on its way to the service.
 pub(super) struct Request<'s> {
     op: u16,
-    pass: &'s Pass,
-    items: Vec<Item<'s>>,
-    fds: FdList,
+    pass: &'s mut Pass,
     token: Token,
 }
 
@@ -200,7 +207,7 @@ impl rt::Request for Request<'_> {
 
     #[inline]
     fn decoder(&mut self) -> Decoder<'_> {
-        self.pass.decoder(&self.items, &mut self.fds)
+        self.pass.decoder()
     }
 
     #[inline]

@@ -8,7 +8,6 @@ mod cases;
 mod codec;
 mod codecs;
 mod measure;
-#[allow(dead_code, reason = "its row comes with the Rust back end")]
 mod memory;
 mod published;
 mod reach;

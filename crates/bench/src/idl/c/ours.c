@@ -16,7 +16,7 @@ static sj_outcome on_paper(void *self, sj_invocation *call, int32_t a, int32_t b
     return 0;
 }
 
-static sj_outcome on_stat(void *self, sj_invocation *call, const char *path, stat_reply *reply)
+static sj_outcome on_stat(void *self, sj_invocation *call, const char *path, file_status *reply)
 {
     (void)self, (void)call;
     /* Field by field the same structure. */
@@ -61,7 +61,7 @@ static sj_router router;
 static cases_client client;
 static int is_ready;
 
-SJ_STATIC_ASSERT(sizeof(stat_reply) == sizeof(struct stat_c), "the same structure");
+SJ_STATIC_ASSERT(sizeof(file_status) == sizeof(struct stat_c), "the same structure");
 SJ_STATIC_ASSERT(sizeof(record_args) == sizeof(struct record_c), "the same structure");
 SJ_STATIC_ASSERT(sizeof(node) == sizeof(struct node_c), "the same structure");
 
@@ -88,7 +88,7 @@ static inline uint64_t paper(void)
 static inline uint64_t stat_path(void)
 {
     const char *path = bench_path;
-    stat_reply reply;
+    file_status reply;
     forget(&path);
     if (cases_stat(&client, path, &reply) != SJ_OK)
         return DAMAGED;

@@ -2,6 +2,7 @@
 //! copies the message once, so that nobody can change it any more, checks it, and takes arguments out of it in
 //! place where it can. Nothing generic; safe code throughout.
 
+use std::ffi::CString;
 use std::hint::black_box;
 
 use crate::idl::cases::{self, Arguments, Node, Record, Stat};
@@ -10,10 +11,20 @@ use crate::idl::codec::{self, Codec, Kind, Subject};
 /// The row.
 pub(super) fn subjects() -> Vec<Subject> {
     codec::subjects("hand-coded, Rust", Kind::Hand, || Hand {
+        listing: listing(&Arguments::new()),
         arguments: Arguments::new(),
         request: Pass::new(),
         reply: Pass::new(),
     })
+}
+
+fn listing(arguments: &Arguments) -> Vec<Listed> {
+    let listed = |e: &cases::Entry| Listed {
+        inode: e.inode,
+        kind: e.kind,
+        name: CString::new(e.name.as_str()).unwrap_or_default(),
+    };
+    arguments.entries.iter().map(listed).collect()
 }
 
 /// Bytes of a message buffer.
@@ -21,6 +32,7 @@ const BODY_MAX: usize = 8192;
 
 struct Hand {
     arguments: Arguments,
+    listing: Vec<Listed>,
     request: Pass,
     reply: Pass,
 }
@@ -165,18 +177,21 @@ impl Codec for Hand {
         let mut reader = Reader(self.request.receive(8)?);
         let directory = reader.u64()?;
         reader.end()?;
-        let entries = cases::serve_list(&self.arguments, directory);
+        // The same signature as the generated stubs: the server gives the listing away, the client gets one of its own.
+        let entries = if directory == cases::DIRECTORY { self.listing.clone() } else { vec![] };
         let mut writer = Writer::new(&mut self.reply.wire[..]);
         writer.put((entries.len() as u64).to_ne_bytes())?;
-        for entry in entries {
+        for entry in &entries {
+            let name = entry.name.to_bytes();
             writer.put(entry.inode.to_ne_bytes())?;
             writer.put(entry.kind.to_ne_bytes())?;
-            writer.put((entry.name.len() as u32).to_ne_bytes())?;
-            writer.bytes(entry.name.as_bytes())?;
+            writer.put((name.len() as u32).to_ne_bytes())?;
+            writer.bytes(name)?;
         }
         let len = writer.at;
         let entries = read_list(self.reply.receive(len)?)?;
-        Some(black_box(&entries).iter().map(|e| cases::sum_entry(e.0, e.1, e.2)).sum())
+        let sum = |e: &Listed| cases::sum_entry(e.inode, e.kind, e.name.to_bytes());
+        Some(black_box(&entries).iter().map(sum).sum())
     }
 
     fn put(&mut self) -> Option<u64> {
@@ -252,7 +267,15 @@ fn read_stat(body: &[u8]) -> Option<Stat> {
     })
 }
 
-fn read_list(body: &[u8]) -> Option<Vec<(u64, u32, &[u8])>> {
+/// A directory entry as a user of a Rust interface has it.
+#[derive(Clone)]
+struct Listed {
+    inode: u64,
+    kind: u32,
+    name: CString,
+}
+
+fn read_list(body: &[u8]) -> Option<Vec<Listed>> {
     let mut reader = Reader(body);
     let count = reader.u64()? as usize;
     if count > body.len() / 16 {
@@ -261,7 +284,7 @@ fn read_list(body: &[u8]) -> Option<Vec<(u64, u32, &[u8])>> {
     let mut entries = Vec::with_capacity(count);
     for _ in 0..count {
         let (inode, kind, len) = (reader.u64()?, reader.u32()?, reader.u32()? as usize);
-        entries.push((inode, kind, reader.bytes(len)?));
+        entries.push(Listed { inode, kind, name: CString::new(reader.bytes(len)?).ok()? });
     }
     reader.end().map(|()| entries)
 }
