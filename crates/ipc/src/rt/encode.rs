@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use super::item::{FDS_MAX, GRANTS_MAX, Grant, ITEMS_MAX};
 use super::pod::{Pod, bytes_of, pair};
 use super::shared::{Numbers, Shared};
-use super::{ContextScope, EncodeError};
+use super::{ContextScope, EncodeError, Forms};
 
 /// A short list without allocation.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub struct Encoder<'d> {
     body: *mut u8,
     len: usize,
     at: usize,
-    by_reference: bool,
+    forms: Forms,
     beside: Option<Box<Beside<'d>>>,
     contexts: Option<ContextScope>,
 }
@@ -96,7 +96,7 @@ impl<'d> Encoder<'d> {
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(body: *mut u8, len: usize) -> Self {
-        Self { body, len, at: 0, by_reference: true, beside: None, contexts: None }
+        Self { body, len, at: 0, forms: Forms::BODY, beside: None, contexts: None }
     }
 
     /// Lends the lists of an earlier message.
@@ -127,10 +127,10 @@ impl<'d> Encoder<'d> {
         self.contexts = Some(scope);
     }
 
-    /// Whether arrays above their threshold become string items (the default) or stay in the body.
+    /// Which arrays become string items; until this is said, none.
     #[inline]
-    pub fn set_by_reference(&mut self, by_reference: bool) {
-        self.by_reference = by_reference;
+    pub fn set_forms(&mut self, forms: Forms) {
+        self.forms = forms;
     }
 
     /// Appends a grant, in the order of the headers of form 3 in the body.
@@ -307,7 +307,14 @@ impl<'e, 'd> Writer<'e, 'd> {
     #[inline]
     #[must_use]
     pub fn refers(&self, bytes: usize, threshold: usize) -> bool {
-        self.encoder.by_reference && bytes >= threshold && bytes > 0
+        self.encoder.forms.refers(bytes, threshold)
+    }
+
+    /// The threshold of arrays for which the interface sets none.
+    #[inline]
+    #[must_use]
+    pub fn auto(&self) -> usize {
+        self.encoder.forms.auto()
     }
 
     /// Writes the header of an array or string of `count` elements, which has an object in the body.
@@ -443,7 +450,6 @@ impl<'e, 'd> Writer<'e, 'd> {
         // SAFETY: the same bytes under the same contract; `outer` is not used until `inner` ends.
         let mut inner = unsafe { Encoder::from_raw(outer.body, outer.len) };
         inner.at = outer.at;
-        inner.by_reference = false;
         let result = write(&mut Writer { encoder: &mut inner })?;
         if !inner.fds().is_empty() || !inner.grants().is_empty() {
             return Err(EncodeError::Converted);

@@ -39,7 +39,7 @@ impl Message {
 }
 
 /// `bytes` as an item for any `'m`.
-fn lend<'m>(bytes: &Vec<u8>, shared: bool) -> Item<'m> {
+fn lend<'m>(bytes: &[u8], shared: bool) -> Item<'m> {
     // SAFETY: every caller keeps the buffer, unmoved and unchanged, as long as the decoder that the
     // item is given to: `Message::read` by its borrow, `LoopItems` by owning both.
     unsafe {
@@ -85,7 +85,7 @@ pub fn build<'d>(
     write: impl FnOnce(&mut super::Writer<'_, 'd>) -> Result<(), super::EncodeError>,
 ) -> Result<Message, super::EncodeError> {
     let mut building = Building::new(size.body_len);
-    building.encoder.set_by_reference(size.by_reference);
+    building.encoder.set_forms(size.forms);
     write(&mut building.encoder.writer())?;
     if building.encoder.written() != size.body_len {
         return Err(super::EncodeError::Overflow);

@@ -10,14 +10,51 @@ use super::shared::{Numbers, Shared};
 /// Most levels of objects; the primary block is level 0.
 pub(super) const LEVELS_MAX: u32 = 32;
 
+/// Which arrays of a message go by reference: decided once for a message, so that measuring and
+/// writing cannot disagree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms {
+    by_reference: bool,
+    auto: usize,
+}
+
+impl Forms {
+    /// Everything is in the body.
+    pub const BODY: Self = Self { by_reference: false, auto: usize::MAX };
+
+    /// By reference above each array's threshold, which is `auto` bytes where the interface sets
+    /// none.
+    #[must_use]
+    pub const fn above(auto: usize) -> Self {
+        Self { by_reference: true, auto }
+    }
+
+    /// By reference above each array's threshold, or this machine's.
+    #[inline]
+    #[must_use]
+    pub fn machine() -> Self {
+        Self::above(super::reference_threshold())
+    }
+
+    /// Whether an array of `bytes` bytes goes by reference under `threshold`.
+    #[inline]
+    pub(super) fn refers(self, bytes: usize, threshold: usize) -> bool {
+        self.by_reference && bytes >= threshold && bytes > 0
+    }
+
+    #[inline]
+    pub(super) fn auto(self) -> usize {
+        self.auto
+    }
+}
+
 /// The result of measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Bytes of the body.
     pub body_len: usize,
-    /// Whether arrays above their threshold are string items; `false`: all are in the body, because
-    /// there are more of them than a message can take.
-    pub by_reference: bool,
+    /// Which arrays go by reference; none, if there are more of them than a message can take.
+    pub forms: Forms,
 }
 
 /// Adds up a body.
@@ -27,7 +64,7 @@ pub struct Measure {
     level: u32,
     items: usize,
     fds: usize,
-    by_reference: bool,
+    forms: Forms,
     numbers: Numbers,
 }
 
@@ -39,32 +76,32 @@ pub struct Measure {
 #[inline]
 pub fn measure(
     primary: usize,
-    by_reference: bool,
+    forms: Forms,
     visit: impl Fn(&mut Measure) -> Result<(), EncodeError>,
 ) -> Result<Measured, EncodeError> {
-    let mut m = Measure::new(primary, by_reference);
+    let mut m = Measure::new(primary, forms);
     visit(&mut m)?;
     if m.items > ITEMS_MAX {
-        m = Measure::new(primary, false);
+        m = Measure::new(primary, Forms::BODY);
         visit(&mut m)?;
     }
     if m.fds > FDS_MAX {
         return Err(EncodeError::Descriptors);
     }
-    Ok(Measured { body_len: m.body_len, by_reference: m.by_reference })
+    Ok(Measured { body_len: m.body_len, forms: m.forms })
 }
 
 impl Measure {
     #[inline]
-    fn new(primary: usize, by_reference: bool) -> Self {
-        Self {
-            body_len: primary,
-            level: 0,
-            items: 0,
-            fds: 0,
-            by_reference,
-            numbers: Numbers::default(),
-        }
+    fn new(primary: usize, forms: Forms) -> Self {
+        Self { body_len: primary, level: 0, items: 0, fds: 0, forms, numbers: Numbers::default() }
+    }
+
+    /// The threshold of arrays for which the interface sets none.
+    #[inline]
+    #[must_use]
+    pub fn auto(&self) -> usize {
+        self.forms.auto()
     }
 
     /// A descriptor travels along, if there is one.
@@ -97,7 +134,7 @@ impl Measure {
         if bytes == 0 {
             return Ok(());
         }
-        if self.by_reference && bytes >= threshold {
+        if self.forms.refers(bytes, threshold) {
             self.items += 1;
             return Ok(());
         }
@@ -151,9 +188,9 @@ impl Measure {
         &mut self,
         visit: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
-        let outer = core::mem::replace(&mut self.by_reference, false);
+        let outer = core::mem::replace(&mut self.forms, Forms::BODY);
         let result = visit(self);
-        self.by_reference = outer;
+        self.forms = outer;
         result
     }
 }

@@ -35,7 +35,7 @@ pub(crate) use encode::Beside;
 pub use encode::{Block, Encoder, Run, Writer};
 pub use error::{Cause, DecodeError, EncodeError, Fault};
 pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
-pub use measure::{Measure, Measured, ensure, measure};
+pub use measure::{Forms, Measure, Measured, ensure, measure};
 pub use pod::{Pod, bytes_of, pair, split};
 pub use pool::Pool;
 pub use router::{

@@ -3,7 +3,9 @@
 use core::any::{Any, TypeId};
 use std::collections::HashMap;
 
-use super::Shared;
+use super::loopback::Message;
+use super::{EncodeError, Forms, Shared};
+use std::os::fd::OwnedFd;
 
 /// A stream of values.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ impl Random {
     }
 
     /// The next 64 bits.
+    #[allow(clippy::should_implement_trait, reason = "an endless stream is no iterator")]
     pub fn next(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
@@ -134,7 +137,7 @@ impl Random {
     }
 
     /// Any descriptor, or none.
-    pub fn descriptor(&mut self) -> Option<std::os::fd::OwnedFd> {
+    pub fn descriptor(&mut self) -> Option<OwnedFd> {
         if self.bits(1) == 0 { None } else { any_descriptor() }
     }
 
@@ -165,7 +168,73 @@ impl Random {
     }
 }
 
+/// Whether an array of `size` elements, `length` of them from `first` on, may be drawn.
+#[must_use]
+pub fn fits(size: i128, first: i128, length: i128) -> bool {
+    (0..=64).contains(&size) && first >= 0 && length >= 0 && first + length <= size
+}
+
+/// A duplicate of a descriptor, if there is one.
+#[must_use]
+pub fn duplicate(fd: &Option<OwnedFd>) -> Option<OwnedFd> {
+    fd.as_ref().and_then(|fd| fd.try_clone().ok())
+}
+
+/// Whether two messages have the same body.
+///
+/// # Errors
+/// What differs, for people.
+pub fn same(
+    want: Result<Message, EncodeError>,
+    got: Result<Message, EncodeError>,
+) -> Result<(), String> {
+    match (want, got) {
+        (Ok(want), Ok(got)) if want.body == got.body => Ok(()),
+        (Ok(want), Ok(got)) => {
+            let at = want.body.iter().zip(&got.body).position(|(a, b)| a != b);
+            let at = at.unwrap_or(want.body.len().min(got.body.len())) * 8;
+            Err(format!(
+                "bodies of {} and {} words differ at byte {at}",
+                want.body.len(),
+                got.body.len()
+            ))
+        }
+        (want, got) => Err(format!("not encoded: {:?}, {:?}", want.err(), got.err())),
+    }
+}
+
+/// Mutates the messages that `message` makes (in either form) and reads them by `read`, which
+/// answers `None` if they are refused and what they encode to if not.
+///
+/// # Panics
+/// If something is read that encodes to other bytes, or an unchanged message is refused.
+pub fn attack(
+    seed: u64,
+    message: &dyn Fn(Forms) -> Result<Message, EncodeError>,
+    read: &dyn Fn(&mut Message) -> Option<Result<Message, EncodeError>>,
+) {
+    let mut random = Random::stream(seed, 0, 3);
+    for round in 0..12 {
+        let by_reference = round % 4 == 3;
+        let mut attacked = match message(if by_reference { Forms::above(8) } else { Forms::BODY }) {
+            Ok(message) => message,
+            Err(error) => panic!("seed {seed}: not encoded: {error}"),
+        };
+        if round > 0 {
+            random.mutate(&mut attacked.body);
+        }
+        match read(&mut attacked) {
+            None => assert!(round > 0, "seed {seed}: refused as it was sent"),
+            Some(Err(error)) => panic!("seed {seed}: read what cannot be sent: {error}"),
+            Some(Ok(again)) if !by_reference => {
+                assert_eq!(again.body, attacked.body, "seed {seed}: read as something else");
+            }
+            Some(Ok(_)) => {}
+        }
+    }
+}
+
 /// Some open file; tests never look at which.
-fn any_descriptor() -> Option<std::os::fd::OwnedFd> {
+fn any_descriptor() -> Option<OwnedFd> {
     std::fs::File::open("/dev/null").ok().map(Into::into)
 }

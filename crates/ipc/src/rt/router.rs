@@ -6,8 +6,8 @@
 
 use super::transport::{Arrival, Request, ServerTransport, Token};
 use super::{
-    Caller, Cause, ClientId, Credentials, Deadline, DecodeError, EncodeError, Fault, InterfaceId,
-    Measured, Version,
+    Caller, Cause, ClientId, Credentials, Deadline, DecodeError, EncodeError, Fault, Forms,
+    InterfaceId, Measured, Version,
 };
 
 /// Operation number of the binding call.
@@ -219,7 +219,7 @@ fn bind<T: ServerTransport>(
     let Some(base) = service.base_of(&wanted) else {
         return Served::Reply(token.fault(Fault::UNKNOWN_INTERFACE));
     };
-    let size = Measured { body_len: BIND_REPLY_LEN, by_reference: false };
+    let size = Measured { body_len: BIND_REPLY_LEN, forms: Forms::BODY };
     Served::Reply(super::stub::reply(token, Ok(size), None, |writer| {
         let block = writer.object::<BIND_REPLY_LEN>()?;
         block.put::<0, u32>(u32::from(base));

@@ -4,8 +4,8 @@
 use super::router::{BIND_OP, BIND_REQUEST_LEN};
 use super::transport::{Draft, Reply, ReplyDraft, Token, Transport};
 use super::{
-    CallError, ContextScope, Deadline, DecodeError, Decoder, EncodeError, Fault, InterfaceId,
-    Measured, Pod, Writer,
+    CallError, ContextScope, Deadline, DecodeError, Decoder, EncodeError, Fault, Forms,
+    InterfaceId, Measured, Pod, Writer,
 };
 
 /// Makes the binding call; answers the base of the interface on this connection.
@@ -18,7 +18,7 @@ pub fn bind<T: Transport>(
     id: &InterfaceId,
     deadline: Deadline,
 ) -> Result<u16, CallError> {
-    let size = Measured { body_len: BIND_REQUEST_LEN, by_reference: false };
+    let size = Measured { body_len: BIND_REQUEST_LEN, forms: Forms::BODY };
     let write = |writer: &mut Writer<'_, '_>| {
         let block = writer.object::<BIND_REQUEST_LEN>()?;
         block.pods::<0, u8, 16>(&id.uuid);
@@ -51,7 +51,7 @@ pub fn call<'d, T: Transport, R>(
 ) -> Result<R, CallError> {
     let mut draft = transport.start(op, size.body_len);
     let encoder = draft.encoder();
-    encoder.set_by_reference(size.by_reference);
+    encoder.set_forms(size.forms);
     write(&mut encoder.writer())?;
     let mut reply = draft.call(deadline)?;
     Ok(read(reply.decoder())?)
@@ -71,7 +71,7 @@ pub fn send<'d, T: Transport>(
 ) -> Result<(), CallError> {
     let mut draft = transport.start(op, size.body_len);
     let encoder = draft.encoder();
-    encoder.set_by_reference(size.by_reference);
+    encoder.set_forms(size.forms);
     write(&mut encoder.writer())?;
     draft.send(deadline)
 }
@@ -87,7 +87,7 @@ pub fn reply<'d, K: Token>(
     let Ok(size) = size else { return token.fault(Fault::DROPPED) };
     let mut draft = token.start(size.body_len);
     let encoder = draft.encoder();
-    encoder.set_by_reference(size.by_reference);
+    encoder.set_forms(size.forms);
     if let Some(scope) = contexts {
         encoder.set_contexts(scope);
     }

@@ -185,7 +185,9 @@ impl<'a> Gen<'a> {
         let args = self.request_args(op);
         let (wire, plain) = (&op.wire, &op.plain);
         let number = op.op.opnum;
-        out.push_str(&format!("let size_ = {wire}::{plain}_request_size(true, {args})?;"));
+        out.push_str(&format!(
+            "let size_ = {wire}::{plain}_request_size(rt::Forms::machine(), {args})?;"
+        ));
         let opnum = format!("self.base.wrapping_add({number})");
         let write = format!("|w_| {wire}::put_{plain}_request(w_, {args})");
         if op.op.oneway {

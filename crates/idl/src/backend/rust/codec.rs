@@ -320,11 +320,7 @@ impl<'a> Gen<'a> {
             let d = used(&inner, "d_");
             format!("d_.object::<{size}, _>({slots}, |{d}, v_| {inner})?")
         });
-        let pattern = if cases.is_empty() {
-            "_".to_owned()
-        } else {
-            tag_pattern(cases)
-        };
+        let pattern = if cases.is_empty() { "_".to_owned() } else { tag_pattern(cases) };
         let tag = self.tag_of(u);
         let made = match (value, has_tag) {
             (Some(value), true) => format!("{variant} {{ tag: {tag}, value: {value} }}"),
@@ -355,7 +351,7 @@ impl<'a> Gen<'a> {
 }
 
 /// Discriminants as they travel, 64 bits each, as a pattern.
-fn tag_pattern(cases: &[i128]) -> String {
+pub(super) fn tag_pattern(cases: &[i128]) -> String {
     let mut tags: Vec<i64> = cases.iter().map(|c| *c as i64).collect();
     tags.sort_unstable();
     tags.dedup();

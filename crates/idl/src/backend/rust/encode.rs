@@ -7,7 +7,7 @@
 use crate::ir::{Array, Scalar, StringTy, Ty};
 use crate::layout;
 
-use super::model::{Gen, Shape, limits, scalar};
+use super::model::{AUTO, Gen, Shape, limits, scalar};
 use super::siblings::expr;
 
 /// What expressions can name, and where arrays begin to go by reference.
@@ -19,6 +19,16 @@ pub(super) struct Env {
 }
 
 impl Env {
+    /// The threshold while measuring.
+    fn measured_threshold(&self) -> String {
+        self.threshold.replace(AUTO, "m_.auto()")
+    }
+
+    /// The threshold while writing.
+    fn written_threshold(&self) -> String {
+        self.threshold.replace(AUTO, "w_.auto()")
+    }
+
     pub(super) fn expr(&self, e: &crate::ir::Expr) -> Option<String> {
         expr(e, &|index| self.values.get(index).cloned().flatten())
     }
@@ -87,7 +97,7 @@ impl Gen<'_> {
         let mut out = self.check_counts(array, val, env);
         let element = self.shape(&array.element);
         if Self::is_pod(element) {
-            let threshold = &env.threshold;
+            let threshold = env.measured_threshold();
             out.push_str(&format!(
                 "m_.flat({val}.len(), core::mem::size_of_val({val}), {threshold})?;"
             ));
@@ -146,7 +156,7 @@ impl Gen<'_> {
             out.push_str(&format!("rt::ensure(!{val}.contains(&0), rt::EncodeError::Zero)?;"));
             out.push_str(&format!("m_.flat({len}, 2 * {len} + 2, usize::MAX)?;"));
         } else {
-            out.push_str(&format!("m_.flat({len}, {len} + 1, {})?;", env.threshold));
+            out.push_str(&format!("m_.flat({len}, {len} + 1, {})?;", env.measured_threshold()));
         }
         out
     }
@@ -241,7 +251,7 @@ impl Gen<'_> {
             Shape::Str(_) => format!(
                 "w_.header_sized::<{at}, _>(b_, {val}.count_bytes(), \
                  {val}.to_bytes_with_nul(), {})?;",
-                env.threshold
+                env.written_threshold()
             ),
             Shape::Unique(target) => self.place_unique(target, at, val, env),
             Shape::Shared(_) => format!("w_.shared::<{at}, _, _>(b_, {val});"),
@@ -269,7 +279,7 @@ impl Gen<'_> {
 
     fn place_array(&self, array: &Array, at: u64, val: &str, env: &Env) -> String {
         let mut out = if Self::is_pod(self.shape(&array.element)) {
-            format!("w_.header_of::<{at}, _, _>(b_, {val}, {})?;", env.threshold)
+            format!("w_.header_of::<{at}, _, _>(b_, {val}, {})?;", env.written_threshold())
         } else {
             format!("w_.header::<{at}, _>(b_, {val}.len());")
         };
@@ -314,7 +324,7 @@ impl Gen<'_> {
             Shape::Str(s) if s.wide => format!("w_.terminated({val})?;"),
             Shape::Str(_) => {
                 let bytes = format!("{val}.to_bytes_with_nul()");
-                let threshold = &env.threshold;
+                let threshold = env.written_threshold();
                 format!("w_.pods_below({bytes}, {threshold})?;")
             }
             Shape::Unique(target) => {
@@ -346,7 +356,7 @@ impl Gen<'_> {
     fn follow_array(&self, array: &Array, val: &str, env: &Env) -> String {
         let element = self.shape(&array.element);
         if Self::is_pod(element) {
-            let threshold = &env.threshold;
+            let threshold = env.written_threshold();
             return format!("w_.pods_below({val}, {threshold})?;");
         }
         let size = self.size(&array.element);

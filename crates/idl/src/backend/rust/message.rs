@@ -319,12 +319,12 @@ fn open(layout: &BlockLayout, words: &str) -> String {
 fn writers(op: &Op<'_>, d: &Direction) -> String {
     let (what, size) = (d.what, d.size);
     let visit = if d.measure.is_empty() {
-        format!("Ok(rt::Measured {{ body_len: {size}, by_reference: true }})")
+        format!("Ok(rt::Measured {{ body_len: {size}, forms: forms_ }})")
     } else {
         let m = used(&d.measure, "m_");
-        format!("rt::measure({size}, by_reference_, |{m}| {{ {} Ok(()) }})", d.measure)
+        format!("rt::measure({size}, forms_, |{m}| {{ {} Ok(()) }})", d.measure)
     };
-    let mut sized = vec![("by_reference_".to_owned(), "bool".to_owned())];
+    let mut sized = vec![("forms_".to_owned(), "rt::Forms".to_owned())];
     sized.extend(
         d.params.iter().map(|(n, t)| (n.clone(), t.replace("'d ", "").replace("<'d>", "<'_>"))),
     );

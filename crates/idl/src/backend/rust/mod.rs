@@ -8,14 +8,15 @@ mod blank;
 mod client;
 mod codec;
 mod decode;
+mod drive;
 mod encode;
 mod message;
 mod model;
 mod names;
 mod op;
+mod random;
 mod server;
 mod siblings;
-mod tests_output;
 mod text;
 mod types;
 

@@ -321,10 +321,13 @@ pub(super) fn limits(s: Scalar) -> Option<(i128, i128)> {
     }
 }
 
-/// The threshold as a Rust expression, in bytes.
+/// Stands for the threshold where the interface sets none.
+pub(super) const AUTO: &str = "AUTO_";
+
+/// The threshold as a Rust expression, in bytes; [`AUTO`] in it is to be replaced.
 pub(super) fn threshold(attrs: &[Option<&LocalAttrs>]) -> String {
     match attrs.iter().flatten().find_map(|a| a.reference_above) {
         Some(Threshold::Bytes(n)) => format!("{n}_usize"),
-        Some(Threshold::Auto) | None => "rt::reference_threshold()".to_owned(),
+        Some(Threshold::Auto) | None => AUTO.to_owned(),
     }
 }

@@ -189,15 +189,13 @@ impl<'a> Gen<'a> {
             .iter()
             .map(|id| {
                 let (snake, handle) = (self.type_snake(*id), self.type_name(*id));
-                format!(
-                    "if kind_ == {} {{ server_.{snake}_run_down({handle}(number_)); }}",
-                    id.0
-                )
+                format!("if kind_ == {} {{ server_.{snake}_run_down({handle}(number_)); }}", id.0)
             })
             .collect();
-        let rest = interface.base.and_then(|b| self.interface(b)).map(|b| {
-            format!("run_down_{}(server_, kind_, number_);", names::plain_snake(&b.name))
-        });
+        let rest = interface
+            .base
+            .and_then(|b| self.interface(b))
+            .map(|b| format!("run_down_{}(server_, kind_, number_);", names::plain_snake(&b.name)));
         let body = match (arms.is_empty(), rest) {
             (true, rest) => rest.unwrap_or_default(),
             (false, None) => arms.join(" else "),
@@ -294,8 +292,7 @@ impl<'a> Gen<'a> {
         let buffers = self.buffers(op);
         let give = self.give_back(op);
         let reply = self.reply_of(op, handles);
-        let carry =
-            if values == "out_" { String::new() } else { format!(".map(|out_| {values})") };
+        let carry = if values == "out_" { String::new() } else { format!(".map(|out_| {values})") };
         let finish = if give.is_empty() {
             format!("Ok({call}{carry})")
         } else {
@@ -437,7 +434,7 @@ impl<'a> Gen<'a> {
         let values = self.reply_values_from(op, "out_");
         let (wire, plain) = (&op.wire, &op.plain);
         out.push_str(&format!(
-            "let size_ = {wire}::{plain}_reply_size(true, {values}); \
+            "let size_ = {wire}::{plain}_reply_size(rt::Forms::machine(), {values}); \
              rt::Served::Reply(rt::stub::reply(request_.into_token(), size_, {scope}, \
              |w_| {wire}::put_{plain}_reply(w_, {values})))"
         ));
@@ -516,7 +513,7 @@ impl<'a> Gen<'a> {
              pub fn send(self, {out}: {ret}) -> Result<(), rt::Gone> {{ {lets} match self.to {{ \
              rt::DeferredTo::Local(sender_) => sender_.send(Ok({full})), \
              rt::DeferredTo::Remote(token_) => {{ \
-             let size_ = {wire}::{plain}_reply_size(true, {values}); \
+             let size_ = {wire}::{plain}_reply_size(rt::Forms::machine(), {values}); \
              token_.reply(size_, |w_| {wire}::put_{plain}_reply(w_, {values})) }} }} }}\n\
              /// Answers with a fault.\n///\n/// # Errors\n\
              /// [`rt::Gone`] if nobody waits any more.\n\
