@@ -302,25 +302,35 @@ impl ReadyReply {
             items: 0,
             cpu: link.thread.cpu(),
             grants: 0,
+            after: 0,
         };
         let line = link.region.reply(self.line);
-        match &self.form {
+        let mut words = [0; INLINE_WORDS];
+        let count = match &self.form {
             Form::Inline(len, fds) => {
                 (header.len, header.fds) = (*len, *fds);
-                // SAFETY: this reply alone may touch the words until `end_call` below; the answer is
-                // not seen before that, so there is no other call on this line yet.
+                let count = usize::from(*len).div_ceil(8).min(INLINE_WORDS);
+                // SAFETY: this reply alone may touch the words until `end_call` below.
                 let body = unsafe { &*link.lines[self.line as usize].words.get() };
-                let body = &body[..usize::from(*len).div_ceil(8).min(INLINE_WORDS)];
-                line.prepare(header.meta(), body);
+                words[..6].copy_from_slice(&body[..6]);
+                if count > 6 {
+                    words[6..].copy_from_slice(&body[6..]);
+                }
+                count
             }
             Form::Long(long) => {
                 (header.items, header.fds, header.flags) = (long.items, long.fds, long.flags);
-                line.prepare(header.meta(), &[long.total, long.body_len]);
+                (words[0], words[1]) = (long.total, long.body_len);
+                2
             }
-            Form::Fault(fault) => line.prepare(header.meta(), &[u64::from(fault.0)]),
-        }
+            Form::Fault(fault) => {
+                words[0] = u64::from(fault.0);
+                1
+            }
+        };
+        // Before the answer can be seen: the client's next call may come at once.
         link.end_call(self.line);
-        line.publish_prepared(header.tag());
+        line.publish(header.tag(), header.meta(), &words[..count]);
         link.ring_client();
     }
 }
@@ -360,6 +370,7 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
         items: 0,
         cpu: link.thread.cpu(),
         grants: 0,
+        after: 0,
     };
     link.region.reply(line).publish(header.tag(), header.meta(), &[]);
     link.ring_client();

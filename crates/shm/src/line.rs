@@ -23,29 +23,20 @@ impl Line {
         Self { words: core::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Stores `first` and `rest` in the words after the tag's. Nobody is told yet.
-    ///
+    /// Stores `first` and `rest` in the words after the tag's and then publishes them with `tag`.
     /// What of `rest` does not fit the line is ignored.
+    ///
+    /// The stores follow one another with nothing between: a peer that polls the tag takes the cache
+    /// line away whenever it gets to it, and each time it does so before the tag is stored costs
+    /// another transfer both ways.
     #[inline(always)]
-    pub fn prepare(&self, first: u64, rest: &[u64]) {
+    pub fn publish(&self, tag: u64, first: u64, rest: &[u64]) {
         self.words[1].store(first, Ordering::Relaxed);
         for (word, value) in self.words[2..].iter().zip(rest) {
             word.store(*value, Ordering::Relaxed);
         }
-    }
-
-    /// Publishes what was prepared.
-    #[inline(always)]
-    pub fn publish_prepared(&self, tag: u64) {
         // SYNC: release; pairs with the acquire load in `tag`.
         self.words[0].store(tag, Ordering::Release);
-    }
-
-    /// Prepares and publishes in one.
-    #[inline(always)]
-    pub fn publish(&self, tag: u64, first: u64, rest: &[u64]) {
-        self.prepare(first, rest);
-        self.publish_prepared(tag);
     }
 
     /// The tag, with everything that was stored before it was published.
