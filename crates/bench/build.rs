@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rustc-check-cfg=cfg(have_rpcgen, have_capnp)");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
     hand_written_c();
-    own_stubs(&out)?;
+    own_stubs(&out);
     #[cfg(feature = "rivals")]
     {
         rpcgen(&out)?;
@@ -33,25 +33,19 @@ fn hand_written_c() {
 }
 
 /// Our own stubs, Rust and C, of every interface in `idl/`.
-fn own_stubs(out: &Path) -> Result<(), Box<dyn Error>> {
+fn own_stubs(out: &Path) {
     let own = out.join("own");
-    std::fs::create_dir_all(&own)?;
-    for (idl, acf) in [("idl/cases.idl", None), ("idl/blob.idl", Some("idl/blob.acf"))] {
-        println!("cargo::rerun-if-changed={idl}");
-        acf.iter().for_each(|acf| println!("cargo::rerun-if-changed={acf}"));
-        let options = sojourn_idl::Options::default();
-        let compiled =
-            sojourn_idl::compile(idl, acf, &sojourn_idl::source::FileLoader::default(), &options)?;
-        let options = sojourn_idl::backend::Options::default();
-        let files = sojourn_idl::backend::c::generate(&compiled.module, &options).into_iter();
-        for file in files.chain(sojourn_idl::backend::rust::generate(&compiled.module, &options)) {
-            std::fs::write(own.join(&file.path), file.text)?;
-        }
-    }
+    sojourn_idl::Build::new()
+        .idl("idl/cases.idl")
+        .idl("idl/blob.idl")
+        .acf("idl/blob.acf")
+        .rust()
+        .c()
+        .out_dir(&own)
+        .compile_or_exit();
     let include = Path::new("../ipc/include");
     println!("cargo::rerun-if-changed={}", include.display());
     c_build().include(include).include(&own).file("src/idl/c/ours.c").compile("bench_ours");
-    Ok(())
 }
 
 #[cfg(feature = "rivals")]

@@ -31,7 +31,10 @@ pub(crate) struct Outcome {
     marshalling: Vec<Cell>,
     published: Vec<Published>,
     calls: Vec<CallCell>,
-    reference_threshold: Option<usize>,
+    /// Bytes from which `reference_above(auto)` refers.
+    reference_threshold: usize,
+    /// Bytes from which referring was the faster in this run.
+    crossover: Option<usize>,
     reach: Vec<Reach>,
 }
 
@@ -77,8 +80,18 @@ pub(crate) fn run(quick: bool) -> Result<Outcome> {
     println!("{}", report::marshalling(&marshalling));
     println!("{}", report::ratios(&marshalling, &published));
     let reference_threshold = calls::reference_threshold();
-    println!("{}", report::calls(&calls, reference_threshold));
+    let crossover = calls::crossover(&calls);
+    println!("{}", report::calls(&calls, reference_threshold, crossover));
     let reach = reach::judge(&marshalling);
     println!("{}", crate::reach::render(&reach));
-    Ok(Outcome { machine, settings, marshalling, published, calls, reference_threshold, reach })
+    Ok(Outcome {
+        machine,
+        settings,
+        marshalling,
+        published,
+        calls,
+        reference_threshold,
+        crossover,
+        reach,
+    })
 }

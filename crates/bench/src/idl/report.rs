@@ -110,13 +110,9 @@ fn beside(cell: &Cell, published: &[Published]) -> String {
 }
 
 /// The paper's figure 5: the whole call by argument size.
-pub(super) fn calls(cells: &[CallCell], threshold: Option<usize>) -> String {
+pub(super) fn calls(cells: &[CallCell], threshold: usize, crossover: Option<usize>) -> String {
     let mut text =
         String::from("== whole call by size of the argument (the paper's figure 5) ==\n");
-    if cells.is_empty() {
-        text.push_str("not measured\n");
-        return text;
-    }
     let mut styles: Vec<&str> = Vec::new();
     let mut sizes: Vec<usize> = Vec::new();
     for cell in cells {
@@ -128,11 +124,11 @@ pub(super) fn calls(cells: &[CallCell], threshold: Option<usize>) -> String {
         }
     }
     let mut table = Table::new(std::iter::once("").chain(styles.iter().copied()));
-    let mut marked = threshold.is_none();
+    let mut marked = false;
     for size in sizes {
-        if !marked && threshold.is_some_and(|threshold| size >= threshold) {
+        if !marked && size >= threshold {
             marked = true;
-            table.row([format!("reference_above(auto) = {} B", threshold.unwrap_or_default())]);
+            table.row([format!("-- reference_above(auto): {threshold} B --")]);
         }
         let figure = |style: &&str| {
             let cell = cells.iter().find(|cell| cell.style == **style && cell.size == size);
@@ -141,5 +137,16 @@ pub(super) fn calls(cells: &[CallCell], threshold: Option<usize>) -> String {
         table.row(std::iter::once(bytes(size)).chain(styles.iter().map(figure)));
     }
     text.push_str(&table.render());
+    let found = crossover.map_or_else(|| "at no size".to_owned(), |size| format!("from {size} B"));
+    let _ = writeln!(text, "  referring was the faster {found}; auto refers from {threshold} B");
+    let mut shown: Vec<&str> = Vec::new();
+    for cell in cells {
+        if let Some(error) = &cell.error
+            && !shown.contains(&cell.style.as_str())
+        {
+            shown.push(&cell.style);
+            let _ = writeln!(text, "  {}: {error}", cell.style);
+        }
+    }
     text
 }

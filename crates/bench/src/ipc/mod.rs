@@ -5,15 +5,15 @@
 
 mod floor;
 mod many;
-mod measure;
-mod ours;
+pub(crate) mod measure;
+pub(crate) mod ours;
 mod reach;
 mod report;
 mod rivals;
-mod row;
+pub(crate) mod row;
 mod scratch;
 mod turn;
-mod worker;
+pub(crate) mod worker;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;

@@ -77,8 +77,13 @@ impl Row for Sojourn {
     }
 }
 
+/// The row by grant alone.
+pub(crate) fn granted() -> Box<dyn Row> {
+    Box::new(Sojourn { style: Style::Grant, adaptive: false })
+}
+
 /// A name nobody else uses; made in the coordinator.
-fn unique_name() -> String {
+pub(crate) fn unique_name() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
