@@ -350,6 +350,7 @@ impl Connection {
             items: 0,
             cpu: self.parts.policy.cpu(),
             grants: 0,
+            after: if is_direct { self.seq as u8 } else { 0 },
         }
     }
 

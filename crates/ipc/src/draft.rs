@@ -98,7 +98,8 @@ impl<'c, 'd> Draft<'c, 'd> {
         may_lend: bool,
     ) -> Result<Pending, CallError> {
         let is_plain = self.place == Place::Inline && self.encoder.is_plain();
-        let posted = if kind == Kind::Call && is_plain && self.connection.is_call_line_free() {
+        let may_be_direct = kind == Kind::Call && is_plain && !self.connection.is_torn;
+        let posted = if may_be_direct && self.connection.is_call_line_free() {
             let line = self.connection.take_line(true)?;
             let header = self.connection.next_header(kind, line, true);
             Ok(self.publish_inline(header))
@@ -115,8 +116,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         header.len = self.body_len as u8;
         let count = self.body_len.div_ceil(8);
         self.connection.publish_words(&header, count);
-        self.connection.set_call(header.line, header.seq);
-        Pending { line: header.line, seq: header.seq }
+        self.posted(header)
     }
 
     /// A slot to publish in; a request left in pieces is taken back first.
@@ -187,6 +187,12 @@ impl<'c, 'd> Draft<'c, 'd> {
     ) -> Result<Pending, CallError> {
         let fds = self.encoder.fds();
         if !fds.is_empty() {
+            // Descriptors whose message does not follow would be taken for the next one's.
+            let items = self.encoder.items();
+            let total = Gather::new(None, self.body_len, items, &[]).map(|gather| gather.total());
+            if total.is_none_or(|total| total > self.connection.parts.request_max) {
+                return Err(CallError::TooLarge);
+            }
             let packet = Packet::new(Topic::Descriptors, header.seq);
             self.connection.send_packet(packet, fds, deadline)?;
         }
@@ -203,8 +209,15 @@ impl<'c, 'd> Draft<'c, 'd> {
             header.flags = LONG;
             self.post_long(header, deadline)?;
         }
-        self.connection.set_call(header.line, header.seq);
-        Ok(Pending { line: header.line, seq: header.seq })
+        Ok(self.posted(header))
+    }
+
+    #[inline]
+    fn posted(&mut self, header: Header) -> Pending {
+        if header.kind == Kind::Call {
+            self.connection.set_call(header.line, header.seq);
+        }
+        Pending { line: header.line, seq: header.seq }
     }
 
     /// Passes body and items as they lie, within one address space.

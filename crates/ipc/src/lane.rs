@@ -3,16 +3,16 @@
 //! # Theory of operation
 //! A short call comes on the *call line*, where its answer goes as well: one cache line that travels
 //! to and fro. Everything else, and calls while one is outstanding there, comes in slots in order,
-//! each with the next sequence number. What was published in a slot before a call is taken before it.
-//! Slots:  A lane looks at the tag of
-//! the slot that is next. Either it still carries what was there before (nothing new), or the next
+//! each with the next sequence number. A call on the call line says after which slot's request it was
+//! published, so all requests are taken in the order in which they were made. A lane looks at the tag
+//! of the slot that is next. Either it still carries what was there before (nothing new), or the next
 //! number (a request), or something else: then the client breaks the rules and is disconnected. A
 //! request is copied out of the slot and the slot is given back, before anyone looks at its content.
 //! Requests larger than an area come in several slots and are put together here, while other lanes
 //! are served: a lane never waits. Not here: which lane is looked at when; see `server`.
 
 use crate::layout::{
-    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
+    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct, is_due,
     next_seq, tag_seq,
 };
 use crate::link::{Link, LocalRequest, lock};
@@ -99,21 +99,36 @@ impl Lane {
     /// The rule that the client broke.
     #[inline(always)]
     pub(crate) fn look(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
-        let call = self.link.region.reply(CALL_LINE).tag();
-        // After the call line, so that what was sent before a call is seen before it.
+        // Before the call line, so that a call is seen before what was published in a slot after it.
         let slot = self.link.region.slot(self.seq).tag();
+        let call = self.link.region.reply(CALL_LINE).tag();
+        if is_call(call, self.call) && self.assembly.is_none() {
+            return self.take_due(call, incoming);
+        }
         if tag_seq(slot) == self.seq {
             return self.take_slot(slot, incoming);
         }
         self.check_old(slot)?;
-        if is_call(call, self.call) && self.assembly.is_none() {
-            return self.take_call(call, incoming);
-        }
         // Calls with another number are none of ours, answers are our own.
         let is_wrong = (call >> 48) as u8 == Kind::Call as u8
             && tag_seq(call) != self.call
             && next_seq(tag_seq(call)) != self.call;
         if is_wrong { Err(Reason::BadSequence) } else { Ok(Look::Nothing) }
+    }
+
+    /// Takes the call on the call line, or what was published in slots before it.
+    #[inline(always)]
+    fn take_due(&mut self, call: u64, incoming: &mut Incoming) -> Result<Look, Reason> {
+        let mut meta = [0];
+        self.link.region.reply(CALL_LINE).copy_out(&mut meta);
+        if is_due(meta[0], self.seq.wrapping_sub(1)) {
+            return self.take_call(call, incoming);
+        }
+        let slot = self.link.region.slot(self.seq).tag();
+        if tag_seq(slot) == self.seq {
+            return self.take_slot(slot, incoming);
+        }
+        Err(Reason::BadSequence)
     }
 
     /// What lies in a slot that has not been written again.
@@ -161,6 +176,10 @@ impl Lane {
                 let Some(assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
                 if assembly.header.kind == Kind::Call {
                     self.link.end_call(assembly.header.line);
+                }
+                if assembly.header.fds > 0 {
+                    // They came before the request; nobody will ask for them now.
+                    drop(self.link.take_fds(assembly.header.seq));
                 }
                 Look::Progress
             }

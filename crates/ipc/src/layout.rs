@@ -266,6 +266,8 @@ pub(crate) struct Header {
     /// Processor on which the sender ran, plus one; 0 unknown.
     pub(crate) cpu: u16,
     pub(crate) grants: u8,
+    /// On the call line: low byte of the number of the last request published in a slot before it.
+    pub(crate) after: u8,
 }
 
 /// Whether request `seq` travels on the call line.
@@ -298,6 +300,12 @@ pub(crate) fn is_call(tag: u64, seq: u32) -> bool {
     tag as u32 == seq && (tag >> 48) as u8 == Kind::Call as u8
 }
 
+/// Whether a call on the call line comes next when `last` was the last request taken from a slot.
+#[inline(always)]
+pub(crate) fn is_due(meta: u64, last: u32) -> bool {
+    (meta >> 56) as u8 == last as u8
+}
+
 /// Sequence number in a tag.
 #[inline(always)]
 pub(crate) fn tag_seq(tag: u64) -> u32 {
@@ -321,6 +329,7 @@ impl Header {
             | u64::from(self.items) << 24
             | u64::from(self.cpu) << 32
             | u64::from(self.grants) << 48
+            | u64::from(self.after) << 56
     }
 
     /// Unpacks and checks what can be checked without knowing the connection's state; `None` if a
@@ -338,13 +347,14 @@ impl Header {
             items: (meta >> 24) as u8,
             cpu: (meta >> 32) as u16,
             grants: (meta >> 48) as u8,
+            after: (meta >> 56) as u8,
         };
         let sound = header.len as usize <= INLINE_MAX
             && header.fds as usize <= FDS_MAX
             && header.items as usize <= ITEMS_MAX
             && header.grants as usize <= GRANTS_MAX
             && header.flags & !(LONG | BY_REFERENCE) == 0
-            && meta >> 56 == 0;
+            && (header.flags != 0 || header.items | header.grants == 0);
         sound.then_some(header)
     }
 }

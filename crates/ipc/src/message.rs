@@ -51,6 +51,7 @@ impl Incoming {
                 items: 0,
                 cpu: 0,
                 grants: 0,
+                after: 0,
             },
             words: [0; INLINE_WORDS],
             stream: Vec::new(),

@@ -1,30 +1,64 @@
-//! Calls between two processes' worth of threads: every way a message can travel.
-//!
-//! Client and server are threads here, but their connection is forced to behave as between processes
-//! (`Connection::is_local` is what a same-process connection uses; see `local.rs` for that).
+//! Calls, every way a message can travel: each test runs with the server in this process and with the
+//! server in another.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use common::{Echo, call, call_with_items, watchdog};
-use sojourn_ipc::{CallError, Connection, Deadline, Wait};
+use common::service::{COUNT, COUNTED, ECHO, KEEP, RELEASE, SIZED};
+use common::{Echo, Home, ask, call, call_until, call_with_items, limit, soon, watchdog};
+use sojourn_ipc::{CallError, ConnectOptions, Connection, Deadline, ServerOptions, Wait};
 use std::time::Duration;
 
 #[test]
-fn short_and_long_bodies_come_back_as_sent() {
+fn child_entry() {
+    common::child::entry(&[]);
+}
+
+macro_rules! in_both_homes {
+    ($($test:ident)*) => {
+        mod within {
+            $(#[test] fn $test() { super::$test(super::Home::Within); })*
+        }
+        mod across {
+            $(#[test] fn $test() { super::$test(super::Home::Across); })*
+        }
+    };
+}
+
+in_both_homes! {
+    short_and_long_bodies_come_back_as_sent
+    items_of_every_length_come_back_as_sent
+    every_waiting_policy_works
+    a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another
+    lines_of_given_up_calls_come_back
+    many_calls_may_be_outstanding_and_finish_in_any_order
+    one_way_messages_arrive_in_order_and_wait_only_for_room
+    room_is_noticed_while_no_answer_comes
+    notifications_coalesce_both_ways
+    many_clients_are_served_by_several_threads
+    answers_larger_than_an_area_come_whole
+}
+
+const LENS: [usize; 17] =
+    [0, 1, 7, 8, 47, 48, 49, 111, 112, 113, 1000, 4096, 65536, 65552, 70000, 200_000, 3_000_000];
+
+fn short_and_long_bodies_come_back_as_sent(home: Home) {
     let _watchdog = watchdog(60);
-    let echo = Echo::start(Default::default());
+    let echo = Echo::start(home);
     let mut connection = echo.connect();
-    for len in [0, 1, 7, 8, 47, 48, 49, 111, 112, 113, 1000, 4096, 65536, 70000, 200_000, 3_000_000]
-    {
+    assert_eq!(connection.is_local(), home == Home::Within);
+    for len in LENS {
         let body: Vec<u8> = (0..len).map(|n| (n * 31 % 251) as u8).collect();
-        assert_eq!(call(&mut connection, 1, &body), Ok(body), "length {len}");
+        for deadline in [limit(), Deadline::NEVER] {
+            let back = call_until(&mut connection, ECHO, &body, deadline);
+            assert!(back.as_ref() == Ok(&body), "length {len}");
+        }
     }
 }
 
-#[test]
-fn items_of_every_length_come_back_as_sent() {
+fn items_of_every_length_come_back_as_sent(home: Home) {
     let _watchdog = watchdog(60);
-    let echo = Echo::start(Default::default());
+    let echo = Echo::start(home);
     let mut connection = echo.connect();
     let big: Vec<u8> = (0..1_000_000u32).map(|n| (n % 253) as u8).collect();
     for lens in
@@ -33,106 +67,144 @@ fn items_of_every_length_come_back_as_sent() {
         let items: Vec<&[u8]> = lens.iter().map(|len| &big[..*len]).collect();
         let (body, back) = call_with_items(&mut connection, b"head", &items).unwrap();
         assert_eq!(body, b"head");
-        assert_eq!(back, items, "lengths {lens:?}");
+        assert!(back == items, "lengths {lens:?}");
     }
 }
 
-#[test]
-fn every_waiting_policy_works() {
+fn every_waiting_policy_works(home: Home) {
     let _watchdog = watchdog(60);
-    for wait in [Wait::Adaptive, Wait::Park, Wait::Spin(Some(Duration::from_micros(50)))] {
-        let echo = Echo::start_with(wait);
-        let mut connection = echo.connect_with(wait);
-        for n in 0..200u32 {
+    let bounded = Wait::Spin(Some(Duration::from_micros(50)));
+    for wait in [Wait::Adaptive, Wait::Park, bounded, Wait::Spin(None)] {
+        let echo = Echo::start_with(home, 1, ServerOptions { wait, ..Default::default() });
+        let mut connection = echo.connect_waiting(wait);
+        // A pair that spins takes both processors from everybody else: not for long.
+        let rounds = if wait == Wait::Spin(None) { 20u32 } else { 200 };
+        for n in 0..rounds {
             let body = n.to_ne_bytes();
-            assert_eq!(call(&mut connection, 1, &body).unwrap(), body);
+            assert_eq!(call(&mut connection, ECHO, &body).unwrap(), body);
         }
     }
 }
 
-#[test]
-fn a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another() {
+fn a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another(home: Home) {
     let _watchdog = watchdog(60);
-    let echo = Echo::start(Default::default());
+    let echo = Echo::start(home);
     let mut connection = echo.connect();
-    // Operation 2 is answered only when operation 3 comes.
-    let draft = connection.start(2, 0);
-    let error = draft.call(Deadline::after(Duration::from_millis(20))).unwrap_err();
+    let error = connection.start(KEEP, 0).call(soon(20)).unwrap_err();
     assert_eq!(error, CallError::Timeout);
-    assert_eq!(call(&mut connection, 3, b"now").unwrap(), b"now");
+    assert_eq!(call(&mut connection, RELEASE, b"now").unwrap(), b"now");
     for n in 0..100u8 {
-        assert_eq!(call(&mut connection, 1, &[n]).unwrap(), [n]);
+        assert_eq!(call(&mut connection, ECHO, &[n]).unwrap(), [n]);
     }
 }
 
-#[test]
-fn many_calls_may_be_outstanding_and_finish_in_any_order() {
+fn lines_of_given_up_calls_come_back(home: Home) {
     let _watchdog = watchdog(60);
-    let echo = Echo::start(Default::default());
+    let options = ServerOptions { max_inflight: 2, ..Default::default() };
+    let echo = Echo::start_with(home, 1, options);
     let mut connection = echo.connect();
-    let limit = Deadline::after(Duration::from_secs(20));
+    for round in 0..20u8 {
+        // On the call line, given up; one-way messages must not make its line forgotten.
+        assert_eq!(connection.start(KEEP, 0).call(soon(1)).unwrap_err(), CallError::Timeout);
+        connection.start(99, 0).send(limit()).unwrap();
+        assert_eq!(call(&mut connection, RELEASE, &[round]).unwrap(), [round]);
+        let pending = connection.start(KEEP, 0).submit(limit()).unwrap();
+        connection.give_up(&pending);
+        assert_eq!(call(&mut connection, RELEASE, &[round]).unwrap(), [round]);
+        // Two can be outstanding again.
+        let one = connection.start(ECHO, 0).submit(limit()).unwrap();
+        let two = connection.start(ECHO, 0).submit(limit()).unwrap();
+        connection.finish(two, limit()).unwrap();
+        connection.finish(one, limit()).unwrap();
+    }
+}
+
+fn many_calls_may_be_outstanding_and_finish_in_any_order(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
+    let mut connection = echo.connect();
     let mut pending = vec![];
     for n in 0..8u8 {
-        let mut draft = connection.start(1, 1);
+        let mut draft = connection.start(ECHO, 1);
         draft.encoder().put_bytes(&[n]).unwrap();
-        pending.push((n, draft.submit(limit).unwrap()));
+        pending.push((n, draft.submit(limit()).unwrap()));
     }
-    assert_eq!(connection.start(1, 0).submit(limit).unwrap_err(), CallError::Busy);
+    assert_eq!(connection.start(ECHO, 0).submit(limit()).unwrap_err(), CallError::Busy);
     for (n, pending) in pending.into_iter().rev() {
-        assert_eq!(connection.finish(pending, limit).unwrap().body(), [n]);
+        assert_eq!(connection.finish(pending, limit()).unwrap().body(), [n]);
     }
 }
 
-#[test]
-fn one_way_messages_arrive_in_order_and_wait_only_for_room() {
+fn one_way_messages_arrive_in_order_and_wait_only_for_room(home: Home) {
     let _watchdog = watchdog(60);
-    let echo = Echo::start(Default::default());
+    let echo = Echo::start(home);
     let mut connection = echo.connect();
-    let limit = Deadline::after(Duration::from_secs(20));
     for n in 0..1000u32 {
-        let mut draft = connection.start(10, 4);
+        let mut draft = connection.start(COUNT, 4);
         draft.encoder().put_bytes(&n.to_ne_bytes()).unwrap();
-        draft.send(limit).unwrap();
+        draft.send(limit()).unwrap();
     }
-    // Operation 11 answers how many came, and whether they were in order.
-    assert_eq!(
-        call(&mut connection, 11, &[]).unwrap(),
-        [1000u32.to_ne_bytes(), 1u32.to_ne_bytes()].concat()
-    );
+    assert_eq!(ask(&mut connection, COUNTED, &[]).unwrap(), [1000, 1]);
 }
 
-#[test]
-fn notifications_coalesce_both_ways() {
+/// All calls kept, all slots used once: a message must still find the room they left.
+fn room_is_noticed_while_no_answer_comes(home: Home) {
     let _watchdog = watchdog(60);
-    let echo = Echo::start(Default::default());
+    let echo = Echo::start(home);
+    let mut connection = echo.connect_waiting(Wait::Park);
+    let kept: Vec<_> = (0..7).map(|_| connection.start(KEEP, 0).submit(limit()).unwrap()).collect();
+    for n in 0..200u32 {
+        let mut draft = connection.start(COUNT, 4);
+        draft.encoder().put_bytes(&n.to_ne_bytes()).unwrap();
+        draft.send(limit()).unwrap();
+    }
+    assert_eq!(call(&mut connection, RELEASE, b"x").unwrap(), b"x");
+    for pending in kept {
+        assert_eq!(connection.finish(pending, limit()).unwrap().body(), b"late");
+    }
+    assert_eq!(ask(&mut connection, COUNTED, &[]).unwrap(), [200, 1]);
+}
+
+fn notifications_coalesce_both_ways(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
     let mut connection = echo.connect();
     connection.notify(1).unwrap();
     connection.notify(4).unwrap();
     // The server echoes bits shifted by one; both may come at once or one after the other.
     let mut seen = 0;
     while seen != 10 {
-        seen |= connection.wait_notify(Deadline::after(Duration::from_secs(20))).unwrap();
+        seen |= connection.wait_notify(limit()).unwrap();
         assert_eq!(seen & !10, 0);
     }
-    let error = connection.wait_notify(Deadline::after(Duration::from_millis(10))).unwrap_err();
-    assert_eq!(error, CallError::Timeout);
+    assert_eq!(connection.wait_notify(soon(10)).unwrap_err(), CallError::Timeout);
 }
 
-#[test]
-fn many_clients_are_served_by_several_threads() {
+fn many_clients_are_served_by_several_threads(home: Home) {
     let _watchdog = watchdog(120);
-    let echo = Echo::start_threads(2, Default::default());
+    let echo = Echo::start_with(home, 2, Default::default());
     let clients: Vec<_> = (0..40u8)
         .map(|n| {
             let mut connection: Connection = echo.connect();
             std::thread::spawn(move || {
                 for round in 0..50u8 {
-                    assert_eq!(call(&mut connection, 1, &[n, round]).unwrap(), [n, round]);
+                    assert_eq!(call(&mut connection, ECHO, &[n, round]).unwrap(), [n, round]);
                 }
             })
         })
         .collect();
     for client in clients {
         client.join().unwrap();
+    }
+}
+
+fn answers_larger_than_an_area_come_whole(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
+    let options = ConnectOptions { area: 4096, max_message: 2_000_000, ..Default::default() };
+    let mut connection = echo.connect_with(options);
+    for len in [4000u64, 4096, 8192, 8193, 1_000_000] {
+        let body = call(&mut connection, SIZED, &len.to_ne_bytes()).unwrap();
+        assert!(body.len() as u64 == len && (0..).zip(&body).all(|(n, byte)| *byte == n as u8));
     }
 }

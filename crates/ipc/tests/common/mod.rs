@@ -1,15 +1,21 @@
-//! An echo server, calls with a time limit, and the watchdog of every test that could hang.
+//! What the tests share: a server within the process or in another, calls with a time limit, the
+//! watchdog of every test that could hang, a raw client.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod child;
+pub mod raw;
+pub mod service;
+
+use child::Process;
+use rustix::fd::AsFd;
 use sojourn_ipc::{
-    Address, CallError, ConnectOptions, Connection, Deadline, Endpoint, Event, ReadyReply,
-    ReplyToken, Request, Server, ServerOptions, Wait,
+    Address, CallError, ConnectOptions, Connection, Deadline, Endpoint, ServerOptions, Wait,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Ends the process, loudly, unless dropped in time.
 pub fn watchdog(seconds: u64) -> impl Drop {
@@ -32,16 +38,49 @@ pub fn limit() -> Deadline {
     Deadline::after(Duration::from_secs(20))
 }
 
-/// A fresh abstract name.
+pub fn soon(ms: u64) -> Deadline {
+    Deadline::after(Duration::from_millis(ms))
+}
+
+/// Looks again and again until `done`, for 20 seconds at most.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A fresh name.
 pub fn name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("sojourn-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A path in the directory of temporary files that nobody uses.
+pub fn path() -> std::path::PathBuf {
+    std::env::temp_dir().join(name())
+}
+
 pub fn call(connection: &mut Connection, op: u16, body: &[u8]) -> Result<Vec<u8>, CallError> {
+    call_until(connection, op, body, limit())
+}
+
+pub fn call_until(
+    connection: &mut Connection,
+    op: u16,
+    body: &[u8],
+    deadline: Deadline,
+) -> Result<Vec<u8>, CallError> {
     let mut draft = connection.start(op, body.len());
     draft.encoder().put_bytes(body)?;
-    Ok(draft.call(limit())?.body().to_vec())
+    Ok(draft.call(deadline)?.body().to_vec())
+}
+
+/// An answer of 64-bit numbers.
+pub fn ask(connection: &mut Connection, op: u16, body: &[u8]) -> Result<Vec<u64>, CallError> {
+    let body = call(connection, op, body)?;
+    Ok(body.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect())
 }
 
 pub fn call_with_items(
@@ -49,7 +88,7 @@ pub fn call_with_items(
     body: &[u8],
     items: &[&[u8]],
 ) -> Result<(Vec<u8>, Vec<Vec<u8>>), CallError> {
-    let mut draft = connection.start(1, body.len());
+    let mut draft = connection.start(service::ECHO, body.len());
     draft.encoder().put_bytes(body)?;
     for item in items {
         draft.encoder().put_item(item)?;
@@ -59,40 +98,81 @@ pub fn call_with_items(
     Ok((reply.body().to_vec(), back))
 }
 
+/// Where the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// Threads of this process, called by reference where that is possible.
+    Within,
+    /// A process of its own.
+    Across,
+}
+
 pub struct Echo {
     pub name: String,
     endpoint: Option<Endpoint>,
     threads: Vec<JoinHandle<()>>,
+    pub process: Option<Process>,
 }
 
 impl Echo {
-    pub fn start(options: ServerOptions) -> Self {
-        Self::start_threads(1, options)
+    pub fn start(home: Home) -> Self {
+        Self::start_with(home, 1, ServerOptions::default())
     }
 
-    pub fn start_with(wait: Wait) -> Self {
-        Self::start(ServerOptions { wait, ..Default::default() })
-    }
-
-    pub fn start_threads(threads: usize, options: ServerOptions) -> Self {
+    pub fn start_with(home: Home, threads: usize, options: ServerOptions) -> Self {
         let name = name();
-        let endpoint = Endpoint::bind(Address::abstract_name(&name), options).unwrap();
-        let threads = (0..threads)
-            .map(|_| {
-                let server = endpoint.server();
-                std::thread::spawn(move || serve(server))
-            })
-            .collect();
-        Self { name, endpoint: Some(endpoint), threads }
+        match home {
+            Home::Across => Self::start_at(&format!("@{name}"), threads, options),
+            Home::Within => {
+                let endpoint = Endpoint::bind(Address::abstract_name(&name), options).unwrap();
+                let threads = (0..threads)
+                    .map(|_| {
+                        let server = endpoint.server();
+                        std::thread::spawn(move || service::serve(server))
+                    })
+                    .collect();
+                let name = format!("@{name}");
+                Self { name, endpoint: Some(endpoint), threads, process: None }
+            }
+        }
+    }
+
+    /// A server process at `address`.
+    pub fn start_at(address: &str, threads: usize, options: ServerOptions) -> Self {
+        let threads = threads.to_string();
+        let options = service::words(&options);
+        let mut words = vec![address, &threads];
+        words.extend(options.iter().map(String::as_str));
+        let mut process = Process::start("serve", &words);
+        process.hear("ready").expect("the server starts");
+        Self { name: address.into(), endpoint: None, threads: vec![], process: Some(process) }
+    }
+
+    pub fn address(&self) -> Address {
+        Address::parse(&self.name).unwrap()
     }
 
     pub fn connect(&self) -> Connection {
-        self.connect_with(Wait::Adaptive)
+        self.connect_with(Default::default())
     }
 
-    pub fn connect_with(&self, wait: Wait) -> Connection {
-        let options = ConnectOptions { wait, ..Default::default() };
-        Connection::connect(Address::abstract_name(&self.name), &options).unwrap()
+    pub fn connect_with(&self, options: ConnectOptions) -> Connection {
+        Connection::connect(self.address(), &options).unwrap()
+    }
+
+    pub fn connect_waiting(&self, wait: Wait) -> Connection {
+        self.connect_with(ConnectOptions { wait, ..Default::default() })
+    }
+
+    pub fn close(&mut self) {
+        drop(self.endpoint.take());
+        if let Some(process) = &mut self.process {
+            assert!(process.end(), "the server ends well");
+        }
+    }
+
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().unwrap()
     }
 }
 
@@ -105,52 +185,9 @@ impl Drop for Echo {
     }
 }
 
-/// Answers 1 with what came; keeps 2 until 3 comes; counts 10 and reports with 11.
-pub fn serve(mut server: Server) {
-    let mut kept: Vec<ReplyToken> = vec![];
-    let (mut count, mut in_order) = (0u32, 1u32);
-    let mut reply = None;
-    while let Ok(event) = server.reply_wait(reply.take(), Deadline::NEVER) {
-        match event {
-            Event::Call(request) => match request.op() {
-                2 => kept.push(request.into_token()),
-                11 => {
-                    let body = [count.to_ne_bytes(), in_order.to_ne_bytes()].concat();
-                    reply = Some(answer(request.into_token(), &body, &[]));
-                }
-                op => {
-                    if op == 3 {
-                        kept.drain(..).for_each(|token| {
-                            let _ = answer(token, b"late", &[]).send();
-                        });
-                    }
-                    reply = Some(echo(request));
-                }
-            },
-            Event::Send(request) => {
-                in_order &= u32::from(request.body() == count.to_ne_bytes());
-                count += 1;
-            }
-            Event::Notify { client, bits, .. } => {
-                server.notify(client, bits << 1);
-            }
-            _ => {}
-        }
-    }
-}
-
-fn echo(request: Request<'_>) -> ReadyReply {
-    let body = request.body().to_vec();
-    let items: Vec<Vec<u8>> =
-        (0..).map_while(|index| request.item(index).map(<[u8]>::to_vec)).collect();
-    answer(request.into_token(), &body, &items)
-}
-
-pub fn answer(token: ReplyToken, body: &[u8], items: &[Vec<u8>]) -> ReadyReply {
-    let mut draft = token.start(body.len());
-    draft.encoder().put_bytes(body).unwrap();
-    for item in items {
-        draft.encoder().put_item(item).unwrap();
-    }
-    draft.finish()
+/// Whether something came from the socket, or its end, before the time was up.
+pub fn is_readable(fd: impl AsFd, ms: i64) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let timeout = rustix::time::Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
 }
