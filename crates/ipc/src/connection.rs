@@ -72,7 +72,7 @@ pub struct Connection {
     pub(crate) own: Vec<u64>,
     /// Lists for what travels beside a body, lent to one draft after another.
     pub(crate) spare: Option<Box<Beside<'static>>>,
-    incoming: Incoming,
+    pub(crate) incoming: Incoming,
     inbox: Inbox,
     /// Answers to registrations: grant, code.
     done: Vec<(u32, u64)>,
@@ -168,6 +168,12 @@ impl Connection {
         }
         self.take_reply(line, seq, deadline)?;
         Ok(Reply { connection: self })
+    }
+
+    /// Whether this call is outstanding: neither finished nor given up.
+    pub(crate) fn is_outstanding(&self, pending: &Pending) -> bool {
+        self.calls.get(pending.line as usize) == Some(&pending.seq)
+            && self.busy & !self.given_up & 1 << pending.line != 0
     }
 
     /// Gives up a call that was submitted. Its answer, when it comes, is thrown away.

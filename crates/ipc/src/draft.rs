@@ -16,7 +16,7 @@ use crate::rt::{CallError, Encoder};
 
 /// Where the body is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     Inline,
     /// In the area of the call line (`direct`) or of the next slot.
     Area {
@@ -44,14 +44,24 @@ pub struct Draft<'c, 'd> {
 impl<'c, 'd> Draft<'c, 'd> {
     #[inline]
     pub(crate) fn new(connection: &'c mut Connection, op: u16, body_len: usize) -> Self {
-        let (place, body) = if body_len <= INLINE_MAX {
-            (Place::Inline, connection.words.as_mut_ptr().cast::<u8>())
-        } else {
-            long_place(connection, body_len)
-        };
+        let (place, body) = place(connection, body_len);
         // SAFETY: `body_len` bytes, aligned to 8, that live as long as the connection (boxed words,
         // a vector not resized before the draft is done with, the mapped region), borrowed with it.
         let mut encoder = unsafe { Encoder::from_raw(body, body_len) };
+        encoder.lend(connection.spare.take());
+        Self { connection, op, body_len, place, encoder }
+    }
+
+    /// A draft whose body has been written where [`place`] said, before anything else was sent.
+    #[inline]
+    pub(crate) fn resume(
+        connection: &'c mut Connection,
+        op: u16,
+        body_len: usize,
+        place: Place,
+    ) -> Self {
+        // SAFETY: no bytes at all, at an aligned address.
+        let mut encoder = unsafe { Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0) };
         encoder.lend(connection.spare.take());
         Self { connection, op, body_len, place, encoder }
     }
@@ -276,6 +286,16 @@ fn post_pieces(
         connection.publish(&chunk, &[]);
     }
     Ok(())
+}
+
+/// Where a body of `body_len` bytes goes: aligned to 8, until the next message is begun or sent.
+#[inline]
+pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (Place, *mut u8) {
+    if body_len <= INLINE_MAX {
+        (Place::Inline, connection.words.as_mut_ptr().cast::<u8>())
+    } else {
+        long_place(connection, body_len)
+    }
 }
 
 /// Where a body that does not fit a line goes: the area of the call line or of the next slot, if one

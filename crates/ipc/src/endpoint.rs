@@ -187,6 +187,11 @@ impl Endpoint {
         Server::new(mailbox, Policy::new(self.shared.options.wait))
     }
 
+    /// What threads and control thread share, for the C interface.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// What clients in this address space find with [`crate::Connection::local`]: the object that
     /// generated stubs call directly, by reference.
     pub fn set_local(&self, object: Arc<dyn Any + Send + Sync>) {

@@ -24,7 +24,8 @@ const PARCELS_MAX: usize = 2;
 /// One reply line: whose answer it waits for, and where an inline answer is put together.
 #[derive(Debug)]
 pub(crate) struct ReplyLine {
-    /// Sequence number of the outstanding call plus `1 << 32`; 0 when the line is free.
+    /// Sequence number of the outstanding call plus `1 << 32`, or `2 << 32` once it is claimed through
+    /// the C interface, whose tokens can be copied; 0 when the line is free.
     outstanding: AtomicU64,
     pub(crate) words: UnsafeCell<[u64; INLINE_WORDS]>,
     /// Lists for what travels beside an answer, lent to one after another.
@@ -144,6 +145,24 @@ impl Link {
         }
         line.outstanding.store(1 << 32 | u64::from(seq), Ordering::Relaxed);
         true
+    }
+
+    /// Claims call `seq` on `line` for an answer: true once, for one caller, if it is outstanding.
+    #[inline]
+    pub(crate) fn claim_call(&self, line: u8, seq: u32) -> bool {
+        let Some(line) = self.lines.get(line as usize) else { return false };
+        let (outstanding, claimed) = (1 << 32 | u64::from(seq), 2 << 32 | u64::from(seq));
+        line.outstanding
+            .compare_exchange(outstanding, claimed, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Whether call `seq` on `line` is outstanding and unclaimed.
+    #[inline]
+    pub(crate) fn is_outstanding(&self, line: u8, seq: u32) -> bool {
+        self.lines.get(line as usize).is_some_and(|line| {
+            line.outstanding.load(Ordering::Acquire) == 1 << 32 | u64::from(seq)
+        })
     }
 
     /// Notes that the call on `line` is being answered: just before the answer is published.

@@ -200,6 +200,11 @@ impl Incoming {
         self.items.get(index).copied()
     }
 
+    /// Grant `index` of the message, resolved.
+    pub(crate) fn grant(&self, index: usize) -> Option<Item<'_>> {
+        self.grants.get(index).copied()
+    }
+
     /// Everything, for the stubs' decoder.
     #[inline]
     pub(crate) fn decoder(&mut self) -> rt::Decoder<'_> {

@@ -30,6 +30,25 @@ impl ReplyToken {
         Self { link: Some(link), line, seq }
     }
 
+    /// The token of call `seq` on `line`, if that is outstanding and nobody has it: for the C
+    /// interface, whose tokens are numbers. Else the link is given back.
+    #[inline]
+    pub(crate) fn claim(link: Arc<Link>, line: u8, seq: u32) -> Result<Self, Arc<Link>> {
+        if link.claim_call(line, seq) { Ok(Self::new(link, line, seq)) } else { Err(link) }
+    }
+
+    /// Goes on with an answer whose body has been written at [`body_at`].
+    #[inline]
+    pub(crate) fn resume<'d>(self, place: Place, body_len: usize) -> ReplyDraft<'d> {
+        // SAFETY: no bytes at all, at an aligned address.
+        let mut encoder = unsafe { Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0) };
+        if let Some(line) = self.link.as_ref().and_then(|link| link.lines.get(self.line as usize)) {
+            // SAFETY: this token alone may touch the line's spare until its answer is published.
+            encoder.lend(unsafe { (*line.spare.get()).take() });
+        }
+        ReplyDraft { token: self, place, body_len, encoder }
+    }
+
     /// The token of a request that wants no answer.
     pub(crate) fn nobody() -> Self {
         Self { link: None, line: 0, seq: 0 }
@@ -90,7 +109,7 @@ impl Drop for ReplyToken {
 
 /// Where the body of an answer is put together.
 #[derive(Debug)]
-enum Place {
+pub(crate) enum Place {
     /// The reply line's private words, then the line.
     Inline,
     /// The reply line's area.
@@ -124,6 +143,22 @@ fn long_place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encode
     // SAFETY: a vector's memory stays where it is when the vector is moved; it is not resized before
     // the encoder is done with.
     (Place::Own(own), unsafe { Encoder::from_raw(body, body_len) })
+}
+
+/// Where the body of an answer on `line` is to be written: aligned to 8, as long as the link lives
+/// and the call is outstanding, or as long as the place is kept.
+#[inline]
+pub(crate) fn body_at(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
+    let (mut place, _) = place(link, line, body_len);
+    let body = match &mut place {
+        Place::Inline => link.lines[line as usize].words.get().cast::<u8>(),
+        Place::Area => {
+            let body = link.region.reply_area(line).part(TABLE_LEN, body_len);
+            body.map_or(core::ptr::null_mut(), |body| body.as_ptr())
+        }
+        Place::Own(own) => bytes_of_mut(own)[TABLE_LEN..].as_mut_ptr(),
+    };
+    (place, body)
 }
 
 /// An answer being put together.

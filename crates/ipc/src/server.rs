@@ -95,7 +95,7 @@ pub struct Server {
     hot: Vec<u32>,
     /// Where in `hot` the next round begins.
     turn: usize,
-    incoming: Incoming,
+    pub(crate) incoming: Incoming,
     kept: Vec<Arc<Granted>>,
     waits: WaitSet,
     policy: Policy,
@@ -165,7 +165,7 @@ impl Server {
 
     /// Keeps a reference for the lane's next token.
     #[inline(always)]
-    fn give_back(&mut self, link: Arc<Link>) {
+    pub(crate) fn give_back(&mut self, link: Arc<Link>) {
         if let Some(Some(lane)) = self.lanes.get_mut(link.id.index as usize)
             && lane.spare.is_none()
             && Arc::ptr_eq(&lane.link, &link)
@@ -344,6 +344,22 @@ impl Server {
         self.hot.retain(|hot| *hot != id.index);
         self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
         Some(Found::Gone(id, lane.link.badge.load(Ordering::Relaxed), reason))
+    }
+
+    /// A reference to the link of a client of this thread.
+    #[inline]
+    pub(crate) fn lend(&mut self, id: ClientId) -> Option<Arc<Link>> {
+        let lane = self.lanes.get_mut(id.index as usize)?.as_deref_mut()?;
+        (lane.link.id == id).then(|| lane.lend())
+    }
+
+    /// Grant `index` of the present message for longer, if the client allows that.
+    pub(crate) fn keep_grant(&self, index: usize) -> Option<KeptGrant> {
+        let reference = *self.incoming.grant_refs().get(index)?;
+        if reference.flags & KEEP == 0 {
+            return None;
+        }
+        Some(KeptGrant { granted: Arc::clone(self.kept.get(index)?), reference })
     }
 
     fn lane(&self, id: ClientId) -> Option<&Lane> {
@@ -606,17 +622,22 @@ impl Request<'_> {
 
     /// Grant `index` for longer than this request, if the client allows that.
     pub fn keep_grant(&self, index: usize) -> Option<KeptGrant> {
-        let reference = *self.server.incoming.grant_refs().get(index)?;
-        if reference.flags & KEEP == 0 {
-            return None;
-        }
-        Some(KeptGrant { granted: Arc::clone(self.server.kept.get(index)?), reference })
+        self.server.keep_grant(index)
     }
 
     /// All of it, for generated stubs.
     #[inline]
     pub fn decoder(&mut self) -> Decoder<'_> {
         self.server.incoming.decoder()
+    }
+
+    /// Leaves the call to whoever claims it by these numbers, reply line and sequence number, with
+    /// [`ReplyToken::claim`].
+    #[inline]
+    pub(crate) fn leave(self) -> (u8, u32) {
+        self.server.unclaimed = None;
+        let header = self.server.incoming.header;
+        (header.line, header.seq)
     }
 
     /// Gives the request up for the right to answer it. The token of a request that wants no answer

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most string items of one message.
 pub const ITEMS_MAX: usize = 16;
@@ -48,6 +48,13 @@ impl<'m> SharedBytes<'m> {
     #[must_use]
     pub unsafe fn new(start: *const u8, len: usize) -> Self {
         Self { start, len, life: PhantomData }
+    }
+
+    /// The first byte, for code that copies by itself under the rules of shared memory.
+    #[inline]
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start
     }
 }
 
@@ -141,6 +148,12 @@ impl FdList {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Looks at number `index`; `None` if there is none or it was taken.
+    #[must_use]
+    pub fn peek(&self, index: usize) -> Option<BorrowedFd<'_>> {
+        Some(self.fds.get(index)?.as_ref()?.as_fd())
     }
 
     /// Takes number `index`; `None` if there is none or it was taken before.

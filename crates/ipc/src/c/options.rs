@@ -1,0 +1,99 @@
+//! Addresses and options as C gives them.
+
+use super::status::{Status, explain};
+use super::types::Options;
+use crate::address::Address;
+use crate::connect::ConnectOptions;
+use crate::endpoint::ServerOptions;
+use crate::wait::Wait;
+use core::ffi::{CStr, c_char};
+use core::time::Duration;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Reads an address.
+///
+/// # Safety
+/// Null or a string.
+pub(super) unsafe fn address(text: *const c_char) -> Result<Address, Status> {
+    if text.is_null() {
+        return Err(Status::Invalid);
+    }
+    // SAFETY: a string, by the caller's contract.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    match core::str::from_utf8(bytes) {
+        Ok(text) => Address::parse(text).map_err(|error| Status::of_address(&error)),
+        // Names are bytes to the kernel, and so they are to us.
+        Err(_) => Ok(match bytes.strip_prefix(b"@") {
+            Some(name) => Address::Abstract(name.into()),
+            None => Address::Path(OsStr::from_bytes(bytes).into()),
+        }),
+    }
+}
+
+/// # Safety
+/// Null or readable.
+unsafe fn read(options: *const Options) -> Option<Options> {
+    // SAFETY: the caller's contract; every bit pattern is a value.
+    unsafe { options.as_ref() }.copied()
+}
+
+fn wait(options: &Options) -> Result<Wait, Status> {
+    match (options.wait, options.spin_us) {
+        (0, _) => Ok(Wait::Adaptive),
+        (1, 0) => Ok(Wait::Spin(None)),
+        (1, limit_us) => Ok(Wait::Spin(Some(Duration::from_micros(limit_us.into())))),
+        (2, _) => Ok(Wait::Park),
+        _ => {
+            explain(&"options: wait is 0 (adaptive), 1 (spin) or 2 (park)");
+            Err(Status::Invalid)
+        }
+    }
+}
+
+fn or<T: PartialEq + Default>(value: T, default: T) -> T {
+    if value == T::default() { default } else { value }
+}
+
+/// What a client wants.
+///
+/// # Safety
+/// Null (all defaults) or readable.
+pub(super) unsafe fn connect_options(options: *const Options) -> Result<ConnectOptions, Status> {
+    let default = ConnectOptions::default();
+    // SAFETY: the caller's contract.
+    let Some(options) = (unsafe { read(options) }) else { return Ok(default) };
+    let Ok(area) = u32::try_from(options.area) else {
+        explain(&"options: area is below 4 GiB");
+        return Err(Status::Invalid);
+    };
+    Ok(ConnectOptions {
+        wait: wait(&options)?,
+        area,
+        max_inflight: options.max_inflight,
+        max_message: or(options.max_message, default.max_message),
+        timeout: match options.timeout_ms {
+            0 => default.timeout,
+            limit_ms => Duration::from_millis(limit_ms.into()),
+        },
+        server_uid: (options.check_uid != 0).then_some(options.server_uid),
+    })
+}
+
+/// What a server wants and allows.
+///
+/// # Safety
+/// Null (all defaults) or readable.
+pub(super) unsafe fn server_options(options: *const Options) -> Result<ServerOptions, Status> {
+    let default = ServerOptions::default();
+    // SAFETY: the caller's contract.
+    let Some(options) = (unsafe { read(options) }) else { return Ok(default) };
+    Ok(ServerOptions {
+        wait: wait(&options)?,
+        area: or(options.area, default.area),
+        max_message: or(options.max_message, default.max_message),
+        max_inflight: or(options.max_inflight, default.max_inflight),
+        max_clients: or(options.max_clients, default.max_clients),
+        max_granted: or(options.max_granted, default.max_granted),
+    })
+}

@@ -1,0 +1,88 @@
+//! What travels beside a body, out of an `sj_out` into an encoder.
+
+use super::status::Status;
+use super::types::Out;
+use crate::layout::TABLE_LEN;
+use crate::rt::{Encoder, FDS_MAX, GRANTS_MAX, Grant, ITEMS_MAX};
+use rustix::fd::BorrowedFd;
+
+/// Whether there is anything beside the body.
+///
+/// # Safety
+/// `out` was begun by us.
+#[inline]
+pub(super) unsafe fn has_any(out: *const Out) -> bool {
+    // SAFETY: the caller's contract; `sj_start` has written the counts.
+    unsafe { ((*out).n_items | (*out).n_fds | (*out).n_grants) != 0 }
+}
+
+/// Refuses what no message can have.
+///
+/// # Safety
+/// `out` was begun by us, and C has written as many elements as its counts say.
+#[inline(never)]
+pub(super) unsafe fn check(out: *const Out) -> Result<(), Status> {
+    // SAFETY: the caller's contract.
+    let (items, fds, grants) = unsafe { ((*out).n_items, (*out).n_fds, (*out).n_grants) };
+    let is_sound = items as usize <= ITEMS_MAX
+        && fds as usize <= FDS_MAX
+        && grants as usize <= GRANTS_MAX
+        && (0..items as usize).all(|at| {
+            // SAFETY: within the array, as just checked; written by C.
+            let item = unsafe { (*out).items[at] };
+            item.len == 0 || !item.start.is_null() && isize::try_from(item.len).is_ok()
+        })
+        && (0..fds as usize).all(|at| {
+            // SAFETY: as above.
+            unsafe { (*out).fds[at] >= 0 }
+        });
+    if is_sound { Ok(()) } else { Err(Status::Invalid) }
+}
+
+/// Bytes of the message as it travels, which is what limits are about.
+///
+/// # Safety
+/// As for [`check`], which has accepted it.
+pub(super) unsafe fn total(out: *const Out, body_len: usize) -> u64 {
+    // SAFETY: the caller's contract.
+    let count = unsafe { (*out).n_items } as usize;
+    let padded = |len: usize| (len as u64).saturating_add(7) & !7;
+    (0..count).fold((TABLE_LEN as u64).saturating_add(padded(body_len)), |sum, at| {
+        // SAFETY: as above.
+        sum.saturating_add(padded(unsafe { (*out).items[at].len }))
+    })
+}
+
+/// Gives all of it to `encoder`.
+///
+/// # Safety
+/// As for [`check`], which has accepted it; items stay as they are, and descriptors open, for `'d`.
+#[inline(never)]
+pub(super) unsafe fn attach<'d>(out: *const Out, encoder: &mut Encoder<'d>) -> Result<(), Status> {
+    // SAFETY: the caller's contract.
+    let (items, fds, grants) = unsafe { ((*out).n_items, (*out).n_fds, (*out).n_grants) };
+    for at in 0..items as usize {
+        // SAFETY: checked to be within the array; readable for `'d` by the caller's contract.
+        let bytes = unsafe {
+            let item = (*out).items[at];
+            match item.len {
+                0 => &[][..],
+                len => core::slice::from_raw_parts(item.start, len),
+            }
+        };
+        encoder.put_item(bytes).map_err(|_| Status::Invalid)?;
+    }
+    for at in 0..fds as usize {
+        // SAFETY: checked not to be negative; open for `'d`, or the kernel says that it is not.
+        let fd = unsafe { BorrowedFd::borrow_raw((*out).fds[at]) };
+        encoder.put_fd(fd).map_err(|_| Status::Invalid)?;
+    }
+    for at in 0..grants as usize {
+        // SAFETY: checked to be within the array; written by C.
+        let grant = unsafe { (*out).grants[at] };
+        let grant =
+            Grant { id: grant.id, flags: grant.flags, offset: grant.offset, len: grant.len };
+        encoder.grant(grant).map_err(|_| Status::Invalid)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,364 @@
+//! Received messages of either side, as C looks at them.
+//!
+//! An `sj_in` says which handle's message it is and which of them, so that a stale one is refused.
+//! Items that are still in memory the peer can write are copied to private memory when C wants to
+//! look at them in place, once, and kept as long as the message.
+
+use super::client::ConnectionHandle;
+use super::server::ServerHandle;
+use super::status::Status;
+use super::types::{GrantRef, In};
+use super::{free, give, guard, guard_or, zeroed};
+use crate::grant::WRITE;
+use crate::message::{Incoming, bytes_of_mut};
+use crate::rt::Item;
+use crate::server::KeptGrant;
+use core::ffi::{c_int, c_uint, c_void};
+use rustix::fd::{AsRawFd, IntoRawFd};
+
+/// What a handle remembers of the message it received last.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    number: u64,
+    /// Private copies of items: index, memory.
+    copies: Vec<(usize, Vec<u64>)>,
+}
+
+impl Received {
+    /// Another message is there; its number.
+    #[inline]
+    pub(super) fn next(&mut self) -> u64 {
+        self.number += 1;
+        if !self.copies.is_empty() {
+            self.copies.clear();
+        }
+        self.number
+    }
+}
+
+/// Lowest bit of a word that names a server's handle.
+const SERVER: usize = 1;
+
+/// The word that names this handle.
+#[inline]
+pub(super) fn of_connection(handle: &mut ConnectionHandle) -> u64 {
+    core::ptr::from_mut(handle).expose_provenance() as u64
+}
+
+/// The word that names this handle.
+#[inline]
+pub(super) fn of_server(handle: &mut ServerHandle) -> u64 {
+    (core::ptr::from_mut(handle).expose_provenance() | SERVER) as u64
+}
+
+/// Writes what C must see of a message, and no more.
+///
+/// # Safety
+/// `message` can be written.
+#[inline]
+pub(super) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, number: u64) {
+    let header = &incoming.header;
+    let body = incoming.body();
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*message).body = body.as_ptr();
+        (*message).body_len = body.len();
+        (*message).op = header.op;
+        (*message).n_items = header.items;
+        (*message).n_fds = header.fds;
+        (*message).n_grants = header.grants;
+        (*message).fault = 0;
+        (*message).private[0] = handle;
+        (*message).private[1] = number;
+    }
+    if (header.items | header.fds | header.grants) != 0 {
+        // SAFETY: the caller's contract.
+        unsafe { fill_parts(message, incoming) };
+    }
+}
+
+#[inline(never)]
+unsafe fn fill_parts(message: *mut In, incoming: &Incoming) {
+    let header = &incoming.header;
+    for at in 0..usize::from(header.items) {
+        // SAFETY: a header was checked to have no more items than the array; the caller's contract.
+        unsafe { (*message).item_lens[at] = incoming.item(at).map_or(0, |item| item.len()) };
+    }
+    for at in 0..usize::from(header.fds) {
+        let fd = incoming.fds.peek(at).map_or(-1, |fd| fd.as_raw_fd());
+        // SAFETY: as above.
+        unsafe { (*message).fds[at] = fd };
+    }
+    for (at, grant) in incoming.grant_refs().iter().enumerate() {
+        let grant =
+            GrantRef { id: grant.id, flags: grant.flags, offset: grant.offset, len: grant.len };
+        // SAFETY: as above.
+        unsafe { (*message).grants[at] = grant };
+    }
+}
+
+/// No message: empty in every respect.
+///
+/// # Safety
+/// `message` can be written.
+#[cold]
+pub(super) unsafe fn clear(message: *mut In, fault: u32) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*message).body = core::ptr::null();
+        (*message).body_len = 0;
+        (*message).op = 0;
+        (*message).n_items = 0;
+        (*message).n_fds = 0;
+        (*message).n_grants = 0;
+        (*message).fault = fault;
+        (*message).private[0] = 0;
+        (*message).private[1] = 0;
+    }
+}
+
+/// The handle that a message came from.
+enum Holder<'h> {
+    Connection(&'h mut ConnectionHandle),
+    Server(&'h mut ServerHandle),
+}
+
+impl Holder<'_> {
+    fn parts(&mut self) -> Option<(&mut Incoming, &mut Received)> {
+        match self {
+            Self::Connection(handle) => Some((&mut handle.inner.incoming, &mut handle.received)),
+            Self::Server(handle) => {
+                Some((&mut handle.server.as_mut()?.incoming, &mut handle.received))
+            }
+        }
+    }
+}
+
+/// The handle whose present message this is.
+///
+/// # Safety
+/// Null, or written by [`fill`] or [`clear`], the handle not freed and used by no other thread now.
+unsafe fn holder<'h>(message: *const In) -> Option<Holder<'h>> {
+    if message.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    let (word, number) = unsafe { ((*message).private[0] as usize, (*message).private[1]) };
+    if word == 0 {
+        return None;
+    }
+    let address = word & !SERVER;
+    let mut holder = if word & SERVER == 0 {
+        // SAFETY: of a handle that lives, by the caller's contract.
+        Holder::Connection(unsafe {
+            &mut *core::ptr::with_exposed_provenance_mut::<ConnectionHandle>(address)
+        })
+    } else {
+        // SAFETY: as above.
+        Holder::Server(unsafe {
+            &mut *core::ptr::with_exposed_provenance_mut::<ServerHandle>(address)
+        })
+    };
+    let is_present = holder.parts()?.1.number == number;
+    is_present.then_some(holder)
+}
+
+/// Copies `len` bytes of `item` to `target`.
+///
+/// # Safety
+/// `target` can be written so far.
+unsafe fn copy_out(item: Item<'_>, target: *mut c_void, len: usize) -> Status {
+    if len > item.len() || (target.is_null() && len > 0) {
+        return Status::Invalid;
+    }
+    if len > 0 {
+        // SAFETY: the caller's contract; nothing is read from it.
+        let target = unsafe { core::slice::from_raw_parts_mut(target.cast::<u8>(), len) };
+        item.copy_into(target);
+    }
+    Status::Ok
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_item_copy(
+    message: *mut In,
+    index: c_uint,
+    target: *mut c_void,
+    len: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: as the header asks.
+        let mut holder = unsafe { holder(message) };
+        let Some((incoming, received)) = holder.as_mut().and_then(Holder::parts) else {
+            return Status::Invalid;
+        };
+        let Some(item) = incoming.item(index as usize) else { return Status::Invalid };
+        // What C may have looked at already must not change: the private copy, if there is one.
+        let copy = received.copies.iter_mut().find(|(at, _)| *at == index as usize);
+        let item = match copy {
+            Some((_, copy)) => Item::Private(&bytes_of_mut(copy)[..item.len()]),
+            None => item,
+        };
+        // SAFETY: as the header asks.
+        unsafe { copy_out(item, target, len) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_item(message: *mut In, index: c_uint) -> *const c_void {
+    guard_or(core::ptr::null(), || {
+        // SAFETY: as the header asks.
+        let mut holder = unsafe { holder(message) };
+        let parts = holder.as_mut().and_then(Holder::parts);
+        parts
+            .and_then(|(incoming, received)| {
+                let item = incoming.item(index as usize)?;
+                private(item, index as usize, &mut received.copies)
+            })
+            .unwrap_or(core::ptr::null())
+    })
+}
+
+/// Where the item lies in private memory, if need be in a copy made now.
+fn private(
+    item: Item<'_>,
+    index: usize,
+    copies: &mut Vec<(usize, Vec<u64>)>,
+) -> Option<*const c_void> {
+    if let Item::Private(bytes) = item {
+        return Some(bytes.as_ptr().cast());
+    }
+    if let Some((_, copy)) = copies.iter().find(|(at, _)| *at == index) {
+        return Some(copy.as_ptr().cast());
+    }
+    let mut copy = zeroed(item.len())?;
+    item.copy_into(&mut bytes_of_mut(&mut copy)[..item.len()]);
+    let start = copy.as_ptr();
+    copies.push((index, copy));
+    Some(start.cast())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_take_fd(message: *mut In, index: c_uint) -> c_int {
+    guard_or(-1, || {
+        // SAFETY: as the header asks.
+        let mut holder = unsafe { holder(message) };
+        let parts = holder.as_mut().and_then(Holder::parts);
+        let fd = parts.and_then(|(incoming, _)| incoming.fds.take(index as usize));
+        fd.map_or(-1, IntoRawFd::into_raw_fd)
+    })
+}
+
+/// Runs `look` on grant `index` of the present message and on its flags.
+///
+/// # Safety
+/// As for [`holder`].
+unsafe fn with_grant<T>(
+    message: *mut In,
+    index: c_uint,
+    look: impl FnOnce(Item<'_>, u32) -> T,
+) -> Option<T> {
+    // SAFETY: the caller's contract.
+    let mut holder = unsafe { holder(message) };
+    let (incoming, _) = holder.as_mut().and_then(Holder::parts)?;
+    let flags = incoming.grant_refs().get(index as usize)?.flags;
+    Some(look(incoming.grant(index as usize)?, flags))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_grant_copy(
+    message: *mut In,
+    index: c_uint,
+    target: *mut c_void,
+    len: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: as the header asks.
+        let copied = unsafe { with_grant(message, index, |grant, _| copy_out(grant, target, len)) };
+        copied.unwrap_or(Status::Invalid)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_grant_write(
+    message: *mut In,
+    index: c_uint,
+    offset: usize,
+    source: *const c_void,
+    len: usize,
+) -> Status {
+    guard(|| {
+        let write = |grant: Item<'_>, flags: u32| {
+            let fits = offset.checked_add(len).is_some_and(|end| end <= grant.len());
+            if flags & WRITE == 0 || !fits || (source.is_null() && len > 0) {
+                return Status::Invalid;
+            }
+            if let Some(start) = start_of(grant) {
+                // SAFETY: within the grant, which was resolved for writing; `source` is readable as
+                // the header asks.
+                unsafe { sojourn_shm::copy::racy(source.cast(), start.add(offset), len) };
+            }
+            Status::Ok
+        };
+        // SAFETY: as the header asks.
+        unsafe { with_grant(message, index, write) }.unwrap_or(Status::Invalid)
+    })
+}
+
+/// The first byte of what a grant refers to.
+fn start_of(grant: Item<'_>) -> Option<*mut u8> {
+    match grant {
+        Item::Shared(bytes) => Some(bytes.as_ptr().cast_mut()),
+        Item::Private(_) => None,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_grant_map(message: *mut In, index: c_uint) -> *mut c_void {
+    guard_or(core::ptr::null_mut(), || {
+        // SAFETY: as the header asks.
+        let start = unsafe { with_grant(message, index, |grant, _| start_of(grant)) };
+        start.flatten().map_or(core::ptr::null_mut(), |start| start.cast())
+    })
+}
+
+/// `sj_kept`.
+#[derive(Debug)]
+struct Kept(KeptGrant);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_grant_keep(message: *mut In, index: c_uint, out: *mut *mut Kept) -> Status {
+    guard(|| {
+        // SAFETY: as the header asks.
+        let (Some(Holder::Server(handle)), false) = (unsafe { holder(message) }, out.is_null())
+        else {
+            return Status::Invalid;
+        };
+        let kept = handle.server.as_ref().and_then(|server| server.keep_grant(index as usize));
+        match kept {
+            // SAFETY: not null, so it can be written as the header asks.
+            Some(kept) => unsafe { give(out, Kept(kept)) },
+            None => Status::Invalid,
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_kept_map(kept: *const Kept, len: *mut usize) -> *mut c_void {
+    guard_or(core::ptr::null_mut(), || {
+        // SAFETY: null or a handle, as the header asks.
+        let span = unsafe { kept.as_ref() }.and_then(|kept| kept.0.span());
+        let Some(span) = span else { return core::ptr::null_mut() };
+        if !len.is_null() {
+            // SAFETY: not null, so it can be written as the header asks.
+            unsafe { len.write(span.len()) };
+        }
+        span.as_ptr().cast()
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_kept_free(kept: *mut Kept) {
+    // SAFETY: null or a handle, as the header asks.
+    unsafe { free(kept) }
+}

@@ -1,0 +1,456 @@
+//! The server's half: receiving, answering, and what can be done about clients.
+
+use super::client::begun;
+use super::received::{self, Received};
+use super::status::{self, Status};
+use super::token::Claim;
+use super::types::{Client, CredentialsOut, EventKind, EventOut, Out, Token};
+use super::{Scratch, deadline, free, guard, guard_or, handle, parts, status as status_of};
+use crate::deadline::Deadline;
+use crate::endpoint::Shared;
+use crate::layout::INLINE_MAX;
+use crate::link::Link;
+use crate::reason::Reason;
+use crate::reply::{self, Place, ReadyReply, ReplyToken};
+use crate::rt::{ClientId, Fault};
+use crate::server::{Event, RecvError, Request, Server};
+use core::ffi::c_int;
+use std::sync::Arc;
+
+/// `sj_server`.
+#[derive(Debug)]
+pub(super) struct ServerHandle {
+    /// None: it only answers.
+    pub(super) server: Option<Server>,
+    pub(super) received: Received,
+    shared: Arc<Shared>,
+    /// Which answer is under construction: the number its `sj_out` carries.
+    number: u64,
+    drafting: Drafting,
+    scratch: Scratch,
+}
+
+/// The answer under construction.
+#[derive(Debug)]
+enum Drafting {
+    Closed,
+    /// It cannot be sent, for this reason.
+    Failed(Status),
+    /// The link keeps the place alive.
+    Open {
+        link: Arc<Link>,
+        claim: Claim,
+        place: Place,
+        body_len: usize,
+    },
+}
+
+impl ServerHandle {
+    pub(super) fn new(server: Option<Server>, shared: Arc<Shared>) -> Self {
+        Self {
+            server,
+            received: Received::default(),
+            shared,
+            number: 0,
+            drafting: Drafting::Closed,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The link of a client of this endpoint; to be given back.
+    #[inline]
+    fn link(&mut self, id: ClientId) -> Option<Arc<Link>> {
+        match self.server.as_mut().and_then(|server| server.lend(id)) {
+            Some(link) => Some(link),
+            None => self.shared.link(id),
+        }
+    }
+
+    #[inline]
+    fn give_back(&mut self, link: Arc<Link>) {
+        if let Some(server) = &mut self.server {
+            server.give_back(link);
+        }
+    }
+
+    /// Where the body of the answer to `token` goes.
+    #[inline]
+    fn begin(&mut self, token: Token, body_len: usize) -> *mut u8 {
+        self.number += 1;
+        if let Drafting::Open { link, .. } =
+            core::mem::replace(&mut self.drafting, Drafting::Closed)
+        {
+            self.give_back(link);
+        }
+        match self.place(token, body_len) {
+            Ok((body, drafting)) => {
+                self.drafting = drafting;
+                body
+            }
+            Err(status) => {
+                self.drafting = Drafting::Failed(status);
+                self.scratch.room(body_len)
+            }
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, token: Token, body_len: usize) -> Result<(*mut u8, Drafting), Status> {
+        let claim = token.claim(self.shared.id)?;
+        let link = self.link(claim.client).ok_or(Status::Gone)?;
+        let refusal = if !link.is_outstanding(claim.line, claim.seq) {
+            Some(Status::Invalid)
+        } else if body_len > INLINE_MAX && body_len as u64 > link.reply_max {
+            Some(Status::TooLarge)
+        } else {
+            None
+        };
+        if let Some(status) = refusal {
+            self.give_back(link);
+            return Err(status);
+        }
+        let (place, body) = reply::body_at(&link, claim.line, body_len);
+        Ok((body, Drafting::Open { link, claim, place, body_len }))
+    }
+
+    /// The answer under construction, if that is `out`: complete and claimed, to be sent.
+    ///
+    /// # Safety
+    /// Null, or begun by us; what it refers to stays as it is until we return.
+    #[inline]
+    unsafe fn take_answer(&mut self, out: *const Out) -> Result<ReadyReply, Status> {
+        // SAFETY: not null, so begun by us, who wrote it.
+        if out.is_null() || unsafe { (*out).private[0] } != self.number {
+            return Err(Status::Invalid);
+        }
+        let (link, claim, place, room) =
+            match core::mem::replace(&mut self.drafting, Drafting::Closed) {
+                Drafting::Open { link, claim, place, body_len } => (link, claim, place, body_len),
+                Drafting::Failed(status) => return Err(status),
+                Drafting::Closed => return Err(Status::Invalid),
+            };
+        // SAFETY: as above.
+        let (body_len, has_parts) = unsafe { ((*out).body_len, parts::has_any(out)) };
+        let is_plain = !has_parts && matches!(place, Place::Inline) && body_len <= room;
+        if !is_plain {
+            // SAFETY: the caller's contract.
+            if let Err(status) = unsafe { check_rare(out, body_len, room, &link) } {
+                self.give_back(link);
+                return Err(status);
+            }
+        }
+        let token = match ReplyToken::claim(link, claim.line, claim.seq) {
+            Ok(token) => token,
+            Err(link) => {
+                self.give_back(link);
+                return Err(Status::Invalid);
+            }
+        };
+        let mut draft = token.resume(place, body_len);
+        if has_parts {
+            // SAFETY: the caller's contract; checked.
+            unsafe { parts::attach(out, draft.encoder())? };
+        }
+        Ok(draft.finish())
+    }
+
+    /// Claims the call of `token`.
+    fn claim(&mut self, token: Token) -> Result<ReplyToken, Status> {
+        let claim = token.claim(self.shared.id)?;
+        let link = self.link(claim.client).ok_or(Status::Gone)?;
+        ReplyToken::claim(link, claim.line, claim.seq).map_err(|link| {
+            self.give_back(link);
+            Status::Invalid
+        })
+    }
+
+    /// Sends an answer now.
+    fn send(&mut self, ready: ReadyReply) -> Result<(), Status> {
+        let link = ready.send_and_return().ok_or(Status::Gone)?;
+        let is_gone = link.ended().is_some();
+        self.give_back(link);
+        if is_gone { Err(Status::Gone) } else { Ok(()) }
+    }
+
+    /// Receives, after sending `ready`.
+    ///
+    /// # Safety
+    /// `event` can be written.
+    #[inline]
+    unsafe fn receive(
+        &mut self,
+        ready: Option<ReadyReply>,
+        deadline: Deadline,
+        event: *mut EventOut,
+    ) -> Result<(), Status> {
+        let endpoint = self.shared.id;
+        let server = self.server.as_mut().ok_or(Status::Invalid)?;
+        match server.reply_wait(ready, deadline) {
+            Ok(Event::Call(request)) => {
+                // SAFETY: the caller's contract.
+                unsafe {
+                    request_event(event, EventKind::Call, &request);
+                    let client = request.client();
+                    let (line, seq) = request.leave();
+                    (*event).token = Token::new(endpoint, Claim { client, line, seq });
+                }
+                // SAFETY: as above.
+                unsafe { self.show(event) };
+                Ok(())
+            }
+            Ok(other) => {
+                // SAFETY: as above.
+                if unsafe { rare_event(event, other) } {
+                    // SAFETY: as above.
+                    unsafe { self.show(event) };
+                }
+                Ok(())
+            }
+            Err(RecvError::TimedOut) => Err(Status::Timeout),
+            Err(RecvError::Closed) => Err(Status::Disconnected),
+        }
+    }
+
+    /// Shows C the message that came with an event.
+    ///
+    /// # Safety
+    /// `event` can be written.
+    #[inline]
+    unsafe fn show(&mut self, event: *mut EventOut) {
+        let number = self.received.next();
+        let this = received::of_server(self);
+        if let Some(server) = &self.server {
+            // SAFETY: the caller's contract.
+            unsafe { received::fill(&raw mut (*event).message, &server.incoming, this, number) };
+        }
+    }
+}
+
+/// Refuses an answer that is not short and plain if it cannot be sent.
+///
+/// # Safety
+/// `out` was begun by us, and C has written as many elements as its counts say.
+#[inline(never)]
+unsafe fn check_rare(
+    out: *const Out,
+    body_len: usize,
+    room: usize,
+    link: &Link,
+) -> Result<(), Status> {
+    // SAFETY: the caller's contract.
+    let total = unsafe {
+        parts::check(out)?;
+        if body_len > room || (*out).n_grants > 0 {
+            return Err(Status::Invalid);
+        }
+        parts::total(out, body_len)
+    };
+    // SAFETY: as above.
+    let is_long = body_len > INLINE_MAX || unsafe { (*out).n_items } > 0;
+    if is_long && total > link.reply_max { Err(Status::TooLarge) } else { Ok(()) }
+}
+
+/// Writes what C must see of a request besides its message.
+///
+/// # Safety
+/// `event` can be written.
+#[inline]
+unsafe fn request_event(event: *mut EventOut, kind: EventKind, request: &Request<'_>) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*event).kind = kind;
+        (*event).client = request.client().into();
+        (*event).badge = request.badge();
+    }
+}
+
+/// Writes an event that is no call; whether there is a message with it.
+///
+/// # Safety
+/// `event` can be written.
+#[inline(never)]
+unsafe fn rare_event(event: *mut EventOut, found: Event<'_>) -> bool {
+    let (kind, client, badge) = match found {
+        Event::Call(request) | Event::Send(request) => {
+            // SAFETY: the caller's contract.
+            unsafe {
+                request_event(event, EventKind::Send, &request);
+                (*event).token = Token::NOBODY;
+            }
+            return true;
+        }
+        Event::Notify { client, badge, bits } => {
+            // SAFETY: the caller's contract.
+            unsafe { (*event).bits = bits };
+            (EventKind::Notify, client, badge)
+        }
+        Event::Connected { client, .. } => (EventKind::Connected, client, 0),
+        Event::Gone { client, badge, reason } => {
+            // SAFETY: the caller's contract.
+            unsafe { (*event).reason = reason.code().cast_signed() };
+            (EventKind::Gone, client, badge)
+        }
+    };
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*event).kind = kind;
+        (*event).client = client.into();
+        (*event).badge = badge;
+        (*event).token = Token::NOBODY;
+        received::clear(&raw mut (*event).message, 0);
+    }
+    false
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_server_free(server: *mut ServerHandle) {
+    // SAFETY: null or a handle, as the header asks.
+    unsafe { free(server) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_recv(
+    server: *mut ServerHandle,
+    deadline_ns: i64,
+    event: *mut EventOut,
+) -> Status {
+    // SAFETY: as the header asks.
+    unsafe { sj_reply_wait(server, core::ptr::null_mut(), deadline_ns, event) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_reply_start(
+    server: *mut ServerHandle,
+    token: *const Token,
+    body_len: usize,
+    out: *mut Out,
+) {
+    // SAFETY: null or a handle, null or readable, as the header asks.
+    let both = unsafe { (handle(server), token.as_ref()) };
+    let ((Ok(handle), Some(token)), false) = (both, out.is_null()) else { return };
+    let body = guard_or(core::ptr::null_mut(), || handle.begin(*token, body_len));
+    // SAFETY: not null, so it can be written as the header asks.
+    unsafe { begun(out, body, body_len, 0, true, handle.number) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_reply(server: *mut ServerHandle, out: *mut Out) -> Status {
+    guard(|| {
+        // SAFETY: null or a handle, as the header asks.
+        let Ok(handle) = (unsafe { handle(server) }) else { return Status::Invalid };
+        // SAFETY: null or begun by us, as the header asks; we return when it is sent.
+        status_of(unsafe { handle.take_answer(out) }.and_then(|ready| handle.send(ready)))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_reply_fault(
+    server: *mut ServerHandle,
+    token: *const Token,
+    fault: u32,
+) -> Status {
+    guard(|| {
+        // SAFETY: null or a handle, null or readable, as the header asks.
+        let (Ok(handle), Some(token)) = (unsafe { (handle(server), token.as_ref()) }) else {
+            return Status::Invalid;
+        };
+        status_of(handle.claim(*token).and_then(|token| handle.send(token.fault(Fault(fault)))))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_reply_wait(
+    server: *mut ServerHandle,
+    out: *mut Out,
+    deadline_ns: i64,
+    event: *mut EventOut,
+) -> Status {
+    guard(|| {
+        // SAFETY: null or a handle, as the header asks.
+        let (Ok(handle), false) = (unsafe { handle(server) }, event.is_null()) else {
+            return Status::Invalid;
+        };
+        let mut ready = None;
+        if !out.is_null() && handle.server.is_some() {
+            // SAFETY: begun by us, as the header asks; it is sent before we return.
+            ready = match unsafe { handle.take_answer(out) } {
+                Ok(ready) => Some(ready),
+                Err(Status::Gone) => None,
+                Err(status) => return status,
+            };
+        }
+        // SAFETY: not null, so it can be written as the header asks.
+        status_of(unsafe { handle.receive(ready, deadline(deadline_ns), event) })
+    })
+}
+
+/// Runs `act` on a client's link.
+///
+/// # Safety
+/// Null or a handle.
+unsafe fn with_client(
+    server: *mut ServerHandle,
+    client: Client,
+    act: impl FnOnce(&Link),
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller's contract.
+        let Ok(handle) = (unsafe { handle(server) }) else { return Status::Invalid };
+        let Some(link) = handle.link(client.into()) else { return Status::Gone };
+        let is_gone = link.ended().is_some();
+        if !is_gone {
+            act(&link);
+        }
+        handle.give_back(link);
+        if is_gone { Status::Gone } else { Status::Ok }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_notify_client(
+    server: *mut ServerHandle,
+    client: Client,
+    bits: u64,
+) -> Status {
+    // SAFETY: as the header asks.
+    unsafe { with_client(server, client, |link| link.notify(bits)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_set_badge(server: *mut ServerHandle, client: Client, badge: u64) -> Status {
+    // SAFETY: as the header asks.
+    unsafe {
+        with_client(server, client, |link| {
+            link.badge.store(badge, core::sync::atomic::Ordering::Relaxed);
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_credentials_of(
+    server: *mut ServerHandle,
+    client: Client,
+    out: *mut CredentialsOut,
+) -> Status {
+    if out.is_null() {
+        return Status::Invalid;
+    }
+    // SAFETY: as the header asks.
+    unsafe {
+        with_client(server, client, |link| {
+            let who = link.credentials;
+            out.write(CredentialsOut { pid: who.pid, uid: who.uid, gid: who.gid });
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_expel(server: *mut ServerHandle, client: Client, reason: c_int) -> Status {
+    let reason = match reason {
+        0 => Some(Reason::Expelled),
+        code => status::reason(code),
+    };
+    let Some(reason) = reason else { return Status::Invalid };
+    // SAFETY: as the header asks.
+    unsafe { with_client(server, client, |link| link.end(reason)) }
+}
