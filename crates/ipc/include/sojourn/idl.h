@@ -93,14 +93,61 @@ static inline void sj_st16(unsigned char *p, uint16_t v) { memcpy(p, &v, sizeof 
 static inline void sj_st32(unsigned char *p, uint32_t v) { memcpy(p, &v, sizeof v); }
 static inline void sj_st64(unsigned char *p, uint64_t v) { memcpy(p, &v, sizeof v); }
 
+static inline void sj_move64(unsigned char *to, const unsigned char *from)
+{
+    memcpy(to, from, 16);
+    memcpy(to + 16, from + 16, 16);
+    memcpy(to + 32, from + 32, 16);
+    memcpy(to + 48, from + 48, 16);
+}
+
+/* memcpy() of a constant size as moves, up to 255 bytes, and as a call from there on: compilers like to take string
+ * instructions in between, whose start costs more than the whole copy. */
+static inline void sj_move(void *target, const void *source, size_t n)
+{
+    unsigned char *to = (unsigned char *)target;
+    const unsigned char *from = (const unsigned char *)source;
+    if (n > 255) {
+        __asm__("" : "+r"(n));
+        memcpy(to, from, n);
+        return;
+    }
+    if (n & 128) {
+        sj_move64(to, from);
+        sj_move64(to + 64, from + 64);
+        to += 128;
+        from += 128;
+    }
+    if (n & 64) {
+        sj_move64(to, from);
+        to += 64;
+        from += 64;
+    }
+    if (n & 32) {
+        memcpy(to, from, 16);
+        memcpy(to + 16, from + 16, 16);
+        to += 32;
+        from += 32;
+    }
+    memcpy(to, from, n & 31);
+}
+
 static inline size_t sj_pad8(size_t n) { return (n + 7u) & ~(size_t)7u; }
 
 /* Whether n bytes (a constant, mostly below 8) are zero. */
 static inline bool sj_is_zero(const unsigned char *p, size_t n)
 {
-    unsigned char any = 0;
-    for (size_t i = 0; i < n; i++)
-        any = (unsigned char)(any | p[i]);
+    uint64_t any = 0;
+    for (; n >= 8; n -= 8, p += 8)
+        any |= sj_ld64(p);
+    if (n & 1)
+        any |= *p++;
+    if (n & 2) {
+        any |= sj_ld16(p);
+        p += 2;
+    }
+    if (n & 4)
+        any |= sj_ld32(p);
     return any == 0;
 }
 
@@ -251,12 +298,9 @@ static inline void sj_arena_free(sj_arena *a)
     a->used = 0;
 }
 
-/* Gives everything back but one chunk of moderate size for the next use. */
-static inline void sj_arena_reset(sj_arena *a)
+static SJ_COLD void sj_arena_shrink(sj_arena *a)
 {
     sj_chunk *keep = a->chunks;
-    if (!keep)
-        return;
     if (keep->size > SJ_ARENA_KEEP) {
         sj_arena_free(a);
         return;
@@ -268,6 +312,18 @@ static inline void sj_arena_reset(sj_arena *a)
     a->used = keep->size;
     a->at = (unsigned char *)(keep + 1);
     a->end = a->at + keep->size;
+}
+
+/* Gives everything back but one chunk of moderate size for the next use. */
+static inline void sj_arena_reset(sj_arena *a)
+{
+    sj_chunk *keep = a->chunks;
+    if (!keep)
+        return;
+    if (SJ_LIKELY(!keep->next && keep->size <= SJ_ARENA_KEEP))
+        a->at = (unsigned char *)(keep + 1);
+    else
+        sj_arena_shrink(a);
 }
 
 typedef struct sj_cleanup {

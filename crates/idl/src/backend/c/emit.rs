@@ -154,7 +154,7 @@ impl<'a> Emit<'a> {
         }
         if self.model.is_dense(ty) {
             let address = self.address(ty, lv);
-            self.w.line(format!("memcpy(sj_p + {o}, {address}, {size});"));
+            self.w.line(format!("{}(sj_p + {o}, {address}, {size});", copy(size)));
             return;
         }
         match self.model.resolve(ty) {
@@ -178,7 +178,7 @@ impl<'a> Emit<'a> {
         let size = self.model.size(ty);
         let address = self.address(ty, lv);
         if size != 0 {
-            self.w.line(format!("memcpy({address}, sj_p + {o}, {size});"));
+            self.w.line(format!("{}({address}, sj_p + {o}, {size});", copy(size)));
         }
     }
 
@@ -191,6 +191,11 @@ impl<'a> Emit<'a> {
             _ => format!("&{lv}"),
         }
     }
+}
+
+/// The function that copies so many bytes best.
+pub(super) const fn copy(size: u64) -> &'static str {
+    if size > 32 { "sj_move" } else { "memcpy" }
 }
 
 /// What must hold for `lv` to be within `low..=high`, without what its type guarantees.

@@ -29,8 +29,8 @@ use model::Model;
 use op::{Way, operations};
 use text::{Text, ident, string_literal};
 
-/// Generates the files of `module` that `options` asks for: `NAME.h`, `NAME_codec.h`, `NAME_client.c`, `NAME_server.c`, and
-/// `NAME_inline.h` where the ACF wants stubs in line.
+/// Generates the files of `module` that `options` asks for: `NAME.h`, `NAME_codec.h`, `NAME_client.c`, `NAME_server.c` with
+/// `NAME_server.h`, and `NAME_inline.h` where the ACF wants stubs in line.
 #[must_use]
 pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
     let file = File { module, options, model: Model { m: module } };
@@ -52,6 +52,7 @@ pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
         add("_client.c", file.client());
     }
     if options.server {
+        add("_server.h", file.server_header());
         add("_server.c", file.server());
     }
     all
@@ -284,10 +285,27 @@ impl<'a> File<'a> {
         emit.w.finish()
     }
 
+    fn server_header(&self) -> String {
+        let mut emit = Emit::new(self.model);
+        emit.w = self.begin("Server side in line.");
+        let guard = self.guard("_SERVER_H");
+        emit.w.flush_left(format!("#ifndef {guard}"));
+        emit.w.flush_left(format!("#define {guard} 1"));
+        emit.w.flush_left(format!("#include \"{}_codec.h\"", self.module.name));
+        Self::open_c(&mut emit.w);
+        for interface in self.interfaces() {
+            server::inline_definitions(&mut emit, interface);
+        }
+        Self::close_c(&mut emit.w);
+        emit.w.blank();
+        emit.w.flush_left("#endif");
+        emit.w.finish()
+    }
+
     fn server(&self) -> String {
         let mut emit = Emit::new(self.model);
         emit.w = self.begin("Server side.");
-        emit.w.flush_left(format!("#include \"{}_codec.h\"", self.module.name));
+        emit.w.flush_left(format!("#include \"{}_server.h\"", self.module.name));
         for interface in self.interfaces() {
             server::definitions(&mut emit, interface);
         }

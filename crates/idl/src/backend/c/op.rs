@@ -201,6 +201,15 @@ impl<'a> Op<'a> {
         self.parts(way).iter().any(|p| self.model.has_ptr(p.ty) || self.model.has_marshal(p.ty))
     }
 
+    /// Whether the service's context handles or conversions take part.
+    pub(super) fn needs_service(&self, way: Way) -> bool {
+        self.parts(way).iter().any(|p| {
+            self.model.has_marshal(p.ty)
+                || self.model.any(p.ty, &|t| matches!(t, Ty::Named(id)
+                    if matches!(self.model.def(*id).map(|d| &d.kind), Some(TypeKind::ContextHandle))))
+        })
+    }
+
     /// Whether nothing but the primary block can come.
     pub(super) fn is_fixed(&self, way: Way) -> bool {
         self.parts(way)

@@ -110,9 +110,9 @@ pub(super) fn id_initialiser((uuid, major, minor): &(crate::ir::Uuid, u16, u16))
     format!("{{{{{}}}, {major}, {minor}}}", bytes.join(", "))
 }
 
-/// Definitions of everything the server's side has.
-pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = ident(&interface.name);
+/// One function per operation and their dispatch by number, all in line: a server that wants its implementation and the
+/// stubs in one translation unit includes them.
+pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
     rundown(emit, interface);
     let ops = operations(emit.model, interface);
     for op in &ops {
@@ -121,11 +121,18 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
         }
         run(emit, op);
         serve(emit, op);
-        if op.op.acf.deferred {
-            later(emit, op);
-        }
     }
     dispatch(emit, interface, &ops);
+}
+
+/// What exists once: deferred answers, the table, the loop.
+pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
+    let name = ident(&interface.name);
+    let ops = operations(emit.model, interface);
+    for op in ops.iter().filter(|op| op.op.acf.deferred) {
+        later(emit, op);
+    }
+    let count = table(emit, interface, &ops);
     let all = ids(emit.model, interface);
     let w = &mut emit.w;
     w.blank();
@@ -134,10 +141,9 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
         w.line(format!("{},", id_initialiser(id)));
     }
     w.close_with(";");
-    let count = ops.iter().map(|o| u32::from(o.op.opnum) + 1).max().unwrap_or(0);
     w.blank();
     w.line(format!(
-        "const sj_interface {name}_interface = {{sj_{name}_ids, {}, {count}, sj_{name}_dispatch}};",
+        "const sj_interface {name}_interface = {{sj_{name}_table, sj_{name}_ids, {count}, {}}};",
         all.len()
     ));
     w.blank();
@@ -161,7 +167,7 @@ fn rundown(emit: &mut Emit<'_>, interface: &Interface) {
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "static void sj_{name}_rundown(const void *impl, const char *kind, void *context)"
+        "static inline void sj_{name}_rundown(const void *impl, const char *kind, void *context)"
     ));
     w.line(format!("const {name}_server *sj_i = (const {name}_server *)impl;"));
     for id in all {
@@ -195,7 +201,7 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
     if op.is_planned(Way::Reply) {
         w.line(format!("struct sj_{name}_reply_plan sj_p;"));
         w.line(format!("sj_enc_init(&sj_e, sj_a, {limit});"));
-        w.line(format!("sj_service_enc(sj_s, sj_k, sj_i, {rundown}, &sj_e);"));
+        w.line("(void)sj_k, (void)sj_i;");
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_plan(&sj_e, sj_v, &sj_p)))"));
         w.line("    return sj_service_failed(&sj_e);");
         w.line("sj_reply_start(sj_s->server, sj_t, sj_p.size, sj_o);");
@@ -207,7 +213,11 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
         w.line("sj_service_attach(sj_s, &sj_e, sj_o);");
     } else {
         w.line(format!("sj_enc_init_grow(&sj_e, sj_a, {limit}, &sj_s->scratch);"));
-        w.line(format!("sj_service_enc(sj_s, sj_k, sj_i, {rundown}, &sj_e);"));
+        if op.needs_service(Way::Reply) {
+            w.line(format!("sj_service_enc(sj_s, sj_k, sj_i, {rundown}, &sj_e);"));
+        } else {
+            w.line("(void)sj_k, (void)sj_i;");
+        }
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_put(&sj_e, sj_v)))"));
         w.line("    return sj_service_failed(&sj_e);");
         w.line("sj_service_start(sj_s, sj_t, &sj_e, sj_o);");
@@ -282,8 +292,9 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>) {
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "static inline sj_outcome sj_{name}_serve(const {iface}_server *sj_i, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
+        "static inline sj_outcome sj_{name}_serve(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
     ));
+    w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)impl;"));
     w.line(format!("{} sj_v;", op.args()));
     w.line("sj_dec sj_d;");
     w.line(format!("if (SJ_UNLIKELY(sj_x->kind != {event}))"));
@@ -293,7 +304,10 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>) {
         w.line(format!("    return {violation};"));
     }
     storage(op, w);
-    w.line("sj_service_dec(sj_s, sj_x, &sj_d);");
+    w.line("sj_dec_init(&sj_d, &sj_x->in, &sj_s->arena, true);");
+    if op.needs_service(Way::Request) {
+        w.line("sj_service_contexts(sj_s, sj_x, &sj_d);");
+    }
     w.line("sj_outcome sj_r;");
     w.line(format!("if (SJ_LIKELY(sj_{name}_request_get(&sj_d, &sj_v)))"));
     w.line(format!("    sj_r = sj_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
@@ -383,22 +397,42 @@ fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.close();
 }
 
+/// The same by a switch, for a server of one interface that wants no indirect call.
 fn dispatch(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_>]) {
     let name = ident(&interface.name);
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "static sj_outcome sj_{name}_dispatch(const void *impl, sj_service *sj_s, sj_event *sj_x, uint16_t sj_n, sj_out *sj_o)"
+        "static inline sj_outcome {name}_dispatch(const {name}_server *impl, sj_service *sj_s, sj_event *sj_x, uint16_t sj_n, sj_out *sj_o)"
     ));
-    w.line(format!("const {name}_server *sj_i = (const {name}_server *)impl;"));
-    w.line("(void)sj_i, (void)sj_s, (void)sj_x, (void)sj_o;");
+    w.line("(void)impl, (void)sj_s, (void)sj_x, (void)sj_o;");
     w.open("switch (sj_n)");
     for op in ops {
         w.line(format!("case {}:", op.op.opnum));
-        w.line(format!("    return sj_{}_serve(sj_i, sj_s, sj_x, sj_o);", op.name()));
+        w.line(format!("    return sj_{}_serve(impl, sj_s, sj_x, sj_o);", op.name()));
     }
     w.line("default:");
     w.line("    return SJ_FAULT_UNKNOWN_OPERATION;");
     w.close();
     w.close();
+}
+
+/// The operations by number.
+fn table(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_>]) -> usize {
+    let name = ident(&interface.name);
+    let count = ops.iter().map(|o| usize::from(o.op.opnum) + 1).max().unwrap_or(0);
+    let w = &mut emit.w;
+    w.blank();
+    w.open(format!("static const sj_serve_fn sj_{name}_table[{}] =", count.max(1)));
+    for n in 0..count {
+        match ops.iter().find(|op| usize::from(op.op.opnum) == n) {
+            Some(op) => w.line(format!("sj_{}_serve,", op.name())),
+            None => w.line("NULL,"),
+        }
+    }
+    if count == 0 {
+        w.line("NULL,");
+    }
+    w.close_with(";");
+    count
 }

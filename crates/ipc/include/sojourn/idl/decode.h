@@ -47,9 +47,7 @@ static inline void sj_dec_init(sj_dec *d, sj_in *in, sj_arena *arena, bool in_pl
     d->depth = d->fault = d->item = d->fd = d->grant = 0;
     d->in_place = in_place;
     d->contexts = NULL;
-    d->client.index = d->client.generation = 0;
     d->cleanup = NULL;
-    d->nodes = NULL;
     d->nodes_size = d->nodes_used = 0;
 }
 

@@ -48,22 +48,15 @@ typedef struct sj_enc {
 /* A threshold set by the ACF, unless nothing is to go by reference. */
 static inline size_t sj_limit(size_t set, size_t wanted) { return set == SIZE_MAX ? set : wanted; }
 
-/* Everything but the tables. */
+/* For a planned body: what only graphs and context handles need is left alone. */
 static inline void sj_enc_init(sj_enc *e, sj_arena *arena, size_t limit)
 {
-    e->body = NULL;
-    e->pos = e->end = 0;
     e->grow = NULL;
     e->arena = arena;
     e->limit = limit;
     e->depth = e->fault = e->n_items = e->n_fds = 0;
     e->contexts = NULL;
-    e->impl = NULL;
-    e->rundown = NULL;
-    e->client.index = e->client.generation = 0;
     e->cleanup = NULL;
-    e->nodes = NULL;
-    e->nodes_size = e->nodes_used = 0;
 }
 
 static inline void sj_enc_init_grow(sj_enc *e, sj_arena *arena, size_t limit, sj_buffer *buffer)
@@ -71,7 +64,10 @@ static inline void sj_enc_init_grow(sj_enc *e, sj_arena *arena, size_t limit, sj
     sj_enc_init(e, arena, limit);
     e->grow = buffer;
     e->body = buffer->bytes;
+    e->pos = 0;
     e->end = buffer->size;
+    e->nodes = NULL;
+    e->nodes_size = e->nodes_used = 0;
 }
 
 /* The message was begun: write into it. `primary` bytes belong to the primary block. */

@@ -45,12 +45,15 @@ typedef struct sj_deferred {
     const void *impl;
 } sj_deferred;
 
+/* One operation: takes the request in `event` apart, calls the implementation, begins the reply. */
+typedef sj_outcome (*sj_serve_fn)(const void *impl, struct sj_service *service, sj_event *event, sj_out *out);
+
 /* A generated interface. */
 typedef struct sj_interface {
+    const sj_serve_fn *serve;   /* by operation number; NULL: no such operation */
     const sj_interface_id *ids; /* its own name, then those of the interfaces it extends */
-    uint16_t n_ids;
     uint16_t operations;
-    sj_outcome (*dispatch)(const void *impl, struct sj_service *service, sj_event *event, uint16_t op, sj_out *out);
+    uint16_t n_ids;
 } sj_interface;
 
 typedef struct sj_route {
@@ -122,9 +125,9 @@ static inline void sj_service_invocation(sj_service *s, const sj_event *event, s
     i->arena = &s->arena;
 }
 
-static inline void sj_service_dec(sj_service *s, sj_event *event, sj_dec *d)
+/* For requests with context handles or converted values. */
+static inline void sj_service_contexts(sj_service *s, const sj_event *event, sj_dec *d)
 {
-    sj_dec_init(d, &event->in, &s->arena, true);
     d->contexts = &s->contexts;
     d->cleanup = &s->cleanup;
     d->client = event->client;
@@ -183,9 +186,11 @@ static inline bool sj_request_exceeds(const sj_in *in, uint64_t max)
 /* After a reply is sent: its memory and descriptors. */
 static inline void sj_service_clean(sj_service *s)
 {
-    for (uint32_t i = 0; i < s->n_fds; i++)
-        (void)close(s->fds[i]);
-    s->n_fds = 0;
+    if (SJ_UNLIKELY(s->n_fds != 0)) {
+        for (uint32_t i = 0; i < s->n_fds; i++)
+            (void)close(s->fds[i]);
+        s->n_fds = 0;
+    }
     sj_arena_reset(&s->arena);
 }
 
@@ -223,10 +228,25 @@ static inline sj_outcome sj_service_dispatch(sj_service *s, sj_event *event, sj_
         return sj_service_bind(s, event, out);
     for (uint32_t i = 0; i < s->router->used; i++) {
         const sj_route *r = &s->router->entries[i];
-        if (op - r->base < r->interface->operations)
-            return r->interface->dispatch(r->impl, s, event, (uint16_t)(op - r->base), out);
+        if (SJ_LIKELY(op - r->base < r->interface->operations)) {
+            sj_serve_fn serve = r->interface->serve[op - r->base];
+            return SJ_LIKELY(serve != NULL) ? serve(r->impl, s, event, out) : SJ_FAULT_UNKNOWN_OPERATION;
+        }
     }
     return event->kind == SJ_EVENT_CALL ? SJ_FAULT_UNKNOWN_OPERATION : SJ_OUTCOME_VIOLATION;
+}
+
+/* What is done with the outcome of a dispatch. True: there is a reply to be sent. */
+static inline bool sj_service_settle(sj_service *s, sj_event *event, sj_outcome outcome)
+{
+    if (SJ_LIKELY(outcome == SJ_OUTCOME_REPLY))
+        return true;
+    if (outcome == SJ_OUTCOME_VIOLATION)
+        (void)sj_expel(s->server, event->client, SJ_REASON_BAD_MESSAGE);
+    else if (outcome != SJ_OUTCOME_NOTHING && event->kind == SJ_EVENT_CALL)
+        (void)sj_reply_fault(s->server, &event->token, outcome);
+    sj_service_clean(s);
+    return false;
 }
 
 /* Handles one event. True: `out` is a reply to be sent by sj_reply() or sj_reply_wait(), then call sj_service_clean(). */
@@ -236,15 +256,7 @@ static inline bool sj_service_handle(sj_service *s, sj_event *event, sj_out *out
         sj_contexts_rundown(&s->contexts, event->client);
     if (event->kind != SJ_EVENT_CALL && event->kind != SJ_EVENT_SEND)
         return false;
-    sj_outcome outcome = sj_service_dispatch(s, event, out);
-    if (SJ_LIKELY(outcome == SJ_OUTCOME_REPLY))
-        return true;
-    if (outcome == SJ_OUTCOME_VIOLATION)
-        (void)sj_expel(s->server, event->client, SJ_REASON_BAD_MESSAGE);
-    else if (outcome != SJ_OUTCOME_NOTHING && event->kind == SJ_EVENT_CALL)
-        (void)sj_reply_fault(s->server, &event->token, outcome);
-    sj_service_clean(s);
-    return false;
+    return sj_service_settle(s, event, sj_service_dispatch(s, event, out));
 }
 
 /* Receives, dispatches, replies, until the deadline, an error of the transport or `stop`. */
