@@ -124,7 +124,7 @@ impl<'m> Decoder<'m> {
                 shared @ Item::Shared(_) => Cow::Owned(copied(&shared)),
             });
         }
-        let Some(len) = len else { return self.fail(Cause::Short, self.at) };
+        let Some(len) = len else { return Self::fail(Cause::Short, self.at) };
         Ok(lend(self.level_of_bytes(len)?))
     }
 

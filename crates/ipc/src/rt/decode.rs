@@ -10,7 +10,7 @@
 
 use super::item::{FdList, Item};
 use super::pod::{Pod, load};
-use super::shared::{Objects, Shared};
+use super::shared::{LazyObjects, Objects, Shared};
 use super::slots::{Slot, Taken};
 use super::{Cause, ContextScope, DecodeError, Descriptor, Interface};
 use std::os::fd::OwnedFd;
@@ -30,8 +30,9 @@ pub struct Decoder<'m> {
     pub(super) now: Taken,
     /// What the first word of the next object takes.
     next: Taken,
-    objects: Objects,
-    contexts: Option<ContextScope>,
+    /// Most messages have none.
+    objects: LazyObjects,
+    contexts: Option<&'m ContextScope>,
 }
 
 impl<'m> Decoder<'m> {
@@ -56,20 +57,24 @@ impl<'m> Decoder<'m> {
             beside,
             now: Taken::default(),
             next: Taken::default(),
-            objects: Objects::default(),
+            objects: LazyObjects::default(),
             contexts: None,
         }
     }
 
     /// Context handles are looked up in `scope` from now on (servers).
-    pub fn set_contexts(&mut self, scope: ContextScope) {
+    pub fn set_contexts(&mut self, scope: &'m ContextScope) {
         self.contexts = Some(scope);
     }
 
-    /// `cause` at byte `at`.
-    #[cold]
-    pub(super) fn fail<T>(&self, cause: Cause, at: usize) -> Result<T, DecodeError> {
+    /// `cause` at byte `at`. Does not look at the decoder, which therefore can live in registers.
+    #[inline]
+    pub(super) fn fail<T>(cause: Cause, at: usize) -> Result<T, DecodeError> {
         Err(DecodeError::new(cause, at))
+    }
+
+    fn objects(&mut self) -> &mut Objects {
+        self.objects.get()
     }
 
     /// The next `bytes` bytes; those up to the next multiple of 8 must be zero.
@@ -77,16 +82,16 @@ impl<'m> Decoder<'m> {
     pub(super) fn take(&mut self, bytes: usize) -> Result<&'m [u8], DecodeError> {
         let rest = self.body.len() - self.at;
         if bytes > rest {
-            return self.fail(Cause::Short, self.at);
+            return Self::fail(Cause::Short, self.at);
         }
         let padded = bytes.next_multiple_of(8);
         if padded > rest {
-            return self.fail(Cause::Short, self.at);
+            return Self::fail(Cause::Short, self.at);
         }
         let all = &self.body[self.at..self.at + padded];
         let (object, padding) = all.split_at(bytes);
         if padding.iter().any(|b| *b != 0) {
-            return self.fail(Cause::Padding, self.at + bytes);
+            return Self::fail(Cause::Padding, self.at + bytes);
         }
         self.at += padded;
         Ok(object)
@@ -108,7 +113,7 @@ impl<'m> Decoder<'m> {
         let offset = self.at;
         match self.take(N)?.first_chunk::<N>() {
             Some(bytes) => Ok(View { bytes, offset }),
-            None => self.fail(Cause::Short, offset),
+            None => Self::fail(Cause::Short, offset),
         }
     }
 
@@ -158,7 +163,7 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub(super) fn descend(&mut self) -> Result<(), DecodeError> {
         if self.level >= super::measure::LEVELS_MAX {
-            return self.fail(Cause::Depth, self.at);
+            return Self::fail(Cause::Depth, self.at);
         }
         self.level += 1;
         Ok(())
@@ -183,7 +188,7 @@ impl<'m> Decoder<'m> {
         }
         self.descend()?;
         let offset = self.at;
-        let Some(bytes) = count.checked_mul(N) else { return self.fail(Cause::Short, offset) };
+        let Some(bytes) = count.checked_mul(N) else { return Self::fail(Cause::Short, offset) };
         let bytes = self.take(bytes)?;
         let outer = self.now;
         self.enter(slots, bytes, offset, count, N)?;
@@ -211,10 +216,10 @@ impl<'m> Decoder<'m> {
                 self.now.fds += 1;
                 match self.fds.take(index) {
                     Some(fd) => Ok(Some(fd)),
-                    None => self.fail(Cause::Descriptor, view.offset + AT),
+                    None => Self::fail(Cause::Descriptor, view.offset + AT),
                 }
             }
-            _ => self.fail(Cause::Pointer, view.offset + AT),
+            _ => Self::fail(Cause::Pointer, view.offset + AT),
         }
     }
 
@@ -250,16 +255,16 @@ impl<'m> Decoder<'m> {
         let (number, rest) = view.pair::<AT>();
         let slot = view.offset + AT;
         if rest != 0 {
-            return self.fail(Cause::Padding, slot + 4);
+            return Self::fail(Cause::Padding, slot + 4);
         }
         if number == 0 {
             return Ok(None);
         }
-        let (cell, first) = self.objects.refer::<T>(number, slot)?;
+        let (cell, first) = self.objects().refer::<T>(number, slot)?;
         if first {
-            self.objects.open(number);
+            self.objects().open(number);
             let value = self.object::<M, T>(slots, read)?;
-            self.objects.fill(&cell, value);
+            self.objects().fill(&cell, value);
         }
         Ok(Some(cell))
     }
@@ -276,7 +281,7 @@ impl<'m> Decoder<'m> {
         match view.pair::<AT>() {
             (0, 0) => Ok(false),
             (1, 0) => Ok(true),
-            _ => self.fail(Cause::Pointer, view.offset + AT),
+            _ => Self::fail(Cause::Pointer, view.offset + AT),
         }
     }
 
@@ -290,7 +295,7 @@ impl<'m> Decoder<'m> {
         kind: u32,
     ) -> Result<u64, DecodeError> {
         let word = view.get::<AT, u64>();
-        match &self.contexts {
+        match self.contexts {
             None => Ok(word),
             Some(scope) => {
                 scope.find(kind, word).ok_or(DecodeError::new(Cause::Handle, view.offset + AT))
@@ -305,19 +310,19 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.at != self.body.len() {
-            return self.fail(Cause::Trailing, self.at);
+            return Self::fail(Cause::Trailing, self.at);
         }
         if self.beside {
             if usize::from(self.next.items) != self.items.len()
                 || usize::from(self.next.grants) != self.grants.len()
             {
-                return self.fail(Cause::Item, self.at);
+                return Self::fail(Cause::Item, self.at);
             }
             if usize::from(self.next.fds) != self.fds.len() {
-                return self.fail(Cause::Descriptor, self.at);
+                return Self::fail(Cause::Descriptor, self.at);
             }
         }
-        if self.objects.is_empty() { Ok(()) } else { self.objects.finish(self.at) }
+        self.objects.finish(self.at)
     }
 }
 

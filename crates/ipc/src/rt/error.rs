@@ -12,7 +12,7 @@ pub struct DecodeError {
 
 impl DecodeError {
     /// `cause` at `offset` bytes.
-    #[cold]
+    #[inline]
     #[must_use]
     pub fn new(cause: Cause, offset: usize) -> Self {
         Self { cause, offset: u32::try_from(offset).unwrap_or(u32::MAX) }

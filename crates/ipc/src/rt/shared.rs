@@ -109,12 +109,6 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Whether no object has been named.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// Takes note of a word `number` at `slot`, in the order of the bytes.
     pub(super) fn scan(&mut self, number: u32, slot: usize) -> Result<(), DecodeError> {
         let next = self.list.len() as u32 + 1;
@@ -182,4 +176,38 @@ impl Objects {
         }
         if done == degree.len() { Ok(()) } else { Err(DecodeError::new(Cause::Cycle, end)) }
     }
+}
+
+/// The objects of a message, of which most have none: then dropping this costs a comparison, which
+/// lets a decoder live in registers.
+#[derive(Debug, Default)]
+pub(super) struct LazyObjects(Option<Box<Objects>>);
+
+impl LazyObjects {
+    pub(super) fn get(&mut self) -> &mut Objects {
+        self.0.get_or_insert_default()
+    }
+
+    #[inline]
+    pub(super) fn finish(&self, end: usize) -> Result<(), DecodeError> {
+        match &self.0 {
+            None => Ok(()),
+            Some(objects) => objects.finish(end),
+        }
+    }
+}
+
+impl Drop for LazyObjects {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            release(self.0.take());
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn release(objects: Option<Box<Objects>>) {
+    drop(objects);
 }

@@ -5,7 +5,7 @@
 
 use super::DecodeError;
 use super::pod::load;
-use super::shared::Objects;
+use super::shared::LazyObjects;
 
 /// A word, or a run of structures that hold some. Offsets are bytes within the object.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub(super) fn scan(
     at: usize,
     offset: usize,
     taken: &mut Taken,
-    objects: &mut Objects,
+    objects: &mut LazyObjects,
 ) -> Result<(), DecodeError> {
     let word = |at: usize| load::<u32>(bytes, at).unwrap_or(0);
     for slot in slots {
@@ -70,7 +70,7 @@ pub(super) fn scan(
             }
             Slot::Number(number) => {
                 let at = at + number;
-                objects.scan(word(at), offset + at)?;
+                objects.get().scan(word(at), offset + at)?;
             }
             Slot::Run { at: first, count, stride, slots } => {
                 for index in 0..count {

@@ -257,8 +257,8 @@ impl<'a> Gen<'a> {
         let mut out = "let caller_ = request_.caller();".to_owned();
         if handles {
             out.push_str(
-                "let mut decoder_ = request_.decoder(); \
-                 decoder_.set_contexts(rt::ContextScope::new(contexts_, caller_.client));",
+                "let scope_ = rt::ContextScope::new(contexts_, caller_.client); \
+                 let mut decoder_ = request_.decoder(); decoder_.set_contexts(&scope_);",
             );
         } else {
             out.push_str("let decoder_ = request_.decoder();");
