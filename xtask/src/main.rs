@@ -1,1 +1,66 @@
-fn main() {}
+//! `cargo xtask`: the project's own build, test, demonstration and benchmark steps.
+//!
+//! Everything a person or the continuous integration does to the whole tree is one of these commands,
+//! so that both do the same. Each installs the Debian packages it needs and says so. Not here: what
+//! cargo does alone. Read CONTRIBUTING.md first.
+
+mod build;
+mod demo;
+mod layers;
+mod packages;
+mod steps;
+mod test;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  demo              build, then run a C client against a Rust server over Sojourn IPC and over a
+                    Unix socket, and print the ratio
+  test              every check there is: format, lints, tests, models, documentation, layers
+  test --quick      the same without models and benchmarks' smoke test
+  build             leave every shipped program and library in target/release
+  install [--prefix DIR]
+                    build, then copy programs, libraries, headers, man pages and completions
+                    (default /usr/local; DESTDIR is honoured)
+  bench ipc|idl [OPTIONS]
+                    measure, print a table and write it as JSON; OPTIONS go to the benchmark
+  bench --check     compile and lint the benchmarks with every rival
+  fuzz TARGET [SECONDS]
+                    run a fuzz target (needs a nightly tool chain and cargo-fuzz)
+";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    std::env::set_current_dir(root()?)?;
+    match words.as_slice() {
+        ["demo"] => demo::run_demo(),
+        ["test"] => test::run(true),
+        ["test", "--quick"] => test::run(false),
+        ["build"] => build::build(),
+        ["install"] => build::install("/usr/local"),
+        ["install", "--prefix", prefix] => build::install(prefix),
+        ["bench", "--check"] => build::check_bench(),
+        ["bench", rest @ ..] if !rest.is_empty() => build::bench(rest),
+        ["fuzz", target] => build::fuzz(target, "60"),
+        ["fuzz", target, seconds] => build::fuzz(target, seconds),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => bail!("no such command: {}\n\n{HELP}", other.join(" ")),
+    }
+}
+
+/// The workspace's directory, wherever the command was called from.
+fn root() -> Result<std::path::PathBuf> {
+    let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    match manifest.parent() {
+        Some(root) => Ok(root.to_path_buf()),
+        None => {
+            bail!("{}: the workspace is not where it was when xtask was built", manifest.display())
+        }
+    }
+}

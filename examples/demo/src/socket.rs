@@ -1,0 +1,56 @@
+//! The same two operations over a Unix stream socket.
+//!
+//! A request is an operation number, a count and as many 32-bit numbers; an answer is one 64-bit number.
+//! Not here: any of Sojourn. This is what the demonstration compares with.
+
+use crate::sum;
+use anyhow::Result;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+const TERMS_MAX: usize = 4096;
+
+/// Serves one client after another; with `spinning` reads are tried again instead of waited for.
+pub(crate) fn serve(path: &str, spinning: bool) -> Result<()> {
+    let listener = UnixListener::bind(path)?;
+    println!("ready");
+    loop {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(spinning)?;
+        // A client that hangs up ends its own service only.
+        let _ = serve_one(stream);
+    }
+}
+
+fn serve_one(mut stream: UnixStream) -> std::io::Result<()> {
+    let mut bytes = vec![0; TERMS_MAX * 4];
+    loop {
+        let mut head = [0; 8];
+        read_all(&mut stream, &mut head)?;
+        let half = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| head[at + i]));
+        let count = (half(4) as usize).min(TERMS_MAX);
+        let payload = &mut bytes[..count * 4];
+        read_all(&mut stream, payload)?;
+        let terms: Vec<i32> = payload
+            .chunks_exact(4)
+            .map(|four| i32::from_ne_bytes([four[0], four[1], four[2], four[3]]))
+            .collect();
+        let answer = match (half(0), terms.as_slice()) {
+            (0, [a, b]) => i64::from(a.wrapping_add(*b)),
+            _ => sum(&terms),
+        };
+        stream.write_all(&answer.to_ne_bytes())?;
+    }
+}
+
+fn read_all(stream: &mut UnixStream, mut rest: &mut [u8]) -> std::io::Result<()> {
+    while !rest.is_empty() {
+        match stream.read(rest) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => rest = &mut rest[count..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

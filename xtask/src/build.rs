@@ -1,0 +1,129 @@
+//! Building what ships, installing it, and starting the benchmarks and fuzz targets.
+
+use crate::packages::{BENCH, BUILD, ensure};
+use crate::steps::{cargo, command, output, run};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PC_TEMPLATE: &str = "crates/ipc/sojourn-ipc.pc.in";
+
+/// Every shipped program and library, in `target/release`.
+pub(crate) fn build() -> Result<()> {
+    ensure(BUILD)?;
+    libraries()?;
+    eprintln!("   target/release: libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl");
+    Ok(())
+}
+
+/// The libraries and the compiler, in release mode.
+pub(crate) fn libraries() -> Result<()> {
+    let words = ["build", "--release", "-p", "sojourn-ipc", "-p", "sojourn-idl"];
+    run("build", &mut cargo(&words))
+}
+
+/// Starts a benchmark with every rival.
+pub(crate) fn bench(words: &[&str]) -> Result<()> {
+    ensure(BENCH)?;
+    let mut all = vec!["run", "--release", "-p", "sojourn-bench", "--features", "rivals", "--"];
+    all.extend(words);
+    run("benchmark", &mut cargo(&all))
+}
+
+/// A minute's worth of the benchmarks, to see that they run; what they print means nothing.
+pub(crate) fn bench_smoke() -> Result<()> {
+    for which in ["ipc", "idl"] {
+        let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
+        run(
+            &format!("benchmark {which}, smoke test"),
+            cargo(&words).stdout(std::process::Stdio::null()),
+        )?;
+    }
+    Ok(())
+}
+
+/// Compiles and lints the benchmarks with every rival.
+pub(crate) fn check_bench() -> Result<()> {
+    ensure(BENCH)?;
+    let words = [
+        "clippy",
+        "-p",
+        "sojourn-bench",
+        "--features",
+        "rivals",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    run("lints of the benchmarks", &mut cargo(&words))
+}
+
+/// Runs a fuzz target for so many seconds.
+pub(crate) fn fuzz(target: &str, seconds: &str) -> Result<()> {
+    let limit = format!("-max_total_time={seconds}");
+    let words = ["cargo", "+nightly", "fuzz", "run", target, "--", &limit];
+    if command(&["cargo", "+nightly", "fuzz", "--version"])
+        .output()
+        .map_or(true, |out| !out.status.success())
+    {
+        bail!(
+            "fuzzing needs a nightly tool chain and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz"
+        );
+    }
+    run(&format!("fuzz {target}"), command(&words).current_dir("fuzz"))
+}
+
+/// Builds and copies everything a user of the system needs below `prefix`.
+pub(crate) fn install(prefix: &str) -> Result<()> {
+    build()?;
+    let root = match std::env::var_os("DESTDIR") {
+        Some(staging) => PathBuf::from(staging).join(prefix.trim_start_matches('/')),
+        None => PathBuf::from(prefix),
+    };
+    let below = |folder: &str| root.join(folder);
+    copy("target/release/sojourn-idl", &below("bin"))?;
+    copy("target/release/libsojourn_ipc.a", &below("lib"))?;
+    copy("target/release/libsojourn_ipc.so", &below("lib"))?;
+    copy_tree(Path::new("crates/ipc/include"), &below("include"))?;
+    let template = fs::read_to_string(PC_TEMPLATE).context(PC_TEMPLATE)?;
+    let text = template.replace("@prefix@", prefix).replace("@version@", env!("CARGO_PKG_VERSION"));
+    write(&below("lib/pkgconfig").join("sojourn-ipc.pc"), &text)?;
+    let compiler = "target/release/sojourn-idl";
+    let man = output(&mut command(&[compiler, "man"]))?;
+    write(&below("share/man/man1").join("sojourn-idl.1"), &man)?;
+    let completions = output(&mut command(&[compiler, "completions", "bash"]))?;
+    write(&below("share/bash-completion/completions").join("sojourn-idl"), &completions)?;
+    Ok(())
+}
+
+fn copy(from: &str, folder: &Path) -> Result<()> {
+    let name = Path::new(from).file_name().context("a file to copy has a name")?;
+    let to = folder.join(name);
+    fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    fs::copy(from, &to).with_context(|| format!("{from} to {}", to.display()))?;
+    eprintln!("   {}", to.display());
+    Ok(())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("{}", from.display()))? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            copy_tree(&path, &to.join(entry.file_name()))?;
+        } else {
+            copy(&path.to_string_lossy(), to)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("{}", path.display()))?;
+    eprintln!("   {}", path.display());
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Debian packages and tool chain components that a step needs, installed when they are missing.
+
+use crate::steps::{command, run};
+use anyhow::{Result, bail};
+use std::process::{Command, Stdio};
+
+/// For every build: C stubs and examples.
+pub(crate) const BUILD: &[&str] = &["gcc", "libc6-dev", "pkg-config"];
+/// For the tests: the headers are also checked as C++.
+pub(crate) const TEST: &[&str] = &["gcc", "g++", "libc6-dev", "make", "pkg-config"];
+/// For the benchmarks: rpcgen and its library, and the Cap'n Proto compiler, to be measured beside.
+pub(crate) const BENCH: &[&str] =
+    &["gcc", "libc6-dev", "pkg-config", "rpcsvc-proto", "libtirpc-dev", "capnproto"];
+
+fn is_installed(package: &str) -> bool {
+    let status = Command::new("dpkg-query")
+        .args(["-W", "-f", "${Status}", package])
+        .stderr(Stdio::null())
+        .output();
+    status.is_ok_and(|output| output.stdout.starts_with(b"install ok installed"))
+}
+
+/// Installs those of `packages` that are missing. On a system without dpkg it is for the user to
+/// have them; what then fails says what it needed.
+pub(crate) fn ensure(packages: &[&str]) -> Result<()> {
+    if Command::new("dpkg-query").arg("--version").output().is_err() {
+        return Ok(());
+    }
+    let missing: Vec<&str> = packages.iter().copied().filter(|name| !is_installed(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    let is_root = crate::steps::output(&mut command(&["id", "-u"]))?.trim() == "0";
+    let sudo: &[&str] = if is_root { &[] } else { &["sudo", "-n"] };
+    let apt = |words: &[&str]| {
+        let mut all = sudo.to_vec();
+        all.extend(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]);
+        all.extend(words);
+        command(&all)
+    };
+    let installed = run("apt-get update", apt(&["update"]).stdout(Stdio::null())).and_then(|()| {
+        let mut words = vec!["install", "-y", "--no-install-recommends"];
+        words.extend(&missing);
+        run(&format!("apt-get install {list}"), apt(&words).stdout(Stdio::null()))
+    });
+    match installed {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            bail!("{error}\nNeeded: {list}. Install them as root: apt-get install {list}")
+        }
+    }
+}
+
+/// Installs a component of the Rust tool chain if it is missing and rustup is there.
+pub(crate) fn ensure_component(name: &str, probe: &[&str]) -> Result<()> {
+    if crate::steps::cargo(probe).output().is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    run(
+        &format!("rustup component add {name}"),
+        &mut command(&["rustup", "component", "add", name]),
+    )
+}

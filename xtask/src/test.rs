@@ -1,0 +1,39 @@
+//! `cargo xtask test`: every check there is, in the order in which they are likely to fail.
+
+use crate::packages::{TEST, ensure, ensure_component};
+use crate::steps::{self, cargo};
+use crate::{build, layers};
+use anyhow::Result;
+
+fn models() -> Result<()> {
+    let mut loom = cargo(&["test", "--release", "-p", "sojourn-shm", "--tests"]);
+    // A folder of its own: the flag changes every crate, and would throw away the other builds.
+    loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom");
+    steps::run("models (loom)", &mut loom)
+}
+
+/// Runs the checks; without `all` only those that a change is likely to break.
+pub(crate) fn run(all: bool) -> Result<()> {
+    ensure(TEST)?;
+    ensure_component("rustfmt", &["fmt", "--version"])?;
+    ensure_component("clippy", &["clippy", "--version"])?;
+    run_step("format", &["fmt", "--all", "--check"])?;
+    eprintln!("── layers");
+    layers::check()?;
+    run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    // The C interface is tested against the libraries as they ship.
+    build::libraries()?;
+    run_step("tests", &["test", "--workspace"])?;
+    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
+    if all {
+        models()?;
+        build::bench_smoke()?;
+    }
+    eprintln!("── all checks passed");
+    Ok(())
+}
+
+fn run_step(what: &str, words: &[&str]) -> Result<()> {
+    steps::run(what, &mut cargo(words))
+}
