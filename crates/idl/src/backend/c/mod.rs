@@ -55,6 +55,9 @@ pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
         add("_server.h", file.server_header());
         add("_server.c", file.server());
     }
+    if options.tests {
+        all.extend(generate_tests(module, options));
+    }
     all
 }
 

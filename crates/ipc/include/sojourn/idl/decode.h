@@ -48,6 +48,7 @@ static inline void sj_dec_init(sj_dec *d, sj_in *in, sj_arena *arena, bool in_pl
     d->in_place = in_place;
     d->contexts = NULL;
     d->cleanup = NULL;
+    d->nodes = NULL;
     d->nodes_size = d->nodes_used = 0;
 }
 
