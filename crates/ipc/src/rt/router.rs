@@ -46,7 +46,7 @@ pub trait Service<T: ServerTransport> {
 
 /// Several services behind one endpoint.
 pub struct Router<T: ServerTransport> {
-    entries: Vec<(u16, Box<dyn Service<T>>)>,
+    entries: Vec<(u16, Box<dyn Service<T> + Send>)>,
     next_base: u16,
 }
 
@@ -78,7 +78,7 @@ impl<T: ServerTransport> Router<T> {
     ///
     /// # Errors
     /// [`RouterFull`] if its operations do not fit below [`BIND_OP`].
-    pub fn add(&mut self, service: impl Service<T> + 'static) -> Result<(), RouterFull> {
+    pub fn add(&mut self, service: impl Service<T> + Send + 'static) -> Result<(), RouterFull> {
         let next = self.next_base.checked_add(service.operations()).filter(|next| *next < BIND_OP);
         let next = next.ok_or(RouterFull)?;
         self.entries.push((self.next_base, Box::new(service)));

@@ -1,6 +1,6 @@
 //! Clients: one structure an interface, one method an operation.
 
-use crate::ir::{Inproc, Interface};
+use crate::ir::{Inproc, Interface, Sync};
 
 use super::model::{Gen, Shape};
 use super::names;
@@ -73,6 +73,49 @@ impl<'a> Gen<'a> {
              self.transport }}\n\
              {methods} }}\n"
         )
+    }
+
+    /// Options of connections and endpoints as the ACF wants them.
+    pub(super) fn ipc_options(&self, interface: &'a Interface) -> String {
+        let acf = &interface.acf;
+        let mut common = String::new();
+        if let Some(sync) = acf.sync {
+            let wait = match sync {
+                Sync::Spin(None) => "Spin(None)".to_owned(),
+                Sync::Spin(Some(us)) => {
+                    format!("Spin(Some(core::time::Duration::from_micros({us})))")
+                }
+                Sync::Park => "Park".to_owned(),
+                Sync::Adaptive => "Adaptive".to_owned(),
+            };
+            common.push_str(&format!("wait: sojourn_ipc::Wait::{wait}, "));
+        }
+        if let Some(bytes) = acf.max_message {
+            common.push_str(&format!("max_message: {bytes}, "));
+        }
+        if let Some(n) = acf.max_inflight {
+            common.push_str(&format!("max_inflight: {n}, "));
+        }
+        let snake = names::plain_snake(&interface.name);
+        let value = |ty: &str| match common.is_empty() {
+            true => format!("sojourn_ipc::{ty}::default()"),
+            false => format!("sojourn_ipc::{ty} {{ {common} ..Default::default() }}"),
+        };
+        let mut out = String::new();
+        for (what, ty, on) in [
+            ("connect", "ConnectOptions", self.options.client),
+            ("server", "ServerOptions", self.options.server),
+        ] {
+            if on {
+                out.push_str(&format!(
+                    "/// Options for interface `{}` as its ACF wants them.\n#[must_use]\n\
+                     pub fn {snake}_{what}_options() -> sojourn_ipc::{ty} {{ {} }}\n",
+                    interface.name,
+                    value(ty)
+                ));
+            }
+        }
+        out
     }
 
     fn method(&self, client: &str, op: &Op<'a>) -> String {
@@ -188,6 +231,11 @@ impl<'a> Gen<'a> {
         out.push_str(&format!(
             "let size_ = {wire}::{plain}_request_size(rt::Forms::machine(), {args})?;"
         ));
+        if let Some(bytes) = op.op.acf.max_message {
+            out.push_str(&format!(
+                "if size_.body_len > {bytes} {{ return Err(rt::CallError::TooLarge); }}"
+            ));
+        }
         let opnum = format!("self.base.wrapping_add({number})");
         let write = format!("|w_| {wire}::put_{plain}_request(w_, {args})");
         if op.op.oneway {

@@ -90,6 +90,7 @@ impl<'a> Gen<'a> {
             interface.name,
             names::plain_snake(&interface.name)
         ));
+        out.push_str(&self.ipc_options(interface));
         if self.options.client {
             out.push_str(&self.client(interface));
         }
