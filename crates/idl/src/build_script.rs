@@ -109,6 +109,13 @@ impl Build {
         self
     }
 
+    /// Generates tests too: random calls, and mutated messages that must be refused.
+    #[must_use]
+    pub fn tests(mut self) -> Self {
+        self.stubs.tests = true;
+        self
+    }
+
     /// `max_is` is a count, as in DICE.
     #[must_use]
     pub fn max_is_count(mut self) -> Self {

@@ -150,6 +150,12 @@ impl Parser<'_> {
 
     fn args(&mut self) -> Parsed<Vec<Arg>> {
         self.cursor.enter()?;
+        let args = self.args_here();
+        self.cursor.leave();
+        args
+    }
+
+    fn args_here(&mut self) -> Parsed<Vec<Arg>> {
         let mut args = Vec::new();
         while !self.cursor.eat(")") {
             args.push(self.arg()?);
@@ -158,7 +164,6 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.cursor.leave();
         Ok(args)
     }
 

@@ -16,6 +16,7 @@ pub(super) fn run(args: &Generate) -> Result<bool> {
         client: all || args.client,
         server: all || args.server,
         types: all || args.header,
+        tests: args.tests,
         ..backend::Options::default()
     };
     let both = !(args.rust || args.c);

@@ -40,6 +40,9 @@ struct Generate {
     /// Generate types and declarations
     #[arg(long)]
     header: bool,
+    /// Generate tests too: random calls, and mutated messages that must be refused
+    #[arg(long)]
+    tests: bool,
     /// Folder for the generated files
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     out_dir: PathBuf,

@@ -228,7 +228,8 @@ impl Spacing {
             "," | ")" | "]" | ".." | "::" => false,
             "(" => match before.kind {
                 PieceKind::Word => b == "switch",
-                _ => b != ")" && !(b == "*" && !self.in_expression()),
+                _ if b == "*" => self.in_expression(),
+                _ => b != ")",
             },
             "[" => !self.opens_dimension(before),
             ":" => self.question || !self.value && !self.ends_label(before),

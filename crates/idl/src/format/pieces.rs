@@ -171,9 +171,7 @@ impl<'a> Cutter<'a> {
     }
 
     fn comment(&mut self, piece: Piece<'a>) {
-        let same_row = piece.breaks_before == 0 && !self.lines.is_empty()
-            || piece.breaks_before == 0 && !self.line.pieces.is_empty();
-        if same_row && (self.ended || self.after_block || !self.line.pieces.is_empty()) {
+        if piece.breaks_before == 0 && !self.line.pieces.is_empty() {
             let runs_on = piece.kind == PieceKind::LineComment;
             self.push(piece);
             self.ended |= runs_on && self.brackets == 0;

@@ -206,16 +206,23 @@ impl<'a> Cursor<'a> {
     /// square bracket that nobody closed ends before `;` or the end of the block.
     pub(crate) fn skip_balanced(&mut self) {
         let mut open: Vec<&'static str> = Vec::new();
+        let mut blocks = 0_usize;
         loop {
-            let round_only = !open.is_empty() && !open.contains(&"}");
+            let round_only = !open.is_empty() && blocks == 0;
             if self.at_end() || round_only && (self.is(";") || self.is("}")) {
                 return;
             }
             match self.advance().kind {
                 Kind::Punct("(") => open.push(")"),
                 Kind::Punct("[") => open.push("]"),
-                Kind::Punct("{") => open.push("}"),
-                Kind::Punct("}") => while open.pop().is_some_and(|o| o != "}") {},
+                Kind::Punct("{") => {
+                    open.push("}");
+                    blocks += 1;
+                }
+                Kind::Punct("}") => {
+                    while open.pop().is_some_and(|o| o != "}") {}
+                    blocks = blocks.saturating_sub(1);
+                }
                 Kind::Punct(p) if open.last() == Some(&p) => {
                     open.pop();
                 }

@@ -11,8 +11,8 @@ use crate::source::Span;
 impl Parser<'_> {
     /// `{ fields }` of a structure.
     pub(super) fn fields(&mut self) -> Parsed<Vec<Member>> {
-        self.cursor.enter()?;
         self.cursor.expect("{", "the name of the structure")?;
+        self.cursor.enter()?;
         let mut fields = Vec::new();
         while !self.cursor.is("}") && !self.cursor.at_end() {
             if self.field_line(&mut fields).is_err() {
@@ -145,8 +145,8 @@ impl Parser<'_> {
     }
 
     fn arms(&mut self, encapsulated: bool) -> Parsed<Vec<Arm>> {
-        self.cursor.enter()?;
         self.cursor.expect("{", "the name of the union")?;
+        self.cursor.enter()?;
         let mut arms = Vec::new();
         while !self.cursor.is("}") && !self.cursor.at_end() {
             let arm = if encapsulated { self.case_arm() } else { self.attribute_arm() };

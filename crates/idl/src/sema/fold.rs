@@ -172,10 +172,10 @@ impl Analyzer<'_> {
         right: Folded,
         span: Span,
     ) -> Option<Folded> {
-        if let (Folded::Value(a), Folded::Value(b)) = (&left, &right) {
-            if let Some(value) = float_arithmetic(op, a, b) {
-                return self.finite(value, span);
-            }
+        if let (Folded::Value(a), Folded::Value(b)) = (&left, &right)
+            && let Some(value) = float_arithmetic(op, a, b)
+        {
+            return self.finite(value, span);
         }
         match (left, right) {
             (Folded::Value(a), Folded::Value(b)) => {
