@@ -162,6 +162,9 @@ fn await_welcome(
         }
         return match control::receive(socket.as_fd()) {
             Received::Empty => continue,
+            Received::Packet { lost: true, .. } => {
+                Err(ConnectError::System(name.into(), Errno::MFILE))
+            }
             Received::Packet { packet, mut fds, .. } => match (packet.topic, fds.pop()) {
                 (Topic::Welcome, Some(fd)) if fds.is_empty() => Ok((packet, fd)),
                 (Topic::Refused, None) => {

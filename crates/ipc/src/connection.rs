@@ -78,6 +78,8 @@ pub struct Connection {
     done: Vec<(u32, u64)>,
     next_grant: u32,
     ended: Option<Reason>,
+    /// The kernel could not give us descriptors that came.
+    has_lost_fds: bool,
 }
 
 /// A call that has been sent and not yet waited for. One that is not finished or given up keeps
@@ -119,6 +121,7 @@ impl Connection {
             done: Vec::new(),
             next_grant: 1,
             ended: None,
+            has_lost_fds: false,
         }
     }
 
@@ -163,7 +166,10 @@ impl Connection {
         let Pending { line, seq } = pending;
         let ready = |region: &Region| is_answer(region.reply(line).tag(), seq);
         if let Err(error) = self.wait(deadline, ready) {
-            self.given_up |= 1 << line;
+            self.give_up(&Pending { line, seq });
+            if let Some(link) = &self.link {
+                link.await_loan(seq);
+            }
             return Err(error);
         }
         self.take_reply(line, seq, deadline)?;
@@ -178,7 +184,10 @@ impl Connection {
 
     /// Gives up a call that was submitted. Its answer, when it comes, is thrown away.
     pub fn give_up(&mut self, pending: &Pending) {
-        self.given_up |= 1 << pending.line;
+        // Not one that was finished or given up before: its line may be another's by now.
+        if self.calls.get(pending.line as usize) == Some(&pending.seq) {
+            self.given_up |= self.busy & 1 << pending.line;
+        }
     }
 
     /// Whether the call line is free.
@@ -224,6 +233,7 @@ impl Connection {
     /// Takes back the lines of given-up calls whose answers have come.
     #[inline(never)]
     fn reclaim(&mut self) {
+        let given_up = self.given_up;
         for line in 0..self.parts.region.layout.lines() as u8 {
             let seq = self.calls[line as usize];
             let has_come = is_answer(self.parts.region.reply(line).tag(), seq);
@@ -234,6 +244,10 @@ impl Connection {
                     lock(&link.local).replies.retain(|(number, _)| *number != seq);
                 }
             }
+        }
+        if self.given_up != given_up && self.ended.is_none() {
+            // Their descriptors must not fill the socket.
+            self.drain();
         }
     }
 
@@ -256,8 +270,9 @@ impl Connection {
         } else {
             self.take_rare(header, deadline)?;
         }
+        let fds = if header.fds > 0 { self.take_fds(header) } else { Ok(()) };
         self.free_line(line);
-        if header.fds > 0 { self.take_fds(header) } else { Ok(()) }
+        fds
     }
 
     #[inline(never)]
@@ -270,6 +285,9 @@ impl Connection {
         let taken = match (header.kind, header.flags) {
             (Kind::Fault, 0) => {
                 self.free_line(header.line);
+                // Descriptors that came ahead of an answer that could not be given.
+                self.drain();
+                self.inbox.take(header.seq);
                 return Err(CallError::Fault(Fault(words[1] as u32)));
             }
             (Kind::Result, LONG) if total <= region.layout.area as u64 => {
@@ -277,6 +295,10 @@ impl Connection {
                 self.incoming.load_area(header, area, (total, body_len), true)
             }
             (Kind::Result, LONG) if total <= self.parts.reply_max => {
+                if header.fds > 0 && self.ended.is_none() {
+                    // While we still wait for that number.
+                    self.drain();
+                }
                 let mut stream = self.fetch(header, total as usize, deadline)?;
                 self.incoming.load_stream(header, &mut stream, (total, body_len))
             }
@@ -334,7 +356,12 @@ impl Connection {
             self.drain();
         }
         let fds = self.inbox.take(header.seq).filter(|fds| fds.len() == header.fds as usize);
-        let Some(fds) = fds else { return Err(self.end(Reason::MissingDescriptors)) };
+        let Some(fds) = fds else {
+            return Err(match core::mem::take(&mut self.has_lost_fds) {
+                true => CallError::System(rustix::io::Errno::MFILE.raw_os_error()),
+                false => self.end(Reason::MissingDescriptors),
+            });
+        };
         for fd in fds {
             // As many as a header can announce, which is what a list holds.
             let _ = self.incoming.fds.push(fd);
@@ -505,7 +532,13 @@ impl Connection {
             match control::send(self.parts.socket.as_fd(), packet, fds) {
                 Ok(()) => return Ok(()),
                 Err(rustix::io::Errno::AGAIN) => {
-                    if !wait_for(&self.parts.socket, PollFlags::OUT, deadline) {
+                    // A peer that has shut its side down makes every wait end at once.
+                    self.drain();
+                    if let Some(reason) = self.ended {
+                        return Err(CallError::Disconnected(reason));
+                    }
+                    let socket = &self.parts.socket;
+                    if deadline.is_over() || !wait_for(socket, PollFlags::OUT, deadline) {
                         return Err(CallError::Timeout);
                     }
                 }
@@ -526,6 +559,12 @@ impl Connection {
         CallError::Disconnected(*self.ended.get_or_insert(reason))
     }
 
+    /// Whether a call with that number waits for its answer.
+    fn is_awaited(&self, seq: u32) -> bool {
+        let awaited = self.busy & !self.given_up;
+        (0..).zip(&self.calls).any(|(line, call)| awaited & 1u128 << line != 0 && *call == seq)
+    }
+
     /// Reads the control packets that are there.
     fn drain(&mut self) {
         while let Some(result) = self.drain_one() {
@@ -538,7 +577,10 @@ impl Connection {
 
     fn drain_one(&mut self) -> Option<Result<(), Reason>> {
         let (packet, fds) = match control::receive(self.parts.socket.as_fd()) {
-            Received::Packet { packet, fds, .. } => (packet, fds),
+            Received::Packet { packet, fds, lost, .. } => {
+                self.has_lost_fds |= lost;
+                (packet, fds)
+            }
             Received::Empty => return None,
             Received::Nonsense => return Some(Err(Reason::BadPacket)),
             Received::Ended => return Some(Err(Reason::PeerDied)),
@@ -549,6 +591,8 @@ impl Connection {
                 self.done.push((packet.id, packet.a));
                 Ok(())
             }
+            // Those of an answer that nobody waits for any more.
+            Topic::Descriptors if !self.is_awaited(packet.id) => Ok(()),
             Topic::Descriptors => match self.inbox.put(packet.id, fds, PARCELS_MAX) {
                 true => Ok(()),
                 false => Err(Reason::DescriptorFlood),

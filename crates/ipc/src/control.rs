@@ -5,7 +5,7 @@
 //! 40 bytes, so a short or long one is an error at once. See unix(7), cmsg(3). Not here: what a packet
 //! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
 
-use crate::rt::FDS_MAX;
+use crate::rt::{Credentials, FDS_MAX};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -90,8 +90,9 @@ impl Packet {
 /// What came over a control socket.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A packet and its descriptors; `lost`: the kernel could not give us all of them.
-    Packet { packet: Packet, fds: Vec<OwnedFd>, lost: bool },
+    /// A packet and its descriptors; `lost`: the kernel could not give us all of them; `sender`: who
+    /// sent it, where the socket was told to say so.
+    Packet { packet: Packet, fds: Vec<OwnedFd>, lost: bool, sender: Option<Credentials> },
     /// Not a packet of ours.
     Nonsense,
     /// Nothing there.
@@ -116,10 +117,20 @@ pub(crate) fn send(
     sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags).map(drop)
 }
 
+/// Who a peer is, from the kernel's record.
+pub(crate) fn credentials(who: rustix::net::UCred) -> Credentials {
+    Credentials {
+        pid: who.pid.as_raw_nonzero().get(),
+        uid: who.uid.as_raw(),
+        gid: who.gid.as_raw(),
+    }
+}
+
 /// Takes one packet without waiting.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
     let mut bytes = [0; PACKET_LEN + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let message = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
@@ -128,10 +139,12 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
         Err(Errno::INTR) => return Received::Empty,
         Err(_) => return Received::Ended,
     };
-    let mut fds = Vec::new();
+    let (mut fds, mut sender) = (Vec::new(), None);
     for part in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = part {
-            fds.extend(rights);
+        match part {
+            RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
+            RecvAncillaryMessage::ScmCredentials(who) => sender = Some(credentials(who)),
+            _ => {}
         }
     }
     if message.bytes == 0 {
@@ -139,7 +152,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
     }
     let lost = message.flags.contains(ReturnFlags::CTRUNC);
     match bytes.get(..message.bytes).and_then(Packet::from_bytes) {
-        Some(packet) => Received::Packet { packet, fds, lost },
+        Some(packet) => Received::Packet { packet, fds, lost, sender },
         None => Received::Nonsense,
     }
 }
@@ -188,7 +201,7 @@ mod tests {
         let packet = Packet { topic: Topic::Register, id: 7, a: 1 << 40, b: 2, c: 3, d: 4 };
         send(ours.as_fd(), packet, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         match receive(theirs.as_fd()) {
-            Received::Packet { packet: got, fds, lost } => {
+            Received::Packet { packet: got, fds, lost, .. } => {
                 assert_eq!((got, fds.len(), lost), (packet, 2, false));
             }
             other => panic!("{other:?}"),

@@ -152,7 +152,7 @@ impl<'c, 'd> Draft<'c, 'd> {
         let is_direct = is_call && self.fits_call_line(may_lend);
         if !is_direct {
             if matches!(self.place, Place::Area { direct: true }) {
-                self.to_own();
+                self.keep_own();
             }
             self.make_room(deadline)?;
         }
@@ -177,7 +177,7 @@ impl<'c, 'd> Draft<'c, 'd> {
     }
 
     /// Copies a body from the call line's area into memory of our own.
-    fn to_own(&mut self) {
+    fn keep_own(&mut self) {
         let connection = &mut *self.connection;
         connection.own.clear();
         connection.own.resize(self.body_len.div_ceil(8), 0);

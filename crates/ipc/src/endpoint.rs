@@ -207,6 +207,8 @@ impl Endpoint {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        // Nobody connected: who has it is told with the greeting.
+        rustix::net::sockopt::set_socket_passcred(&ours, true)?;
         lock(&self.control.offered).push(ours);
         self.control.signal()?;
         Ok(theirs)
@@ -262,6 +264,7 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
             let mut bound = rustix::net::bind(&socket, &socket_address);
             if bound == Err(Errno::ADDRINUSE)
                 && let Address::Path(path) = &address
+                && is_socket(path)
                 && rustix::net::connect(make().map_err(system)?, &socket_address)
                     == Err(Errno::CONNREFUSED)
             {
@@ -274,14 +277,20 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 Err(Errno::ADDRINUSE) => return Err(BindError::InUse(name.into())),
                 Err(error) => return Err(system(error)),
             }
+            // At once: to others a bound socket that does not listen looks like a dead one's.
+            rustix::net::listen(&socket, BACKLOG).map_err(system)?;
             let guard = match &address {
                 Address::Path(path) => Some(Guard::new(path)),
                 _ => None,
             };
-            rustix::net::listen(&socket, BACKLOG).map_err(system)?;
             Ok((socket, guard))
         }
     }
+}
+
+fn is_socket(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
 impl Control {

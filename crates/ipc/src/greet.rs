@@ -6,7 +6,7 @@
 //! From then on the socket belongs to a link, and what comes over it is read by [`ServerThread::drain`].
 //! All sockets are in one epoll set; this thread waits nowhere else.
 
-use crate::control::{self, GREETING, Packet, Received, Topic};
+use crate::control::{self, GREETING, Packet, Received, Topic, credentials};
 use crate::deadline::now_ns;
 use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
 use crate::layout::{Layout, Region};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// How long a client may take to greet.
 const GREET_NS: u64 = 5_000_000_000;
-/// Clients that may wait in the lobby; further ones wait to be accepted.
+/// Clients that may wait in the lobby; the one that has waited longest makes room for the next.
 const LOBBY_MAX: usize = 256;
 /// How long to leave the listener alone when descriptors have run out.
 const PAUSE_NS: u64 = 100_000_000;
@@ -35,6 +35,16 @@ const PAUSE_NS: u64 = 100_000_000;
 struct Guest {
     socket: OwnedFd,
     until_ns: u64,
+    /// Made by [`crate::Endpoint::offer`]: its greeting says who it is.
+    is_offered: bool,
+}
+
+/// A client that greeted.
+#[derive(Debug)]
+struct Greeted {
+    socket: OwnedFd,
+    hello: Packet,
+    credentials: Credentials,
 }
 
 /// The control thread's state.
@@ -44,7 +54,7 @@ pub(crate) struct Lobby {
     guests: HashMap<u64, Guest>,
     next_guest: u64,
     /// Greeted while there was no server thread.
-    waiting: Vec<(OwnedFd, Packet)>,
+    waiting: Vec<Greeted>,
     /// The listener is left alone until then.
     paused_until_ns: Option<u64>,
     is_over: bool,
@@ -108,27 +118,27 @@ impl Lobby {
         self.control.clear_signal();
         self.is_over = self.shared.is_closing();
         for socket in self.control.take_offered() {
-            self.enter(socket);
+            self.enter(socket, true);
         }
         if !lock(&self.shared.threads).is_empty() {
-            for (socket, hello) in core::mem::take(&mut self.waiting) {
-                self.admit(socket, hello);
+            for greeted in core::mem::take(&mut self.waiting) {
+                self.admit(greeted);
             }
         }
     }
 
     fn accept(&mut self) {
-        while self.guests.len() < LOBBY_MAX {
+        // So many at a time, so that those who are here have their turn.
+        for _ in 0..LOBBY_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::accept_with(self.control.listener(), flags) {
-                Ok(socket) => self.enter(socket),
+                Ok(socket) => self.enter(socket, false),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::AGAIN) => return,
                 // Out of descriptors or memory: clients wait in the backlog until some are free.
                 Err(_) => return self.pause(),
             }
         }
-        self.pause();
     }
 
     fn pause(&mut self) {
@@ -136,11 +146,19 @@ impl Lobby {
         self.paused_until_ns = Some(now_ns() + PAUSE_NS);
     }
 
-    fn enter(&mut self, socket: OwnedFd) {
+    fn enter(&mut self, socket: OwnedFd, is_offered: bool) {
+        if self.guests.len() >= LOBBY_MAX
+            && let Some(oldest) =
+                self.guests.iter().min_by_key(|(_, guest)| guest.until_ns).map(|(key, _)| *key)
+        {
+            // Who greets does so at once; whom this hits had as long as 256 others took to come.
+            self.guests.remove(&oldest);
+        }
         let key = self.next_guest;
         self.next_guest = LOBBY | (self.next_guest.wrapping_add(1) & (LOBBY - 1) & !(1 << 62));
         if self.control.watch(&socket, key).is_ok() {
-            self.guests.insert(key, Guest { socket, until_ns: now_ns() + GREET_NS });
+            let until_ns = now_ns() + GREET_NS;
+            self.guests.insert(key, Guest { socket, until_ns, is_offered });
         }
     }
 
@@ -165,25 +183,36 @@ impl Lobby {
         let Some(guest) = self.guests.remove(&key) else { return };
         let _ = epoll::delete(&self.control.epoll, &guest.socket);
         match received {
-            Received::Packet { packet, fds, .. }
-                if packet.topic == Topic::Hello && packet.a == GREETING && fds.is_empty() =>
+            Received::Packet { packet: hello, fds, sender, .. }
+                if hello.topic == Topic::Hello && hello.a == GREETING && fds.is_empty() =>
             {
-                if lock(&self.shared.threads).is_empty() {
-                    self.waiting.push((guest.socket, packet));
-                } else {
-                    self.admit(guest.socket, packet);
-                }
+                let credentials = if guest.is_offered { sender } else { peer(&guest.socket) };
+                let Some(credentials) = credentials else {
+                    return refuse(&guest.socket, Reason::BadPacket);
+                };
+                self.greeted(Greeted { socket: guest.socket, hello, credentials });
             }
             Received::Ended => {}
             _ => refuse(&guest.socket, Reason::Version),
         }
     }
 
+    fn greeted(&mut self, greeted: Greeted) {
+        if !lock(&self.shared.threads).is_empty() {
+            return self.admit(greeted);
+        }
+        match self.waiting.len() < self.shared.options.max_clients as usize {
+            true => self.waiting.push(greeted),
+            false => refuse(&greeted.socket, Reason::TooManyClients),
+        }
+    }
+
     /// Gives a client that greeted its region and its thread.
-    fn admit(&mut self, socket: OwnedFd, hello: Packet) {
-        let Some(thread) = self.least_busy() else { return refuse(&socket, Reason::Closed) };
-        let Some(id) = self.free_index() else { return refuse(&socket, Reason::TooManyClients) };
-        let link = match self.link(socket, hello, id, thread) {
+    fn admit(&mut self, greeted: Greeted) {
+        let socket = &greeted.socket;
+        let Some(thread) = self.least_busy() else { return refuse(socket, Reason::Closed) };
+        let Some(id) = self.free_index() else { return refuse(socket, Reason::TooManyClients) };
+        let link = match self.link(greeted, id, thread) {
             Ok(link) => link,
             Err((socket, reason)) => return refuse(&socket, reason),
         };
@@ -191,6 +220,8 @@ impl Lobby {
         link.thread.post(Note::Joined(Arc::clone(&link)));
         if link.thread.is_closed.load(Ordering::Acquire) {
             link.end(Reason::Closed);
+            // Nobody reads these notes any more, and one of them holds the link.
+            while link.thread.take().is_some() {}
         }
     }
 
@@ -220,14 +251,14 @@ impl Lobby {
     /// Makes the link and greets back. On failure the socket is returned with the reason.
     fn link(
         &self,
-        socket: OwnedFd,
-        hello: Packet,
+        greeted: Greeted,
         id: ClientId,
         thread: Arc<ServerThread>,
     ) -> Result<Arc<Link>, (OwnedFd, Reason)> {
         let options = &self.shared.options;
+        let Greeted { socket, hello, credentials } = greeted;
         let layout = layout(options, hello);
-        let Ok(credentials) = peer(&socket) else { return Err((socket, Reason::BadPacket)) };
+        let _ = rustix::net::sockopt::set_socket_passcred(&socket, false);
         let Ok((segment, region)) = Region::create(layout) else {
             return Err((socket, Reason::NoResources));
         };
@@ -274,8 +305,8 @@ impl Lobby {
     }
 
     fn close(&mut self) {
-        for (socket, _) in self.waiting.drain(..) {
-            refuse(&socket, Reason::Closed);
+        for greeted in self.waiting.drain(..) {
+            refuse(&greeted.socket, Reason::Closed);
         }
         for slot in lock(&self.shared.links).iter_mut() {
             if let Some(link) = slot.link.take() {
@@ -301,13 +332,8 @@ fn layout(options: &ServerOptions, hello: Packet) -> Layout {
     Layout::new(inflight, payload)
 }
 
-fn peer(socket: &OwnedFd) -> Result<Credentials, Errno> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    Ok(Credentials {
-        pid: peer.pid.as_raw_nonzero().get(),
-        uid: peer.uid.as_raw(),
-        gid: peer.gid.as_raw(),
-    })
+fn peer(socket: &OwnedFd) -> Option<Credentials> {
+    rustix::net::sockopt::socket_peercred(socket).ok().map(credentials)
 }
 
 fn refuse(socket: &OwnedFd, reason: Reason) {

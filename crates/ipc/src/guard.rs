@@ -6,6 +6,7 @@
 
 use rustix::fd::OwnedFd;
 use rustix::fs::stat;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,7 +47,9 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 fn spawn(path: &Path) -> Option<OwnedFd> {
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
+    // Sockets, not a pipe: writing to one whose reader was killed must not raise a signal.
+    let (reader, writer) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", SCRIPT, "sojourn-guard"])
@@ -65,7 +68,9 @@ fn spawn(path: &Path) -> Option<OwnedFd> {
             Ok(())
         });
     }
-    command.status().ok()?;
+    let mut shell = command.spawn().ok()?;
+    // A program that ignores SIGCHLD gets no status; the shell has ended all the same.
+    let _ = shell.wait();
     Some(writer)
 }
 
@@ -76,7 +81,7 @@ impl Drop for Guard {
         }
         if let Some(pipe) = &self.pipe {
             // The shell is asleep in a read, so there is room for a byte.
-            let _ = rustix::io::write(pipe, b"\n");
+            let _ = send(pipe, b"\n", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Lane {
     pub(crate) idle: u32,
     /// Times this lane woke the thread for nothing, in a row.
     pub(crate) false_rings: u32,
+    /// Looks since the client died.
+    pub(crate) last_words: u32,
 }
 
 impl Lane {
@@ -75,6 +77,7 @@ impl Lane {
             cpu: 0,
             idle: 0,
             false_rings: 0,
+            last_words: 0,
         }
     }
 
@@ -267,13 +270,16 @@ impl Lane {
     }
 
     fn take_local(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
-        let request = lock(&self.link.local).request.take();
-        let Some(LocalRequest { seq, body, items }) = request else {
+        let mut local = lock(&self.link.local);
+        let request = local.request.take_if(|request| request.seq == header.seq);
+        let Some(LocalRequest { body, items, .. }) = request else {
             return Err(Reason::BadHeader);
         };
-        if seq != header.seq || header.kind != Kind::Call {
+        if header.kind != Kind::Call || header.grants > 0 {
             return Err(Reason::BadHeader);
         }
+        local.is_lent = true;
+        drop(local);
         // SAFETY: a caller of this address space lent these until it has its answer; the token
         // for that answer can only be had by giving up the view of the request.
         unsafe {

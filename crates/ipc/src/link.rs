@@ -59,6 +59,8 @@ unsafe impl Send for LocalRequest {}
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) request: Option<LocalRequest>,
+    /// A server thread looks at a caller's memory.
+    pub(crate) is_lent: bool,
     pub(crate) replies: Vec<(u32, Vec<u64>)>,
 }
 
@@ -81,6 +83,8 @@ pub(crate) struct Link {
     pub(crate) long_replies: Mutex<Vec<LongReply>>,
     pub(crate) grants: Mutex<Vec<(u32, Arc<Granted>)>>,
     inbox: Mutex<Inbox>,
+    /// Held while packets are read and put away.
+    pub(crate) reading: Mutex<()>,
     /// 0, or the reason code with which it ended.
     ended: AtomicU32,
     packets: AtomicU32,
@@ -130,6 +134,7 @@ impl Link {
             long_replies: Mutex::default(),
             grants: Mutex::default(),
             inbox: Mutex::default(),
+            reading: Mutex::default(),
             ended: AtomicU32::new(0),
             packets: AtomicU32::new(0),
             is_cold: AtomicBool::new(false),
@@ -243,11 +248,35 @@ impl Link {
     /// The descriptors of request `seq`. The client sent them before it published the request, so they
     /// are here or in the socket.
     pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
-        if let Some(fds) = lock(&self.inbox).take(seq) {
-            return Some(fds);
+        loop {
+            if let Some(fds) = lock(&self.inbox).take(seq) {
+                return Some(fds);
+            }
+            if !self.thread.drain(self) {
+                return lock(&self.inbox).take(seq);
+            }
         }
-        self.thread.drain(self);
-        lock(&self.inbox).take(seq)
+    }
+
+    /// The server thread has done with a caller's memory.
+    #[cold]
+    pub(crate) fn return_loan(&self) {
+        lock(&self.local).is_lent = false;
+    }
+
+    /// Waits until nobody looks at, nor will look at, what the caller of request `seq` lent: needed
+    /// only where the call ended without an answer, for an answer comes after the loan.
+    #[cold]
+    pub(crate) fn await_loan(&self, seq: u32) {
+        loop {
+            let mut local = lock(&self.local);
+            local.request.take_if(|request| request.seq == seq);
+            if !local.is_lent {
+                return;
+            }
+            drop(local);
+            std::thread::sleep(core::time::Duration::from_micros(50));
+        }
     }
 
     /// Sets notification bits for the client.

@@ -93,7 +93,8 @@ impl ReplyToken {
 
 impl Drop for ReplyToken {
     fn drop(&mut self) {
-        if let Some(link) = self.link.take() {
+        // A client that has been let go is told why by that, not by this.
+        if let Some(link) = self.link.take().filter(|link| link.ended().is_none()) {
             let form = Form::Fault(Fault::DROPPED);
             let reply = ReadyReply {
                 link: Some(link),

@@ -10,7 +10,7 @@
 use crate::deadline::Deadline;
 use crate::grant::{Granted, KEEP};
 use crate::lane::{Lane, Look};
-use crate::layout::Kind;
+use crate::layout::{BY_REFERENCE, Kind};
 use crate::link::{Link, lock};
 use crate::message::Incoming;
 use crate::reason::Reason;
@@ -28,6 +28,10 @@ use std::sync::Arc;
 const IDLE_MAX: u32 = 16;
 /// Lanes that are hot at one time; one more word is waited on for notes.
 const HOT_MAX: usize = WAIT_ANY_MAX - 1;
+/// Looks at a client's region after its death: as many as it can have had requests in it, and some.
+const LAST_WORDS_MAX: u32 = 2 * crate::layout::INFLIGHT_MAX;
+/// Pieces of one client's messages that are taken before others have their turn.
+const PIECES_MAX: u32 = 8;
 /// Wake-ups for nothing, in a row, before a client is disconnected for it.
 const FALSE_RINGS_MAX: u32 = 1000;
 
@@ -159,6 +163,9 @@ impl Server {
     fn drop_unclaimed(&mut self, index: u32) {
         if let Some(Some(lane)) = self.lanes.get_mut(index as usize) {
             let header = self.incoming.header;
+            if header.flags & BY_REFERENCE != 0 {
+                lane.link.return_loan();
+            }
             drop(ReplyToken::new(lane.lend(), header.line, header.seq));
         }
     }
@@ -239,14 +246,18 @@ impl Server {
     #[inline]
     fn look(&mut self, index: u32) -> Option<Found> {
         let lane = self.lanes.get_mut(index as usize)?.as_mut()?;
-        loop {
+        for _ in 0..PIECES_MAX {
             match lane.look(&mut self.incoming) {
                 Ok(Look::Message) => {
                     self.peer_cpu = lane.cpu;
                     let header = self.incoming.header;
                     let has_extras = (header.fds | header.grants) != 0;
                     let is_whole = !has_extras || self.take_extras(index);
-                    return is_whole.then_some(Found::Message(index));
+                    if !is_whole {
+                        self.abandon_loan(index);
+                        return None;
+                    }
+                    return Some(Found::Message(index));
                 }
                 Ok(Look::Progress) => {}
                 Ok(Look::Nothing) => return lane.take_bits(),
@@ -255,6 +266,16 @@ impl Server {
                     return None;
                 }
             }
+        }
+        None
+    }
+
+    #[cold]
+    fn abandon_loan(&self, index: u32) {
+        if self.incoming.header.flags & BY_REFERENCE != 0
+            && let Some(Some(lane)) = self.lanes.get(index as usize)
+        {
+            lane.link.return_loan();
         }
     }
 
@@ -316,6 +337,10 @@ impl Server {
                     if self.lanes.len() <= index {
                         self.lanes.resize_with(index + 1, || None);
                     }
+                    if link.ended().is_some() {
+                        // It ended before we knew it, so the note of that went unheard.
+                        self.mailbox.post(Note::Ended(id));
+                    }
                     self.lanes[index] = Some(Box::new(Lane::new(link)));
                     self.warm(id.index);
                     return Some(Found::Connected(id, credentials));
@@ -333,17 +358,27 @@ impl Server {
 
     /// A client is gone. What it had published before it died is served first.
     fn ended(&mut self, id: ClientId) -> Option<Found> {
-        let lane = self.lane(id)?;
-        let reason = lane.link.ended()?;
-        let is_orderly = reason == Reason::PeerDied;
-        if is_orderly && let Some(found) = self.look(id.index) {
-            self.mailbox.post(Note::Ended(id));
-            return Some(found);
+        let reason = self.lane(id)?.link.ended()?;
+        if reason == Reason::PeerDied && self.has_last_words(id.index) {
+            // First in the queue: the index may be another client's already.
+            self.mailbox.post_first(Note::Ended(id));
+            if let Some(found) = self.look(id.index) {
+                return Some(found);
+            }
+            return None;
         }
         let lane = self.lanes.get_mut(id.index as usize)?.take()?;
         self.hot.retain(|hot| *hot != id.index);
         self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
         Some(Found::Gone(id, lane.link.badge.load(Ordering::Relaxed), reason))
+    }
+
+    /// Whether there is something left to serve of a client that has gone. A region may be written
+    /// by others than the process that died, so there is a limit.
+    fn has_last_words(&mut self, index: u32) -> bool {
+        let Some(Some(lane)) = self.lanes.get_mut(index as usize) else { return false };
+        lane.last_words += 1;
+        lane.last_words <= LAST_WORDS_MAX && lane.has_something()
     }
 
     /// A reference to the link of a client of this thread.
@@ -525,6 +560,8 @@ impl Lane {
         // SYNC: acquire; pairs with the release in the client's `notify`.
         let bits = self.link.region.to_server().swap(0, Ordering::Acquire);
         self.false_rings = 0;
+        self.idle = 0;
+        self.link.forgive();
         let badge = self.link.badge.load(Ordering::Relaxed);
         (bits != 0).then_some(Found::Notify(self.link.id, badge, bits))
     }
@@ -533,6 +570,9 @@ impl Lane {
 impl Drop for Server {
     fn drop(&mut self) {
         self.mailbox.is_closed.store(true, Ordering::Release);
+        if let Some(index) = self.unclaimed.take() {
+            self.abandon_loan(index);
+        }
         for lane in self.lanes.iter().flatten() {
             lane.link.end(Reason::Closed);
         }
@@ -648,6 +688,9 @@ impl Request<'_> {
             return ReplyToken::nobody();
         }
         let header = self.server.incoming.header;
+        if header.flags & BY_REFERENCE != 0 {
+            self.link().return_loan();
+        }
         ReplyToken::new(self.lane().lend(), header.line, header.seq)
     }
 }

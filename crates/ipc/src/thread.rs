@@ -14,6 +14,9 @@ use sojourn_shm::{Access, Segment, futex};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+/// Packets of one client that are read before others have their turn.
+const PACKETS_AT_ONCE: u32 = 64;
+
 /// Something for a server thread to know.
 #[derive(Debug)]
 pub(crate) enum Note {
@@ -68,6 +71,13 @@ impl ServerThread {
         futex::wake(&self.poke);
     }
 
+    /// Posts a note that comes before all others.
+    pub(crate) fn post_first(&self, note: Note) {
+        let mut notes = lock(&self.notes);
+        notes.push_front(note);
+        self.has_notes.store(true, Ordering::Release);
+    }
+
     /// Takes no more clients, and lets the thread notice.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
@@ -85,43 +95,62 @@ impl ServerThread {
         note
     }
 
-    /// Reads the control packets of a client of this thread that are there. Called by the control
-    /// thread when there are some, and by the server thread when it misses descriptors.
-    pub(crate) fn drain(&self, link: &Link) {
-        loop {
-            let (packet, fds, lost) = match control::receive(link.socket.as_fd()) {
-                Received::Packet { packet, fds, lost } => (packet, fds, lost),
-                Received::Nonsense => return link.end(Reason::BadPacket),
-                Received::Ended => return link.end(Reason::PeerDied),
-                Received::Empty => return,
-            };
-            if !link.count_packet() {
-                return link.end(Reason::DoorbellFlood);
-            }
-            if lost {
-                return link.end(Reason::NoResources);
-            }
-            let result = match packet.topic {
-                Topic::Wake if fds.is_empty() => {
-                    if link.is_cold.swap(false, Ordering::AcqRel) {
-                        self.post(Note::Rang(link.id));
-                    }
-                    Ok(())
+    /// Reads control packets of a client of this thread that are there, but not so many that others
+    /// have to wait. Called by the control thread when there are some, and by the server thread when
+    /// it misses descriptors. False when there were none.
+    pub(crate) fn drain(&self, link: &Link) -> bool {
+        // One thread at a time: what the other has read it has also put where it is looked for.
+        let _turn = lock(&link.reading);
+        (0..PACKETS_AT_ONCE).take_while(|_| self.drain_one(link)).count() > 0
+    }
+
+    /// Takes one packet; false when there is none or the client is let go.
+    fn drain_one(&self, link: &Link) -> bool {
+        let refuse = |reason| {
+            link.end(reason);
+            false
+        };
+        let (packet, fds, lost) = match control::receive(link.socket.as_fd()) {
+            Received::Packet { packet, fds, lost, .. } => (packet, fds, lost),
+            Received::Nonsense => return refuse(Reason::BadPacket),
+            Received::Ended => return refuse(Reason::PeerDied),
+            Received::Empty => return false,
+        };
+        if !link.count_packet() {
+            return refuse(Reason::DoorbellFlood);
+        }
+        if lost {
+            return refuse(Reason::NoResources);
+        }
+        match self.handle(link, packet, fds) {
+            Ok(()) => true,
+            Err(reason) => refuse(reason),
+        }
+    }
+
+    fn handle(
+        &self,
+        link: &Link,
+        packet: control::Packet,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Reason> {
+        match packet.topic {
+            Topic::Wake if fds.is_empty() => {
+                if link.is_cold.swap(false, Ordering::AcqRel) {
+                    self.post(Note::Rang(link.id));
                 }
-                Topic::Descriptors => match link.put_fds(packet.id, fds) {
-                    true => Ok(()),
-                    false => Err(Reason::DescriptorFlood),
-                },
-                Topic::Register => self.register(link, packet, fds),
-                Topic::Unregister => {
-                    lock(&link.grants).retain(|(id, _)| *id != packet.id);
-                    answer(link, packet.id, 0)
-                }
-                _ => Err(Reason::BadPacket),
-            };
-            if let Err(reason) = result {
-                return link.end(reason);
+                Ok(())
             }
+            Topic::Descriptors => match link.put_fds(packet.id, fds) {
+                true => Ok(()),
+                false => Err(Reason::DescriptorFlood),
+            },
+            Topic::Register => self.register(link, packet, fds),
+            Topic::Unregister => {
+                lock(&link.grants).retain(|(id, _)| *id != packet.id);
+                answer(link, packet.id, 0)
+            }
+            _ => Err(Reason::BadPacket),
         }
     }
 

@@ -191,3 +191,21 @@ pub fn is_readable(fd: impl AsFd, ms: i64) -> bool {
     let timeout = rustix::time::Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
 }
+
+/// A listening socket at `path` that has no guard.
+pub fn raw_listener(path: &std::path::Path) -> rustix::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    rustix::net::listen(&socket, 100).unwrap();
+    socket
+}
+
+/// As daemons do that want no zombies.
+pub fn ignore_children() {
+    #![allow(unsafe_code, reason = "signal dispositions have no safe interface")]
+    // SAFETY: SIG_IGN runs no code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
