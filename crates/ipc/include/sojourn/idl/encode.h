@@ -51,6 +51,8 @@ static inline size_t sj_limit(size_t set, size_t wanted) { return set == SIZE_MA
 /* For a planned body: what only graphs and context handles need is left alone. */
 static inline void sj_enc_init(sj_enc *e, sj_arena *arena, size_t limit)
 {
+    e->body = NULL;
+    e->pos = e->end = 0;
     e->grow = NULL;
     e->arena = arena;
     e->limit = limit;
@@ -64,7 +66,6 @@ static inline void sj_enc_init_grow(sj_enc *e, sj_arena *arena, size_t limit, sj
     sj_enc_init(e, arena, limit);
     e->grow = buffer;
     e->body = buffer->bytes;
-    e->pos = 0;
     e->end = buffer->size;
     e->nodes = NULL;
     e->nodes_size = e->nodes_used = 0;
