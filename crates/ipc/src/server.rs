@@ -339,7 +339,7 @@ impl Server {
                     }
                     if link.ended().is_some() {
                         // It ended before we knew it, so the note of that went unheard.
-                        self.mailbox.post(Note::Ended(id));
+                        self.mailbox.post_first(Note::Ended(id));
                     }
                     self.lanes[index] = Some(Box::new(Lane::new(link)));
                     self.warm(id.index);

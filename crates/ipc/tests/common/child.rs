@@ -94,8 +94,11 @@ pub fn wait_for_parent() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
+/// What a child does, given its words.
+pub type Role = fn(&[&str]);
+
 /// What the test `child_entry` of each test file does: nothing, unless this is a child.
-pub fn entry(roles: &[(&str, fn(&[&str]))]) {
+pub fn entry(roles: &[(&str, Role)]) {
     let Ok(text) = std::env::var(ROLE) else { return };
     let words: Vec<&str> = text.split(' ').collect();
     if words[0] == "serve" {

@@ -100,11 +100,7 @@ pub fn serve(mut server: Server) {
 }
 
 impl State {
-    fn call(&mut self, mut request: Request<'_>) -> Option<ReadyReply> {
-        let number = || {
-            let body: Option<[u8; 8]> = request.body().try_into().ok();
-            body.map_or(0, u64::from_ne_bytes)
-        };
+    fn call(&mut self, request: Request<'_>) -> Option<ReadyReply> {
         Some(match request.op() {
             KEEP => {
                 self.kept.push(request.into_token());
@@ -116,20 +112,7 @@ impl State {
                 });
                 echo(request)
             }
-            FDS => {
-                let fds: Vec<_> = (0..16).map_while(|index| request.take_fd(index)).collect();
-                give(request.into_token(), &fds, 0)
-            }
-            GIVE => {
-                let fd: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-                let fds = (0..number()).map(|_| fd.try_clone().unwrap()).collect::<Vec<_>>();
-                give(request.into_token(), &fds, 0)
-            }
-            GIVE_TOO_MUCH => {
-                let fd: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-                let len = number() as usize;
-                give(request.into_token(), &[fd], len)
-            }
+            FDS | GIVE | GIVE_TOO_MUCH => descriptors(request),
             GRANT => self.grant(request),
             KEEP_GRANT => {
                 let kept = request.keep_grant(0);
@@ -162,7 +145,7 @@ impl State {
                 numbers(request.into_token(), &[count, order])
             }
             SIZED => {
-                let body: Vec<u8> = (0..number()).map(|n| n as u8).collect();
+                let body: Vec<u8> = (0..number(&request)).map(|n| n as u8).collect();
                 answer(request.into_token(), &body, &[])
             }
             WHERE => {
@@ -184,6 +167,27 @@ impl State {
             span.copy_from(b"!");
         }
         answer(request.into_token(), &bytes, &[])
+    }
+}
+
+fn number(request: &Request<'_>) -> u64 {
+    let body: Option<[u8; 8]> = request.body().try_into().ok();
+    body.map_or(0, u64::from_ne_bytes)
+}
+
+fn descriptors(mut request: Request<'_>) -> ReadyReply {
+    let fd: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let number = number(&request);
+    match request.op() {
+        FDS => {
+            let fds: Vec<_> = (0..16).map_while(|index| request.take_fd(index)).collect();
+            give(request.into_token(), &fds, 0)
+        }
+        GIVE => {
+            let fds: Vec<_> = (0..number).map(|_| fd.try_clone().unwrap()).collect();
+            give(request.into_token(), &fds, 0)
+        }
+        _ => give(request.into_token(), &[fd], number as usize),
     }
 }
 
