@@ -4,7 +4,7 @@ use super::Analyzer;
 use super::scope::{Base, Meaning, Shape, Step, StepKind, Tag};
 use crate::ast::{Enum as EnumTree, Name, TypeKind as Tree, TypeSpec};
 use crate::diag::{Diagnostic, codes, nearest};
-use crate::ir::{Doc, Enum, EnumMember, Scalar, Struct, Ty, TypeId, TypeKind};
+use crate::ir::{Doc, Enum, EnumMember, PtrClass, Scalar, StringTy, Struct, Ty, TypeId, TypeKind};
 use crate::source::Span;
 
 /// The name a type gets if it has none of its own.
@@ -45,6 +45,22 @@ const COM_SCALARS: &[(&str, Scalar)] = &[
     ("DWORDLONG", Scalar::U64),
     ("FLOAT", Scalar::F32),
     ("DOUBLE", Scalar::F64),
+    ("DATE", Scalar::F64),
+    ("VARIANT_BOOL", Scalar::I16),
+    ("LCID", Scalar::U32),
+    ("DISPID", Scalar::I32),
+    ("LARGE_INTEGER", Scalar::I64),
+    ("ULARGE_INTEGER", Scalar::U64),
+];
+
+/// COM's names of strings, known likewise; `true`: of `wchar_t`.
+const COM_STRINGS: &[(&str, bool)] = &[
+    ("LPSTR", false),
+    ("LPCSTR", false),
+    ("LPWSTR", true),
+    ("LPCWSTR", true),
+    ("LPOLESTR", true),
+    ("LPCOLESTR", true),
 ];
 
 impl Analyzer<'_> {
@@ -125,7 +141,14 @@ impl Analyzer<'_> {
             let levels = vec![Step { kind: StepKind::Pointer, span }];
             return Some(Base::Shaped(Box::new(Shape { base, levels })));
         }
-        let scalar = COM_SCALARS.iter().find(|(n, _)| *n == text).filter(|_| self.com_names)?;
+        if !self.com_names {
+            return None;
+        }
+        if let Some((_, wide)) = COM_STRINGS.iter().find(|(n, _)| *n == text) {
+            let string = Ty::String(StringTy { wide: *wide, bound: None });
+            return Some(Base::Ty(Ty::Pointer(PtrClass::Unique, Box::new(string))));
+        }
+        let scalar = COM_SCALARS.iter().find(|(n, _)| *n == text)?;
         Some(Base::Ty(Ty::Scalar(scalar.1)))
     }
 
@@ -178,8 +201,10 @@ impl Analyzer<'_> {
         ];
         let names =
             known.map(|(n, _)| n.as_str()).chain(self.scope.tags.keys().map(String::as_str));
-        let help = if COM_SCALARS.iter().any(|(n, _)| *n == text) {
-            "COM's names of scalars are known after `import \"wtypes.idl\";`".to_owned()
+        let is_com = COM_SCALARS.iter().any(|(n, _)| *n == text)
+            || COM_STRINGS.iter().any(|(n, _)| *n == text);
+        let help = if is_com {
+            "COM's names of scalars and strings are known after `import \"wtypes.idl\";`".to_owned()
         } else if text == "IDispatch" {
             "Automation is not part of this language: declare the operations in an interface"
                 .to_owned()
