@@ -219,6 +219,22 @@ impl Connection {
         Ok(line as u8)
     }
 
+    /// Publishes a call of operation `op` whose body is the first `body_len` bytes of `words`, with
+    /// nothing beside it, on the call line; `None` if that is not free.
+    #[inline]
+    pub(crate) fn post_short(&mut self, op: u16, body_len: usize) -> Option<Pending> {
+        if self.is_torn || !self.is_call_line_free() {
+            return None;
+        }
+        self.busy |= 1 << CALL_LINE;
+        let mut header = self.next_header(Kind::Call, CALL_LINE, true);
+        header.op = op;
+        header.len = body_len as u8;
+        self.publish_words(&header, body_len.div_ceil(8));
+        self.set_call(CALL_LINE, header.seq);
+        Some(Pending { line: CALL_LINE, seq: header.seq })
+    }
+
     pub(crate) fn set_call(&mut self, line: u8, seq: u32) {
         if let Some(call) = self.calls.get_mut(line as usize) {
             *call = seq;

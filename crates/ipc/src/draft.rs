@@ -108,11 +108,11 @@ impl<'c, 'd> Draft<'c, 'd> {
         may_lend: bool,
     ) -> Result<Pending, CallError> {
         let is_plain = self.place == Place::Inline && self.encoder.is_plain();
-        let may_be_direct = kind == Kind::Call && is_plain && !self.connection.is_torn;
-        let posted = if may_be_direct && self.connection.is_call_line_free() {
-            let line = self.connection.take_line(true)?;
-            let header = self.connection.next_header(kind, line, true);
-            Ok(self.publish_inline(header))
+        let posted = if kind == Kind::Call
+            && is_plain
+            && let Some(pending) = self.connection.post_short(self.op, self.body_len)
+        {
+            Ok(pending)
         } else {
             self.post_rare(kind, deadline, may_lend)
         };

@@ -37,6 +37,19 @@ impl ReplyToken {
         if link.claim_call(line, seq) { Ok(Self::new(link, line, seq)) } else { Err(link) }
     }
 
+    /// An answer with nothing beside its body, `body_len` bytes that lie in the line's words.
+    #[inline]
+    pub(crate) fn short(mut self, body_len: usize) -> ReadyReply {
+        let form = Form::Inline(body_len.min(INLINE_MAX) as u8, 0);
+        ReadyReply {
+            link: self.link.take(),
+            line: self.line,
+            seq: self.seq,
+            kind: Kind::Result,
+            form,
+        }
+    }
+
     /// Goes on with an answer whose body has been written at [`body_at`].
     #[inline]
     pub(crate) fn resume<'d>(self, place: Place, body_len: usize) -> ReplyDraft<'d> {

@@ -107,6 +107,9 @@ pub struct Server {
     peer_cpu: u16,
     /// The lane of the present message, if it is a call whose token nobody has taken.
     unclaimed: Option<u32>,
+    /// The lane of the present message, if it is a call that was left to the C interface and shows
+    /// the caller's own memory.
+    loan: Option<u32>,
 }
 
 impl Server {
@@ -122,6 +125,7 @@ impl Server {
             policy,
             peer_cpu: 0,
             unclaimed: None,
+            loan: None,
         }
     }
 
@@ -148,6 +152,9 @@ impl Server {
     ) -> Result<Event<'_>, RecvError> {
         if let Some(index) = self.unclaimed.take() {
             self.drop_unclaimed(index);
+        }
+        if self.loan.is_some() {
+            self.return_loan();
         }
         let cpu = self.policy.cpu();
         self.mailbox.set_cpu(cpu);
@@ -381,6 +388,22 @@ impl Server {
         lane.last_words <= LAST_WORDS_MAX && lane.has_something()
     }
 
+    /// Nobody looks at the present message's memory any more.
+    #[cold]
+    pub(crate) fn return_loan(&mut self) {
+        if let Some(index) = self.loan.take()
+            && let Some(Some(lane)) = self.lanes.get(index as usize)
+        {
+            lane.link.return_loan();
+        }
+    }
+
+    /// Whether the present message is call `seq` of that client, showing the caller's own memory.
+    #[inline]
+    pub(crate) fn is_on_loan(&self, client: ClientId, seq: u32) -> bool {
+        self.loan == Some(client.index) && self.incoming.header.seq == seq
+    }
+
     /// A reference to the link of a client of this thread.
     #[inline]
     pub(crate) fn lend(&mut self, id: ClientId) -> Option<Arc<Link>> {
@@ -573,6 +596,7 @@ impl Drop for Server {
         if let Some(index) = self.unclaimed.take() {
             self.abandon_loan(index);
         }
+        self.return_loan();
         for lane in self.lanes.iter().flatten() {
             lane.link.end(Reason::Closed);
         }
@@ -673,10 +697,15 @@ impl Request<'_> {
 
     /// Leaves the call to whoever claims it by these numbers, reply line and sequence number, with
     /// [`ReplyToken::claim`].
+    ///
+    /// A loan stays one: until the next message, or [`Server::return_loan`].
     #[inline]
     pub(crate) fn leave(self) -> (u8, u32) {
-        self.server.unclaimed = None;
         let header = self.server.incoming.header;
+        self.server.unclaimed = None;
+        if header.flags & BY_REFERENCE != 0 {
+            self.server.loan = Some(self.index);
+        }
         (header.line, header.seq)
     }
 

@@ -6,6 +6,7 @@ use super::status::Status;
 use super::types::{Client, In, LocalObject, Options, Out, PendingCall};
 use super::{Scratch, deadline, free, give, guard, guard_or, handle, parts, status};
 use crate::connection::{Connection, Pending};
+use crate::deadline::Deadline;
 use crate::draft::{self, Draft, Place};
 use crate::layout::INLINE_MAX;
 use crate::rt::CallError;
@@ -36,7 +37,9 @@ struct Drafting {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Closed,
-    Open(Place),
+    /// In the connection's words.
+    Short,
+    Long(Place),
     TooLarge,
 }
 
@@ -48,15 +51,41 @@ impl ConnectionHandle {
 
     #[inline]
     fn begin(&mut self, body_len: usize) -> *mut u8 {
-        let (state, body) = if body_len <= INLINE_MAX {
-            let (place, body) = draft::place(&mut self.inner, body_len);
-            (State::Open(place), body)
-        } else {
-            self.begin_long(body_len)
-        };
-        let number = self.drafting.number + 1;
-        self.drafting = Drafting { number, body_len, state, seq: self.inner.seq };
+        self.drafting.number += 1;
+        self.drafting.body_len = body_len;
+        if body_len <= INLINE_MAX {
+            self.drafting.state = State::Short;
+            return self.inner.words.as_mut_ptr().cast();
+        }
+        let (state, body) = self.begin_long(body_len);
+        self.drafting.state = state;
+        self.drafting.seq = self.inner.seq;
         body
+    }
+
+    /// Sends the request under construction if that is `out`, short, with nothing beside its body,
+    /// and if the call line is free.
+    ///
+    /// # Safety
+    /// Null, or begun by us.
+    #[inline]
+    unsafe fn post_short(&mut self, out: *const Out) -> Option<Pending> {
+        if out.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so begun by us, who wrote these.
+        let (number, has_parts) = unsafe { ((*out).private[0], parts::has_any(out)) };
+        if number != self.drafting.number || has_parts {
+            return None;
+        }
+        // SAFETY: as above.
+        let (op, body_len) = unsafe { ((*out).op, (*out).body_len) };
+        if !matches!(self.drafting.state, State::Short) || body_len > self.drafting.body_len {
+            return None;
+        }
+        let pending = self.inner.post_short(op, body_len)?;
+        self.drafting.state = State::Closed;
+        Some(pending)
     }
 
     #[inline(never)]
@@ -65,14 +94,14 @@ impl ConnectionHandle {
             return (State::TooLarge, self.scratch.room(body_len));
         }
         let (place, body) = draft::place(&mut self.inner, body_len);
-        (State::Open(place), body)
+        (State::Long(place), body)
     }
 
     /// The request under construction, if that is `out`: complete, to be sent.
     ///
     /// # Safety
     /// Null, or begun by us; what it refers to stays as it is for `'c`.
-    #[inline]
+    #[inline(never)]
     unsafe fn take_draft<'c>(&'c mut self, out: *const Out) -> Result<Draft<'c, 'c>, Status> {
         if out.is_null() {
             return Err(Status::Invalid);
@@ -83,7 +112,8 @@ impl ConnectionHandle {
             return Err(Status::Invalid);
         }
         let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {
-            State::Open(place) => place,
+            State::Short => Place::Inline,
+            State::Long(place) => place,
             State::TooLarge => return Err(Status::TooLarge),
             State::Closed => return Err(Status::Invalid),
         };
@@ -254,18 +284,40 @@ unsafe extern "C" fn sj_call(
         let (Ok(handle), false) = (unsafe { handle(connection) }, message.is_null()) else {
             return Status::Invalid;
         };
-        // SAFETY: null or begun by us, as the header asks; we return only after the call.
-        let outcome = match unsafe { handle.take_draft(out) } {
-            Ok(draft) => draft.call(deadline(deadline_ns)).map(drop),
-            Err(status) => {
-                // SAFETY: not null, so it can be written as the header asks.
-                unsafe { received::clear(message, 0) };
-                return status;
-            }
+        let deadline = deadline(deadline_ns);
+        // SAFETY: null or begun by us, as the header asks.
+        let outcome = match unsafe { handle.post_short(out) } {
+            Some(pending) => handle.inner.finish(pending, deadline).map(drop),
+            // SAFETY: as above, and the message can be written.
+            None => return unsafe { call_rare(handle, out, deadline, message) },
         };
-        // SAFETY: as above.
+        // SAFETY: not null, so it can be written as the header asks.
         unsafe { handle.show(outcome, message) }
     })
+}
+
+/// As `sj_call`, for any request.
+///
+/// # Safety
+/// `out` is null or begun by us; `message` can be written.
+#[inline(never)]
+unsafe fn call_rare(
+    handle: &mut ConnectionHandle,
+    out: *mut Out,
+    deadline: Deadline,
+    message: *mut In,
+) -> Status {
+    // SAFETY: the caller's contract; we return only after the call.
+    let outcome = match unsafe { handle.take_draft(out) } {
+        Ok(draft) => draft.call(deadline).map(drop),
+        Err(status) => {
+            // SAFETY: the caller's contract.
+            unsafe { received::clear(message, 0) };
+            return status;
+        }
+    };
+    // SAFETY: the caller's contract.
+    unsafe { handle.show(outcome, message) }
 }
 
 #[unsafe(no_mangle)]

@@ -11,7 +11,7 @@ use crate::endpoint::Shared;
 use crate::layout::INLINE_MAX;
 use crate::link::Link;
 use crate::reason::Reason;
-use crate::reply::{self, Place, ReadyReply, ReplyToken};
+use crate::reply::{self, Place, ReplyToken};
 use crate::rt::{ClientId, Fault};
 use crate::server::{Event, RecvError, Request, Server};
 use core::ffi::c_int;
@@ -24,25 +24,32 @@ pub(super) struct ServerHandle {
     pub(super) server: Option<Server>,
     pub(super) received: Received,
     shared: Arc<Shared>,
-    /// Which answer is under construction: the number its `sj_out` carries.
-    number: u64,
     drafting: Drafting,
     scratch: Scratch,
 }
 
 /// The answer under construction.
 #[derive(Debug)]
-enum Drafting {
+struct Drafting {
+    /// Which one it is: the number its `sj_out` carries.
+    number: u64,
+    state: State,
+    /// Keeps the place alive; there while the state is `Short` or `Long`.
+    link: Option<Arc<Link>>,
+    claim: Claim,
+    body_len: usize,
+    /// Where the body is, if the state is `Long`.
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
     Closed,
+    /// In the reply line's words.
+    Short,
+    Long,
     /// It cannot be sent, for this reason.
     Failed(Status),
-    /// The link keeps the place alive.
-    Open {
-        link: Arc<Link>,
-        claim: Claim,
-        place: Place,
-        body_len: usize,
-    },
 }
 
 impl ServerHandle {
@@ -51,8 +58,14 @@ impl ServerHandle {
             server,
             received: Received::default(),
             shared,
-            number: 0,
-            drafting: Drafting::Closed,
+            drafting: Drafting {
+                number: 0,
+                state: State::Closed,
+                link: None,
+                claim: Claim::NONE,
+                body_len: 0,
+                place: Place::Inline,
+            },
             scratch: Scratch::default(),
         }
     }
@@ -75,117 +88,149 @@ impl ServerHandle {
 
     /// Where the body of the answer to `token` goes.
     #[inline]
-    fn begin(&mut self, token: Token, body_len: usize) -> *mut u8 {
-        self.number += 1;
-        if let Drafting::Open { link, .. } =
-            core::mem::replace(&mut self.drafting, Drafting::Closed)
-        {
+    fn begin(&mut self, token: &Token, body_len: usize) -> *mut u8 {
+        if let Some(link) = self.drafting.link.take() {
             self.give_back(link);
         }
+        self.drafting.number += 1;
+        self.drafting.body_len = body_len;
         match self.place(token, body_len) {
-            Ok((body, drafting)) => {
-                self.drafting = drafting;
-                body
-            }
+            Ok(body) => body,
             Err(status) => {
-                self.drafting = Drafting::Failed(status);
+                self.drafting.state = State::Failed(status);
                 self.scratch.room(body_len)
             }
         }
     }
 
     #[inline]
-    fn place(&mut self, token: Token, body_len: usize) -> Result<(*mut u8, Drafting), Status> {
+    fn place(&mut self, token: &Token, body_len: usize) -> Result<*mut u8, Status> {
         let claim = token.claim(self.shared.id)?;
         let link = self.link(claim.client).ok_or(Status::Gone)?;
-        let refusal = if !link.is_outstanding(claim.line, claim.seq) {
-            Some(Status::Invalid)
-        } else if body_len > INLINE_MAX && body_len as u64 > link.reply_max {
-            Some(Status::TooLarge)
-        } else {
-            None
-        };
-        if let Some(status) = refusal {
+        if !link.is_outstanding(claim.line, claim.seq) {
             self.give_back(link);
-            return Err(status);
+            return Err(Status::Invalid);
         }
-        let (place, body) = reply::body_at(&link, claim.line, body_len);
-        Ok((body, Drafting::Open { link, claim, place, body_len }))
+        self.drafting.claim = claim;
+        if body_len <= INLINE_MAX
+            && let Some(line) = link.lines.get(claim.line as usize)
+        {
+            let body = line.words.get().cast();
+            self.drafting.state = State::Short;
+            self.drafting.link = Some(link);
+            return Ok(body);
+        }
+        self.place_long(link, body_len)
     }
 
-    /// The answer under construction, if that is `out`: complete and claimed, to be sent.
+    #[inline(never)]
+    fn place_long(&mut self, link: Arc<Link>, body_len: usize) -> Result<*mut u8, Status> {
+        if body_len as u64 > link.reply_max {
+            self.give_back(link);
+            return Err(Status::TooLarge);
+        }
+        let (place, body) = reply::body_at(&link, self.drafting.claim.line, body_len);
+        self.drafting.state = State::Long;
+        self.drafting.link = Some(link);
+        self.drafting.place = place;
+        Ok(body)
+    }
+
+    /// Sends the answer under construction, if that is `out`, and gives its link.
     ///
     /// # Safety
     /// Null, or begun by us; what it refers to stays as it is until we return.
     #[inline]
-    unsafe fn take_answer(&mut self, out: *const Out) -> Result<ReadyReply, Status> {
-        // SAFETY: not null, so begun by us, who wrote it.
-        if out.is_null() || unsafe { (*out).private[0] } != self.number {
+    unsafe fn answer(&mut self, out: *const Out) -> Result<Arc<Link>, Status> {
+        // SAFETY: if not null, begun by us, who wrote it.
+        if out.is_null() || unsafe { (*out).private[0] } != self.drafting.number {
             return Err(Status::Invalid);
         }
-        let (link, claim, place, room) =
-            match core::mem::replace(&mut self.drafting, Drafting::Closed) {
-                Drafting::Open { link, claim, place, body_len } => (link, claim, place, body_len),
-                Drafting::Failed(status) => return Err(status),
-                Drafting::Closed => return Err(Status::Invalid),
-            };
         // SAFETY: as above.
         let (body_len, has_parts) = unsafe { ((*out).body_len, parts::has_any(out)) };
-        let is_plain = !has_parts && matches!(place, Place::Inline) && body_len <= room;
-        if !is_plain {
-            // SAFETY: the caller's contract.
-            if let Err(status) = unsafe { check_rare(out, body_len, room, &link) } {
-                self.give_back(link);
-                return Err(status);
-            }
+        let is_plain = !has_parts && body_len <= self.drafting.body_len;
+        if is_plain && matches!(self.drafting.state, State::Short) {
+            self.drafting.state = State::Closed;
+            let ready = self.claim_drafted()?.short(body_len);
+            return ready.send_and_return().ok_or(Status::Gone);
         }
-        let token = match ReplyToken::claim(link, claim.line, claim.seq) {
-            Ok(token) => token,
-            Err(link) => {
-                self.give_back(link);
-                return Err(Status::Invalid);
-            }
+        // SAFETY: the caller's contract.
+        unsafe { self.answer_rare(out, body_len, has_parts) }
+    }
+
+    /// The right to answer the call whose answer is under construction.
+    #[inline]
+    fn claim_drafted(&mut self) -> Result<ReplyToken, Status> {
+        let link = self.drafting.link.take().ok_or(Status::Invalid)?;
+        self.claim_of(link, self.drafting.claim)
+    }
+
+    #[inline]
+    fn claim_of(&mut self, link: Arc<Link>, claim: Claim) -> Result<ReplyToken, Status> {
+        let token = ReplyToken::claim(link, claim.line, claim.seq).map_err(|link| {
+            self.give_back(link);
+            Status::Invalid
+        })?;
+        // The caller may do what it likes with its memory once it has its answer.
+        if let Some(server) = &mut self.server
+            && server.is_on_loan(claim.client, claim.seq)
+        {
+            server.return_loan();
+        }
+        Ok(token)
+    }
+
+    /// As [`Self::answer`], for any answer.
+    ///
+    /// # Safety
+    /// Begun by us; what it refers to stays as it is until we return.
+    #[inline(never)]
+    unsafe fn answer_rare(
+        &mut self,
+        out: *const Out,
+        body_len: usize,
+        has_parts: bool,
+    ) -> Result<Arc<Link>, Status> {
+        let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {
+            State::Closed => return Err(Status::Invalid),
+            State::Failed(status) => return Err(status),
+            State::Short => Place::Inline,
+            State::Long => core::mem::replace(&mut self.drafting.place, Place::Inline),
         };
-        let mut draft = token.resume(place, body_len);
+        let link = self.drafting.link.as_ref().ok_or(Status::Invalid)?;
+        // SAFETY: the caller's contract.
+        unsafe { check(out, body_len, self.drafting.body_len, link)? };
+        let mut draft = self.claim_drafted()?.resume(place, body_len);
         if has_parts {
             // SAFETY: the caller's contract; checked.
             unsafe { parts::attach(out, draft.encoder())? };
         }
-        Ok(draft.finish())
+        draft.finish().send_and_return().ok_or(Status::Gone)
     }
 
     /// Claims the call of `token`.
-    fn claim(&mut self, token: Token) -> Result<ReplyToken, Status> {
+    fn claim(&mut self, token: &Token) -> Result<ReplyToken, Status> {
         let claim = token.claim(self.shared.id)?;
         let link = self.link(claim.client).ok_or(Status::Gone)?;
-        ReplyToken::claim(link, claim.line, claim.seq).map_err(|link| {
-            self.give_back(link);
-            Status::Invalid
-        })
+        self.claim_of(link, claim)
     }
 
-    /// Sends an answer now.
-    fn send(&mut self, ready: ReadyReply) -> Result<(), Status> {
-        let link = ready.send_and_return().ok_or(Status::Gone)?;
+    /// An answer was sent: whether anybody is there to see it.
+    fn sent(&mut self, link: Arc<Link>) -> Result<(), Status> {
         let is_gone = link.ended().is_some();
         self.give_back(link);
         if is_gone { Err(Status::Gone) } else { Ok(()) }
     }
 
-    /// Receives, after sending `ready`.
+    /// Receives.
     ///
     /// # Safety
     /// `event` can be written.
     #[inline]
-    unsafe fn receive(
-        &mut self,
-        ready: Option<ReadyReply>,
-        deadline: Deadline,
-        event: *mut EventOut,
-    ) -> Result<(), Status> {
+    unsafe fn receive(&mut self, deadline: Deadline, event: *mut EventOut) -> Result<(), Status> {
         let endpoint = self.shared.id;
         let server = self.server.as_mut().ok_or(Status::Invalid)?;
-        match server.reply_wait(ready, deadline) {
+        match server.recv(deadline) {
             Ok(Event::Call(request)) => {
                 // SAFETY: the caller's contract.
                 unsafe {
@@ -226,17 +271,11 @@ impl ServerHandle {
     }
 }
 
-/// Refuses an answer that is not short and plain if it cannot be sent.
+/// Refuses an answer that cannot be sent.
 ///
 /// # Safety
 /// `out` was begun by us, and C has written as many elements as its counts say.
-#[inline(never)]
-unsafe fn check_rare(
-    out: *const Out,
-    body_len: usize,
-    room: usize,
-    link: &Link,
-) -> Result<(), Status> {
+unsafe fn check(out: *const Out, body_len: usize, room: usize, link: &Link) -> Result<(), Status> {
     // SAFETY: the caller's contract.
     let total = unsafe {
         parts::check(out)?;
@@ -328,9 +367,9 @@ unsafe extern "C" fn sj_reply_start(
     // SAFETY: null or a handle, null or readable, as the header asks.
     let both = unsafe { (handle(server), token.as_ref()) };
     let ((Ok(handle), Some(token)), false) = (both, out.is_null()) else { return };
-    let body = guard_or(core::ptr::null_mut(), || handle.begin(*token, body_len));
+    let body = guard_or(core::ptr::null_mut(), || handle.begin(token, body_len));
     // SAFETY: not null, so it can be written as the header asks.
-    unsafe { begun(out, body, body_len, 0, true, handle.number) };
+    unsafe { begun(out, body, body_len, 0, true, handle.drafting.number) };
 }
 
 #[unsafe(no_mangle)]
@@ -339,7 +378,7 @@ unsafe extern "C" fn sj_reply(server: *mut ServerHandle, out: *mut Out) -> Statu
         // SAFETY: null or a handle, as the header asks.
         let Ok(handle) = (unsafe { handle(server) }) else { return Status::Invalid };
         // SAFETY: null or begun by us, as the header asks; we return when it is sent.
-        status_of(unsafe { handle.take_answer(out) }.and_then(|ready| handle.send(ready)))
+        status_of(unsafe { handle.answer(out) }.and_then(|link| handle.sent(link)))
     })
 }
 
@@ -354,7 +393,10 @@ unsafe extern "C" fn sj_reply_fault(
         let (Ok(handle), Some(token)) = (unsafe { (handle(server), token.as_ref()) }) else {
             return Status::Invalid;
         };
-        status_of(handle.claim(*token).and_then(|token| handle.send(token.fault(Fault(fault)))))
+        status_of(handle.claim(token).and_then(|token| {
+            let link = token.fault(Fault(fault)).send_and_return().ok_or(Status::Gone)?;
+            handle.sent(link)
+        }))
     })
 }
 
@@ -370,17 +412,16 @@ unsafe extern "C" fn sj_reply_wait(
         let (Ok(handle), false) = (unsafe { handle(server) }, event.is_null()) else {
             return Status::Invalid;
         };
-        let mut ready = None;
         if !out.is_null() && handle.server.is_some() {
             // SAFETY: begun by us, as the header asks; it is sent before we return.
-            ready = match unsafe { handle.take_answer(out) } {
-                Ok(ready) => Some(ready),
-                Err(Status::Gone) => None,
+            match unsafe { handle.answer(out) } {
+                Ok(link) => handle.give_back(link),
+                Err(Status::Gone) => {}
                 Err(status) => return status,
-            };
+            }
         }
         // SAFETY: not null, so it can be written as the header asks.
-        status_of(unsafe { handle.receive(ready, deadline(deadline_ns), event) })
+        status_of(unsafe { handle.receive(deadline(deadline_ns), event) })
     })
 }
 

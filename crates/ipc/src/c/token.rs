@@ -19,6 +19,12 @@ pub(super) struct Claim {
     pub(super) seq: u32,
 }
 
+impl Claim {
+    /// No call.
+    pub(super) const NONE: Self =
+        Self { client: ClientId { index: 0, generation: 0 }, line: 0, seq: 0 };
+}
+
 impl Token {
     /// Answers nobody.
     pub(super) const NOBODY: Self = Self { opaque: [0; 4] };
@@ -33,7 +39,7 @@ impl Token {
 
     /// What it claims, if it is one of this endpoint's.
     #[inline]
-    pub(super) fn claim(self, endpoint: u64) -> Result<Claim, Status> {
+    pub(super) fn claim(&self, endpoint: u64) -> Result<Claim, Status> {
         let [client, call, origin, valid] = self.opaque;
         let line = u8::try_from(call as u32).map_err(|_| Status::Invalid)?;
         if valid != VALID || origin != endpoint {
