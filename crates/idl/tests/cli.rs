@@ -1,5 +1,6 @@
 //! The command as a user runs it: exit status, what is printed, what is written.
 #![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, reason = "a failed helper fails its test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
