@@ -175,3 +175,29 @@ impl FdList {
         self.len = 0;
     }
 }
+
+/// A short list without allocation.
+#[derive(Debug)]
+pub(super) struct List<T: Copy, const N: usize> {
+    values: [MaybeUninit<T>; N],
+    pub(super) len: usize,
+}
+
+impl<T: Copy, const N: usize> List<T, N> {
+    pub(super) const fn new() -> Self {
+        Self { values: [const { MaybeUninit::uninit() }; N], len: 0 }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, value: T) -> bool {
+        let Some(slot) = self.values.get_mut(self.len) else { return false };
+        slot.write(value);
+        self.len += 1;
+        true
+    }
+
+    pub(super) fn as_slice(&self) -> &[T] {
+        // SAFETY: the first `len` values have been written by `push`.
+        unsafe { core::slice::from_raw_parts(self.values.as_ptr().cast(), self.len) }
+    }
+}

@@ -7,6 +7,7 @@
 
 mod arrays;
 mod base;
+mod block;
 mod context;
 mod decode;
 mod deferred;
@@ -28,11 +29,12 @@ mod value;
 
 pub use arrays::{Header, try_array};
 pub use base::{CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version};
+pub use block::{Block, Run};
 pub use context::{ContextScope, ContextTable};
 pub use decode::{Decoder, View};
 pub use deferred::{Deferred, DeferredTo, Mailbox, MailboxSender, mailbox};
 pub(crate) use encode::Beside;
-pub use encode::{Block, Encoder, Run, Writer};
+pub use encode::{Encoder, Writer};
 pub use error::{Cause, DecodeError, EncodeError, Fault};
 pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
 pub use measure::{Forms, Measure, Measured, ensure, measure};
@@ -63,3 +65,6 @@ pub fn set_reference_threshold(bytes: usize) {
 
 static REFERENCE_THRESHOLD: core::sync::atomic::AtomicUsize =
     core::sync::atomic::AtomicUsize::new(4096);
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,9 @@
 mod blank;
 mod client;
 mod codec;
+mod controls;
 mod decode;
+mod dispatch;
 mod drive;
 mod encode;
 mod message;
