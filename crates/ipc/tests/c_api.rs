@@ -21,7 +21,7 @@ fn prefix() -> &'static Path {
     PREFIX.get_or_init(|| {
         let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("prefix");
         let _ = std::fs::remove_dir_all(&prefix);
-        let (lib, config) = (prefix.join("lib"), prefix.join("lib/pkgconfig"));
+        let config = prefix.join("lib/pkgconfig");
         std::fs::create_dir_all(&config).unwrap();
         let link = |target: &Path, name: &str| {
             std::os::unix::fs::symlink(target, prefix.join(name)).unwrap();
@@ -32,9 +32,8 @@ fn prefix() -> &'static Path {
         link(&built("libsojourn_ipc", "a"), "lib/libsojourn_ipc.a");
         let template = std::fs::read_to_string(format!("{CRATE}/sojourn-ipc.pc.in")).unwrap();
         let filled = template
-            .replace("@PREFIX@", prefix.to_str().unwrap())
-            .replace("@LIBDIR@", lib.to_str().unwrap())
-            .replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+            .replace("@prefix@", prefix.to_str().unwrap())
+            .replace("@version@", env!("CARGO_PKG_VERSION"));
         std::fs::write(config.join("sojourn-ipc.pc"), filled).unwrap();
         prefix
     })

@@ -4,7 +4,7 @@ use super::options::{address, connect_options};
 use super::received::{self, Received};
 use super::status::Status;
 use super::types::{Client, In, LocalObject, Options, Out, PendingCall};
-use super::{Scratch, deadline, free, give, guard, guard_or, handle, parts, status};
+use super::{Scratch, deadline, first_number, free, give, guard, guard_or, handle, parts, status};
 use crate::connection::{Connection, Pending};
 use crate::deadline::Deadline;
 use crate::draft::{self, Draft, Place};
@@ -45,7 +45,8 @@ enum State {
 
 impl ConnectionHandle {
     fn new(inner: Connection) -> Self {
-        let drafting = Drafting { number: 0, body_len: 0, state: State::Closed, seq: 0 };
+        let drafting =
+            Drafting { number: first_number(), body_len: 0, state: State::Closed, seq: 0 };
         Self { inner, received: Received::default(), drafting, scratch: Scratch::default() }
     }
 

@@ -11,6 +11,7 @@
 //! handle is not used. No panic leaves: see [`guard`]. Here is only what all parts share; the
 //! functions are in `client`, `server`, `endpoint`, `received` and `memory`, documented in the header.
 
+mod answer;
 mod client;
 mod endpoint;
 mod memory;
@@ -27,6 +28,7 @@ mod types;
 use crate::deadline::Deadline;
 use crate::message::bytes_of_mut;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
 use status::Status;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -114,6 +116,13 @@ fn status(result: Result<(), Status>) -> Status {
         Ok(()) => Status::Ok,
         Err(status) => status,
     }
+}
+
+/// Where a new handle's numbers of messages begin: no two handles have the same, so a message begun on
+/// one is refused by every other.
+fn first_number() -> u64 {
+    static HANDLES: AtomicU64 = AtomicU64::new(1);
+    HANDLES.fetch_add(1, Ordering::Relaxed) << 40
 }
 
 /// Memory where a body can be written that cannot be sent: C writes before it is told.

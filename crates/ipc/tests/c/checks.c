@@ -302,11 +302,11 @@ static void check_misuse(sj_connection *c)
     CHECK(in.body_len == 3 && memcmp(in.body, "end", 3) == 0);
 }
 
-static void check_expulsion(const char *address)
+static void check_expulsion(sj_connection *other, const char *address)
 {
     sj_options options;
     sj_connection *c;
-    sj_out out;
+    sj_out out, mine;
     sj_in in;
     memset(&options, 0, sizeof options);
     options.wait = 3;
@@ -319,6 +319,12 @@ static void check_expulsion(const char *address)
     CHECK(errno == EPERM);
     options.server_uid = getuid();
     CHECK_STATUS(SJ_OK, sj_connect(address, &options, &c));
+    sj_start(other, OP_ECHO, 1, &out);
+    sj_start(c, OP_ECHO, 1, &mine);
+    CHECK_STATUS(SJ_INVALID, sj_call(c, &out, LIMIT, &in)); /* begun on another connection */
+    mine.body[0] = 'm';
+    CHECK_STATUS(SJ_OK, sj_call(c, &mine, LIMIT, &in));
+    CHECK(in.body[0] == 'm');
     call(c, OP_ECHO, "a", 1, &in);
     sj_start(c, OP_EXPEL, 0, &out);
     CHECK_STATUS(SJ_DISCONNECTED, sj_call(c, &out, LIMIT, &in));
@@ -342,7 +348,7 @@ void check_all(sj_connection *c, const char *address)
     check_who(c);
     check_grants(c);
     check_misuse(c);
-    check_expulsion(address);
+    check_expulsion(c, address);
     call(c, OP_ELSEWHERE, &mark, 8, &in);
     CHECK(in.body_len == 8 && load64(in.body) == mark);
 }
