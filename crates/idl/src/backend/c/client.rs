@@ -316,9 +316,7 @@ fn callers_buffers(op: &Op<'_>, w: &mut Text) {
     for p in op.op.params.iter().filter(|p| op.is_callers(p)) {
         let f = ident(&p.name);
         let (count, element) = match op.model.resolve(&p.ty) {
-            Ty::Array(a) => {
-                (op.model.expr(&a.size, &sc.siblings), op.model.name(&a.element))
-            }
+            Ty::Array(a) => (op.model.expr(&a.size, &sc.siblings), op.model.name(&a.element)),
             Ty::String(s) if s.wide => {
                 (format!("sj_wide_length(sj_got_{f}) + 1"), "uint16_t".to_owned())
             }

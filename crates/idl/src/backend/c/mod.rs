@@ -9,11 +9,13 @@ mod buffer;
 mod client;
 mod ctype;
 mod decode;
+mod draw;
 mod emit;
 mod encode;
 mod expr;
 mod model;
 mod op;
+mod oracle;
 mod random;
 mod record;
 mod server;
@@ -81,8 +83,8 @@ pub fn generate_tests(module: &Module, options: &Options) -> Vec<Output> {
     let all = [
         ("_test.h", file.test_header(&interfaces)),
         ("_test_client.c", program("Test client.", &|e| testgen::client(e, &interfaces))),
-        ("_test_server.c", program("Test server.", &|e| testgen::server(e, &interfaces))),
-        ("_test_mutate.c", program("Mutated bodies.", &|e| testgen::mutations(e, &interfaces))),
+        ("_test_server.c", program("Test server.", &|e| oracle::server(e, &interfaces))),
+        ("_test_mutate.c", program("Mutated bodies.", &|e| oracle::mutations(e, &interfaces))),
     ];
     all.into_iter()
         .map(|(suffix, text)| Output { path: format!("{}{suffix}", module.name), text })

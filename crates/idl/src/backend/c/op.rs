@@ -1,8 +1,8 @@
 //! Operations: what travels in each direction, the argument structure, how a body's size becomes known.
 
 use crate::ir::{
-    Allocate, Dir,
-    Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId, TypeKind,
+    Allocate, Dir, Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId,
+    TypeKind,
 };
 use crate::layout::{self, BlockLayout};
 
