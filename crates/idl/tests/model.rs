@@ -168,6 +168,14 @@ fn types_come_after_what_they_contain() {
 }
 
 #[test]
+fn a_reference_to_itself_is_a_type_that_contains_itself() {
+    let loader = MemoryLoader::new()
+        .with("main.idl", "typedef struct s { long v; [ref] struct s *next; } s_t;");
+    let failure = compile("main.idl", None, &loader, &Options::default()).unwrap_err();
+    assert_eq!(failure.diagnostics[0].code, sojourn_idl::diag::codes::RECURSIVE_TYPE);
+}
+
+#[test]
 fn imports_are_read_once_and_may_be_circular() {
     let m = module_with(
         &[

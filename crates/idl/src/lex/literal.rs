@@ -232,9 +232,11 @@ pub(super) fn preprocessor_diagnostic(line: &str, span: Span) -> Option<Diagnost
         "define" => {
             let name: String =
                 argument.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let value = argument.get(name.len()..).unwrap_or("").trim();
+            let value = if value.is_empty() || value.starts_with('(') { "..." } else { value };
             Some(
                 error("there is no preprocessor: `#define` has no effect".to_owned())
-                    .help(format!("for a number write `const long {name} = ...;`"))
+                    .help(format!("for a number write `const long {name} = {value};`"))
                     .help("for C only, put the line into cpp_quote(\"...\")"),
             )
         }

@@ -138,11 +138,18 @@ impl<'a> Cursor<'a> {
     /// Reports the next token as not what was expected.
     pub(crate) fn unexpected(&mut self, wanted: &str) -> Bail {
         let token = self.peek();
-        let diagnostic = Diagnostic::error(
+        let mut diagnostic = Diagnostic::error(
             codes::UNEXPECTED_TOKEN,
             token.span,
             format!("expected {wanted}, found {}", token.describe()),
         );
+        // Of something that was forgotten at the end of a line, that line is the one to look at.
+        if let Some(before) = self.previous() {
+            let (from, to) = (before.span.end as usize, token.span.start as usize);
+            if self.text.get(from..to).is_some_and(|between| between.contains('\n')) {
+                diagnostic = diagnostic.label(before.span, "behind this");
+            }
+        }
         self.sink.push(diagnostic);
         Bail
     }

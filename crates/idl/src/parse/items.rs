@@ -234,7 +234,22 @@ impl Parser<'_> {
         let ty = self.type_spec()?;
         let levels = self.pointers();
         let name = self.cursor.name("the name of an operation")?;
+        if let (TypeKind::Named(word), true) = (&ty.kind, self.cursor.is("{")) {
+            return Err(self.stray_block(word));
+        }
         self.operation_rest(doc, attrs, ty, Declarator { name, levels })
+    }
+
+    /// `strct s { ... }`
+    fn stray_block(&mut self, word: &Name) -> Bail {
+        let near = crate::diag::nearest(&word.text, ["struct", "union", "enum", "interface"]);
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "struct, union and enum are followed by a block".to_owned(),
+        };
+        let message = format!("`{}` begins no declaration", word.text);
+        self.cursor.error(codes::UNEXPECTED_TOKEN, word.span, message, &help);
+        Bail
     }
 
     fn operation_rest(

@@ -318,12 +318,13 @@ impl<'a> TypeOrder<'a> {
     }
 }
 
-/// Types that are part of a value of this kind in C.
+/// Types that are part of a value of this kind, in memory or (behind `ref` pointers) in place on
+/// the wire.
 fn contained(kind: &TypeKind) -> Vec<TypeId> {
     let mut list = Vec::new();
     let mut add = |ty: &Ty| {
         let mut ty = ty;
-        while let Ty::Fixed(inner, _) = ty {
+        while let Ty::Fixed(inner, _) | Ty::Pointer(PtrClass::Ref, inner) = ty {
             ty = inner;
         }
         if let Ty::Named(id) | Ty::Union(id, _) = ty {

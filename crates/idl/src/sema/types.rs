@@ -16,6 +16,36 @@ pub(super) struct Hint {
     pub(super) doc: Doc,
 }
 
+/// What other languages call types, and what they are called here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("bool", "boolean"),
+    ("_Bool", "boolean"),
+    ("integer", "long"),
+    ("int8", "small"),
+    ("int16", "short"),
+    ("int32", "long"),
+    ("int64", "hyper"),
+    ("uint8", "byte"),
+    ("uint16", "unsigned short"),
+    ("uint32", "unsigned long"),
+    ("uint64", "unsigned hyper"),
+    ("u8", "byte"),
+    ("u16", "unsigned short"),
+    ("u32", "unsigned long"),
+    ("u64", "unsigned hyper"),
+    ("i8", "small"),
+    ("i16", "short"),
+    ("i32", "long"),
+    ("i64", "hyper"),
+    ("f32", "float"),
+    ("f64", "double"),
+    ("size_t", "unsigned hyper"),
+    ("string", "[string] char *"),
+    ("String", "[string] char *"),
+    ("fd", "descriptor"),
+    ("wchar", "wchar_t"),
+];
+
 /// Names of COM's 16-byte identifiers; those with a pointer begin with `REF`.
 const UUID_NAMES: &[&str] = &["uuid_t", "GUID", "UUID", "IID", "CLSID"];
 const UUID_REFERENCES: &[&str] = &["REFGUID", "REFIID", "REFCLSID"];
@@ -205,6 +235,8 @@ impl Analyzer<'_> {
             || COM_STRINGS.iter().any(|(n, _)| *n == text);
         let help = if is_com {
             "COM's names of scalars and strings are known after `import \"wtypes.idl\";`".to_owned()
+        } else if let Some((_, here)) = ELSEWHERE.iter().find(|(name, _)| *name == text) {
+            format!("here it is called `{here}`")
         } else if text == "IDispatch" {
             "Automation is not part of this language: declare the operations in an interface"
                 .to_owned()

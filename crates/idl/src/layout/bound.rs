@@ -1,0 +1,153 @@
+//! How large a body can get: bounds from constants, ranges and narrow integers.
+
+use super::{
+    OBJECT_ALIGN, in_place, is_header, kind, reply_layout, request_layout, round_up, strip,
+};
+use crate::ir::{
+    Array, BinaryOp, Expr, Field, Module, Operation, PtrClass, Scalar, Struct, Ty, TypeKind, Union,
+};
+
+/// Largest body of a request with every array in form 1; `None` if the interface sets no bound.
+#[must_use]
+pub fn request_size_max(module: &Module, operation: &Operation) -> Option<u64> {
+    let travelling = operation.params.iter().filter(|p| p.is_in()).map(|p| &p.ty);
+    body_size_max(module, operation, request_layout(module, operation).size, travelling)
+}
+
+/// Largest body of a reply with every array in form 1; `None` if the interface sets no bound.
+#[must_use]
+pub fn reply_size_max(module: &Module, operation: &Operation) -> Option<u64> {
+    let out = operation.params.iter().filter(|p| p.is_out()).map(|p| &p.ty);
+    let travelling = operation.result.iter().chain(out);
+    body_size_max(module, operation, reply_layout(module, operation).size, travelling)
+}
+
+fn body_size_max<'a>(
+    module: &Module,
+    operation: &Operation,
+    primary: u64,
+    travelling: impl Iterator<Item = &'a Ty>,
+) -> Option<u64> {
+    let siblings = |i: u32| {
+        let p = operation.params.get(i as usize)?;
+        p.range.or_else(|| scalar_range(module, &p.ty))
+    };
+    let mut total = primary;
+    for ty in travelling {
+        total = total.checked_add(out_of_line_max(module, ty, &siblings, 0)?)?;
+    }
+    Some(total)
+}
+
+pub(super) type Siblings<'a> = &'a dyn Fn(u32) -> Option<(i128, i128)>;
+
+/// Largest number of bytes of the secondary objects of one value of `ty`.
+pub(super) fn out_of_line_max(
+    module: &Module,
+    ty: &Ty,
+    siblings: Siblings<'_>,
+    depth: u32,
+) -> Option<u64> {
+    if depth > 32 {
+        return None;
+    }
+    match ty {
+        Ty::Scalar(_) | Ty::Descriptor | Ty::Interface(_) => Some(0),
+        Ty::Fixed(element, n) => {
+            let one = out_of_line_max(module, element, siblings, depth + 1)?;
+            one.checked_mul(u64::from(*n))
+        }
+        Ty::Array(array) => array_max(module, array, siblings, depth),
+        Ty::String(s) => {
+            let characters = u64::try_from(interval(s.bound.as_ref()?, siblings)?.1).ok()?;
+            Some(round_up(characters.checked_mul(if s.wide { 2 } else { 1 })?, OBJECT_ALIGN))
+        }
+        Ty::Pointer(PtrClass::Ref, t) => out_of_line_max(module, t, siblings, depth + 1),
+        Ty::Pointer(_, t) if is_header(module, t) => {
+            out_of_line_max(module, t, siblings, depth + 1)
+        }
+        Ty::Pointer(_, t) => object_max(module, t, siblings, depth),
+        Ty::Union(id, _) | Ty::Named(id) => match kind(module, *id)? {
+            TypeKind::Alias(t) => out_of_line_max(module, t, siblings, depth + 1),
+            TypeKind::Struct(s) => fields_max(module, s, depth),
+            TypeKind::Union(u) => union_max(module, u, depth),
+            TypeKind::Enum(_) | TypeKind::Opaque { .. } | TypeKind::ContextHandle => Some(0),
+        },
+    }
+}
+
+/// `ty` as a secondary object, with its own secondary objects.
+fn object_max(module: &Module, ty: &Ty, siblings: Siblings<'_>, depth: u32) -> Option<u64> {
+    let own = round_up(in_place(module, ty).size, OBJECT_ALIGN);
+    own.checked_add(out_of_line_max(module, ty, siblings, depth + 1)?)
+}
+
+fn array_max(module: &Module, array: &Array, siblings: Siblings<'_>, depth: u32) -> Option<u64> {
+    let size = interval(&array.size, siblings)?.1;
+    let sent = array.length.as_ref().and_then(|l| interval(l, siblings)).map_or(size, |l| l.1);
+    let n = u64::try_from(sent.min(size).max(0)).ok()?;
+    let elements = round_up(n.checked_mul(in_place(module, &array.element).size)?, OBJECT_ALIGN);
+    let rest = out_of_line_max(module, &array.element, siblings, depth + 1)?;
+    elements.checked_add(rest.checked_mul(n)?)
+}
+
+fn fields_max(module: &Module, s: &Struct, depth: u32) -> Option<u64> {
+    let siblings = |i: u32| {
+        let f: &Field = s.fields.get(i as usize)?;
+        f.range.or_else(|| scalar_range(module, &f.ty))
+    };
+    s.fields.iter().filter(|f| !f.ignore).try_fold(0_u64, |sum, f| {
+        sum.checked_add(out_of_line_max(module, &f.ty, &siblings, depth + 1)?)
+    })
+}
+
+fn union_max(module: &Module, u: &Union, depth: u32) -> Option<u64> {
+    let none = |_: u32| None;
+    u.arms
+        .iter()
+        .filter_map(|a| a.field.as_ref())
+        .try_fold(0_u64, |max, f| Some(max.max(object_max(module, &f.ty, &none, depth)?)))
+}
+
+/// Values a scalar of at most 16 bits can have. Wider ones count as unbounded: a body of
+/// gigabytes is no bound.
+fn scalar_range(module: &Module, ty: &Ty) -> Option<(i128, i128)> {
+    let Ty::Scalar(scalar) = strip(module, ty) else { return None };
+    match scalar {
+        Scalar::Bool => Some((0, 1)),
+        Scalar::Char | Scalar::Byte | Scalar::U8 => Some((0, 0xFF)),
+        Scalar::I8 => Some((-0x80, 0x7F)),
+        Scalar::WChar | Scalar::U16 => Some((0, 0xFFFF)),
+        Scalar::I16 => Some((-0x8000, 0x7FFF)),
+        _ => None,
+    }
+}
+
+/// Least and greatest value of `expr`, for the operators that sizes are made of.
+fn interval(expr: &Expr, siblings: Siblings<'_>) -> Option<(i128, i128)> {
+    match expr {
+        Expr::Const(n) => Some((*n, *n)),
+        Expr::Var { index, .. } => siblings(*index),
+        Expr::Binary(op, a, b) => {
+            let (a, b) = (interval(a, siblings)?, interval(b, siblings)?);
+            interval_of(*op, a, b)
+        }
+        Expr::Cond(_, a, b) => {
+            let (a, b) = (interval(a, siblings)?, interval(b, siblings)?);
+            Some((a.0.min(b.0), a.1.max(b.1)))
+        }
+        Expr::Unary(..) => None,
+    }
+}
+
+fn interval_of(op: BinaryOp, a: (i128, i128), b: (i128, i128)) -> Option<(i128, i128)> {
+    match op {
+        BinaryOp::Add => Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?)),
+        BinaryOp::Sub => Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?)),
+        BinaryOp::Mul if a.0 >= 0 && b.0 >= 0 => {
+            Some((a.0.checked_mul(b.0)?, a.1.checked_mul(b.1)?))
+        }
+        BinaryOp::Div if a.0 >= 0 && b.0 > 0 => Some((a.0 / b.1, a.1 / b.0)),
+        _ => None,
+    }
+}
