@@ -8,6 +8,7 @@ use crate::connection::{Connection, Parts};
 use crate::control::{self, GREETING, Packet, Received, Topic};
 use crate::deadline::Deadline;
 use crate::endpoint::Shared;
+use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::reason::Reason;
 use crate::rt::ClientId;
@@ -89,6 +90,7 @@ pub(crate) fn connect(
     let name = address.to_string();
     let deadline = Deadline::after(options.timeout);
     let socket = open(address, &name, options.timeout)?;
+    fault::point("client.connected");
     let system = |error| ConnectError::System(name.clone(), error);
     let server = sockopt::socket_peercred(&socket).map_err(system)?;
     if let Some(wanted) = options.server_uid
@@ -101,7 +103,9 @@ pub(crate) fn connect(
     hello.b = u64::from(options.max_inflight) | u64::from(options.area) << 32;
     hello.c = options.max_message;
     control::send(socket.as_fd(), hello, &[]).map_err(system)?;
+    fault::point("client.greeted");
     let (welcome, fd) = await_welcome(&socket, &name, deadline)?;
+    fault::point("client.welcomed");
     let layout = Layout { slots: (welcome.a >> 32) as u32, area: welcome.b as usize };
     if !layout.is_sound() {
         return Err(ConnectError::Protocol(name));

@@ -12,6 +12,7 @@ use crate::control::{self, Inbox, Packet, Received, Topic};
 use crate::deadline::Deadline;
 use crate::draft::Draft;
 use crate::endpoint::Shared;
+use crate::fault;
 use crate::grant::Memory;
 use crate::layout::{
     BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, Region, distance, is_answer,
@@ -361,6 +362,7 @@ impl Connection {
     }
 
     fn post_more(&mut self, line: u8, deadline: Deadline) -> Result<u32, CallError> {
+        fault::point("client.more");
         self.wait_for_room(deadline)?;
         let header = self.next_header(Kind::More, line, false);
         self.publish(&header, &[]);
@@ -426,6 +428,7 @@ impl Connection {
             true => self.call = seq,
             false => self.seq = seq,
         }
+        fault::point("client.published");
         match park::ring(self.parts.region.server_bell()) {
             park::AWAKE => {}
             how => self.wake_server(how),
@@ -652,6 +655,7 @@ impl Connection {
         let region = &self.parts.region;
         let bell = region.client_bell();
         park::announce(bell, park::ON_FUTEX);
+        fault::point("client.bell");
         let slice = deadline.left().map_or(ON_BELL, |left| left.min(ON_BELL));
         let mut woken = futex::Woken::Look;
         if !ready(region) {
@@ -664,6 +668,7 @@ impl Connection {
             return;
         }
         park::announce(region.client_bell(), park::ON_SOCKET);
+        fault::point("client.socket");
         if !ready(region) {
             connect::readable(&self.parts.socket, deadline);
         }

@@ -8,6 +8,7 @@
 use crate::connection::{Connection, Pending, Reply};
 use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
+use crate::fault;
 use crate::gather::Gather;
 use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, next_seq};
 use crate::link::{LocalRequest, lock};
@@ -205,6 +206,7 @@ impl<'c, 'd> Draft<'c, 'd> {
             }
             let packet = Packet::new(Topic::Descriptors, header.seq);
             self.connection.send_packet(packet, fds, deadline)?;
+            fault::point("client.descriptors");
         }
         header.fds = fds.len() as u8;
         let has_parts = !self.encoder.items().is_empty() || !self.encoder.grants().is_empty();
@@ -277,6 +279,7 @@ fn post_pieces(
     let mut sent = gather.copy(0, connection.parts.region.request_area(header.seq)) as u64;
     connection.publish(&header, &[gather.total(), body_len as u64]);
     while sent < gather.total() {
+        fault::point("client.piece");
         if let Err(error) = connection.wait_for_room(deadline) {
             connection.is_torn = true;
             return Err(error);

@@ -6,6 +6,7 @@
 //! [`Lobby`] until its time is up. Not here: the greeting (`greet`), the name's file (`guard`).
 
 use crate::address::Address;
+use crate::fault;
 use crate::greet::Lobby;
 use crate::guard::Guard;
 use crate::link::{Link, lock};
@@ -277,8 +278,10 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 Err(Errno::ADDRINUSE) => return Err(BindError::InUse(name.into())),
                 Err(error) => return Err(system(error)),
             }
+            fault::point("server.bound");
             // At once: to others a bound socket that does not listen looks like a dead one's.
             rustix::net::listen(&socket, BACKLOG).map_err(system)?;
+            fault::point("server.listening");
             let guard = match &address {
                 Address::Path(path) => Some(Guard::new(path)),
                 _ => None,

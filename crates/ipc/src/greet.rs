@@ -9,6 +9,7 @@
 use crate::control::{self, GREETING, Packet, Received, Topic, credentials};
 use crate::deadline::now_ns;
 use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
+use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::link::{Link, Terms, lock};
 use crate::reason::Reason;
@@ -175,6 +176,7 @@ impl Lobby {
     }
 
     fn greeting(&mut self, key: u64) {
+        fault::point("server.greeting");
         let Some(guest) = self.guests.get(&key) else { return };
         let received = control::receive(guest.socket.as_fd());
         if matches!(received, Received::Empty) {
@@ -217,6 +219,7 @@ impl Lobby {
             Err((socket, reason)) => return refuse(&socket, reason),
         };
         link.thread.clients.fetch_add(1, Ordering::Relaxed);
+        fault::point("server.welcomed");
         link.thread.post(Note::Joined(Arc::clone(&link)));
         if link.thread.is_closed.load(Ordering::Acquire) {
             link.end(Reason::Closed);
@@ -279,6 +282,7 @@ impl Lobby {
             return Err((socket, Reason::NoResources));
         }
         let link = Arc::new(Link::new(terms, region, socket, thread));
+        fault::point("server.region");
         // Before the client hears of it: one in this address space looks its link up at once.
         self.set_link(id, Some(Arc::clone(&link)));
         if control::send(link.socket.as_fd(), welcome, &[segment.as_fd()]).is_err() {

@@ -11,6 +11,7 @@
 //! Requests larger than an area come in several slots and are put together here, while other lanes
 //! are served: a lane never waits. Not here: which lane is looked at when; see `server`.
 
+use crate::fault;
 use crate::layout::{
     BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct, is_due,
     next_seq, tag_seq,
@@ -253,6 +254,7 @@ impl Lane {
     }
 
     fn take_chunk(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
+        fault::point("server.piece");
         let Some(mut assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
         let total = assembly.total as usize;
         let area = self.link.region.request_area(self.seq);

@@ -46,6 +46,7 @@ mod control;
 mod deadline;
 mod draft;
 mod endpoint;
+mod fault;
 mod gather;
 mod grant;
 mod greet;

@@ -6,6 +6,7 @@
 //! request ([`crate::Server::reply_wait`]). A token dropped unanswered answers with fault `Dropped`,
 //! so no caller waits for an answer that cannot come.
 
+use crate::fault;
 use crate::gather::Gather;
 use crate::layout::{
     BY_REFERENCE, DIRECT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN, distance,
@@ -378,6 +379,7 @@ impl ReadyReply {
             }
         };
         // Before the answer can be seen: the client's next call may come at once.
+        fault::point("server.answer");
         link.end_call(self.line);
         line.publish(header.tag(), header.meta(), &words[..count]);
         link.ring_client();
@@ -398,6 +400,7 @@ impl Drop for ReadyReply {
 /// Publishes the next piece of a long answer, which the client asked for with message `seq`. False if
 /// there is no such answer.
 pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
+    fault::point("server.more");
     let mut replies = lock(&link.long_replies);
     let Some(at) = replies.iter().position(|reply| reply.line == line) else { return false };
     let reply = &mut replies[at];

@@ -8,6 +8,7 @@
 //! Not here: reading a request (`lane`), answering (`reply`), accepting clients (`endpoint`).
 
 use crate::deadline::Deadline;
+use crate::fault;
 use crate::grant::{Granted, KEEP};
 use crate::lane::{Lane, Look};
 use crate::layout::{BY_REFERENCE, Kind};
@@ -161,6 +162,7 @@ impl Server {
         if let Some(link) = reply.and_then(ReadyReply::send_and_return) {
             self.give_back(link);
         }
+        fault::point("server.answered");
         let found = self.find(deadline)?;
         Ok(self.event(found))
     }
@@ -256,6 +258,7 @@ impl Server {
         for _ in 0..PIECES_MAX {
             match lane.look(&mut self.incoming) {
                 Ok(Look::Message) => {
+                    fault::point("server.taken");
                     self.peer_cpu = lane.cpu;
                     let header = self.incoming.header;
                     let has_extras = (header.fds | header.grants) != 0;
@@ -298,6 +301,7 @@ impl Server {
     fn take_extras(&mut self, index: u32) -> bool {
         let Some(Some(lane)) = self.lanes.get(index as usize) else { return false };
         let header = self.incoming.header;
+        fault::point("server.extras");
         if header.fds > 0 {
             let fds = lane.link.take_fds(header.seq).filter(|fds| fds.len() == header.fds as usize);
             let Some(fds) = fds else {
@@ -488,6 +492,7 @@ impl Server {
             is_full |= !unsafe { self.waits.push(bell, park::ON_FUTEX) };
             ready |= lane.has_something();
         }
+        fault::point("server.park");
         if !ready && !is_full && self.waits.wait_any(deadline.since_zero()) == Woken::Look {
             self.count_rings();
         }
