@@ -9,7 +9,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(have_rpcgen, have_capnp)");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
-    hand_written_c();
     own_stubs(&out);
     #[cfg(feature = "rivals")]
     {
@@ -27,12 +26,7 @@ fn c_build() -> cc::Build {
     build
 }
 
-fn hand_written_c() {
-    println!("cargo::rerun-if-changed=src/idl/c");
-    c_build().file("src/idl/c/common.c").file("src/idl/c/hand.c").compile("bench_hand");
-}
-
-/// Our own stubs, Rust and C, of every interface in `idl/`.
+/// Our own stubs, Rust and C, of every interface in `idl/`; and the C beside them.
 fn own_stubs(out: &Path) {
     let own = out.join("own");
     sojourn_idl::Build::new()
@@ -45,7 +39,11 @@ fn own_stubs(out: &Path) {
         .compile_or_exit();
     let include = Path::new("../ipc/include");
     println!("cargo::rerun-if-changed={}", include.display());
-    c_build().include(include).include(&own).file("src/idl/c/ours.c").compile("bench_ours");
+    println!("cargo::rerun-if-changed=src/idl/c");
+    let mut build = c_build();
+    build.include(include).include(&own);
+    build.files(["common.c", "hand.c", "ours.c"].map(|name| Path::new("src/idl/c").join(name)));
+    build.compile("bench_c");
 }
 
 #[cfg(feature = "rivals")]

@@ -1,24 +1,13 @@
-/* Stubs as one would write them by hand in C: each argument moved once, one check of the size for each fixed part,
- * nothing generic. Requests and replies are laid out for this one interface. */
+/* Stubs as one would write them by hand in C against <sojourn/ipc.h>: each argument moved once, one check of the size for each
+ * fixed part, nothing generic. Requests and replies are laid out for this one interface. Same transport as ours.c. */
 #include "bench.h"
 
-#define BODY_MAX 8192
+#define MEMORY_NAME(name) hand_##name
+#include "memory.h"
 
-/* What is written, and what the receiver has copied of it, once, before it looks: nobody may change that any more. */
-static unsigned char request_wire[BODY_MAX] __attribute__((aligned(64))), request[BODY_MAX] __attribute__((aligned(64)));
-static unsigned char reply_wire[BODY_MAX] __attribute__((aligned(64))), reply[BODY_MAX] __attribute__((aligned(64)));
+enum { OP_PAPER, OP_STAT, OP_LIST, OP_PUT, OP_RECORD, OP_TREE };
 
-/* The one copy. */
-static inline void pass(unsigned char *own, const unsigned char *wire, size_t len)
-{
-    forget(wire);
-    if (len <= 48)
-        memcpy(own, wire, 48);
-    else if (len <= 112)
-        memcpy(own, wire, 112);
-    else
-        memcpy(own, wire, len);
-}
+static uint64_t arrived;
 
 static inline size_t pad8(size_t n) { return (n + 7) & ~(size_t)7; }
 static inline void put32(unsigned char *p, uint32_t v) { memcpy(p, &v, 4); }
@@ -26,152 +15,207 @@ static inline void put64(unsigned char *p, uint64_t v) { memcpy(p, &v, 8); }
 static inline uint32_t load32(const unsigned char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 static inline uint64_t load64(const unsigned char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
+/* Begins a request of `len` bytes that has nothing but a body. */
+static inline unsigned char *begin(uint16_t op, size_t len, sj_out *out)
+{
+    sj_start(NULL, op, len, out);
+    out->n_items = out->n_fds = out->n_grants = 0;
+    return out->body;
+}
+
+/* The same for a reply. */
+static inline unsigned char *answer(sj_event *event, size_t len, sj_out *out)
+{
+    sj_reply_start(NULL, &event->token, len, out);
+    out->n_items = out->n_fds = out->n_grants = 0;
+    return out->body;
+}
+
+static inline bool call(sj_out *out, sj_in *in) { return sj_call(NULL, out, SJ_FOREVER, in) == SJ_OK; }
+
+/* ---- the paper's function ---- */
+
 static inline uint64_t paper(void)
 {
-    size_t len = 32;
+    sj_out out;
+    sj_in in;
     forget(bench_text);
-    put32(request_wire, 7);
-    put32(request_wire + 4, (uint32_t)-9);
-    memcpy(request_wire + 8, bench_text, PAPER_LEN);
-    put32(request_wire + 28, 0);
-    forget(&len);
-    pass(request, request_wire, len);
-    if (len != 32 || load32(request + 28) != 0)
-        return DAMAGED;
-    uint64_t sum = serve_paper((int32_t)load32(request), (int32_t)load32(request + 4), request + 8);
-    len = 0;
-    forget(&len);
-    return len == 0 ? sum : DAMAGED;
+    unsigned char *body = begin(OP_PAPER, 32, &out);
+    put32(body, 7);
+    put32(body + 4, (uint32_t)-9);
+    memcpy(body + 8, bench_text, PAPER_LEN);
+    put32(body + 28, 0);
+    return call(&out, &in) && in.body_len == 0 ? arrived : DAMAGED;
 }
+
+static inline bool on_paper(sj_event *event, sj_out *out)
+{
+    const unsigned char *body = event->in.body;
+    if (event->in.body_len != 32 || load32(body + 28) != 0)
+        return false;
+    arrived = serve_paper((int32_t)load32(body), (int32_t)load32(body + 4), body + 8);
+    answer(event, 0, out);
+    return true;
+}
+
+/* ---- stat ---- */
 
 static inline uint64_t stat_path(void)
 {
+    sj_out out;
+    sj_in in;
     const char *path = bench_path;
     forget(&path);
     size_t n = strlen(path), len = pad8(8 + n + 1);
-    put64(request_wire + len - 8, 0);
-    put64(request_wire, n);
-    memcpy(request_wire + 8, path, n + 1);
-    forget(&len);
-    pass(request, request_wire, len);
-    size_t got = load64(request);
-    if (len < 16 || got > len - 9 || pad8(8 + got + 1) != len || memchr(request + 8, 0, got + 1) != request + 8 + got)
+    unsigned char *body = begin(OP_STAT, len, &out);
+    put64(body + len - 8, 0);
+    put64(body, n);
+    memcpy(body + 8, path, n + 1);
+    struct stat_c reply;
+    if (!call(&out, &in) || in.body_len != sizeof reply)
         return DAMAGED;
-    struct stat_c out, back;
-    serve_stat((const char *)request + 8, got, &out);
-    memcpy(reply_wire, &out, sizeof out);
-    len = sizeof out;
-    forget(&len);
-    pass(reply, reply_wire, len);
-    if (len != sizeof back)
-        return DAMAGED;
-    memcpy(&back, reply, sizeof back);
-    return sum_stat(&back);
+    memcpy(&reply, in.body, sizeof reply);
+    return sum_stat(&reply);
 }
 
-static inline size_t write_list(const struct entry_c *entries, uint32_t count)
+static inline bool on_stat(sj_event *event, sj_out *out)
 {
-    unsigned char *at = reply_wire + 8;
-    put64(reply_wire, count);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct entry_c *e = &entries[i];
-        size_t padded = pad8((size_t)e->name_len + 1);
-        put64(at, e->inode);
-        put32(at + 8, e->kind);
-        put32(at + 12, e->name_len);
-        put64(at + 16 + padded - 8, 0);
-        memcpy(at + 16, e->name, (size_t)e->name_len + 1);
-        at += 16 + padded;
-    }
-    return (size_t)(at - reply_wire);
+    const unsigned char *body = event->in.body;
+    size_t len = event->in.body_len;
+    if (len < 16)
+        return false;
+    size_t n = load64(body);
+    if (n > len - 9 || pad8(8 + n + 1) != len || memchr(body + 8, 0, n + 1) != body + 8 + n)
+        return false;
+    struct stat_c reply;
+    serve_stat((const char *)body + 8, n, &reply);
+    memcpy(answer(event, sizeof reply, out), &reply, sizeof reply);
+    return true;
 }
+
+/* ---- list ---- */
 
 static inline uint64_t list(void)
 {
+    sj_out out;
+    sj_in in;
     uint64_t directory = 77;
-    size_t len = 8;
     forget(&directory);
-    put64(request_wire, directory);
-    forget(&len);
-    pass(request, request_wire, len);
-    if (len != 8)
+    put64(begin(OP_LIST, 8, &out), directory);
+    if (!call(&out, &in) || in.body_len < 8 || load64(in.body) > LIST_LEN)
         return DAMAGED;
-    uint32_t count;
-    const struct entry_c *entries = serve_list(load64(request), &count);
-    len = write_list(entries, count);
-    forget(&len);
-    pass(reply, reply_wire, len);
     struct entry_c got[LIST_LEN];
-    if (len < 8 || load64(reply) > LIST_LEN)
-        return DAMAGED;
-    uint32_t n = (uint32_t)load64(reply);
+    uint32_t n = (uint32_t)load64(in.body);
     size_t at = 8;
     for (uint32_t i = 0; i < n; i++) {
-        if (len - at < 24)
+        if (in.body_len - at < 24)
             return DAMAGED;
-        const unsigned char *p = reply + at;
+        const unsigned char *p = in.body + at;
         uint32_t name_len = load32(p + 12);
-        if (name_len >= NAME_MAX_LEN || pad8((size_t)name_len + 1) > len - at - 16 ||
+        if (name_len >= NAME_MAX_LEN || pad8((size_t)name_len + 1) > in.body_len - at - 16 ||
             memchr(p + 16, 0, (size_t)name_len + 1) != p + 16 + name_len)
             return DAMAGED;
         got[i] = (struct entry_c){load64(p), load32(p + 8), name_len, (const char *)p + 16};
         at += 16 + pad8((size_t)name_len + 1);
     }
-    if (at != len)
+    if (at != in.body_len)
         return DAMAGED;
     forget(got);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++)
-        sum += sum_entry(got[i].inode, got[i].kind, got[i].name, got[i].name_len);
+        sum += sum_entry(got[i].inode, got[i].kind, got[i].name, (uint32_t)strlen(got[i].name));
     return sum;
 }
 
+static inline bool on_list(sj_event *event, sj_out *out)
+{
+    if (event->in.body_len != 8)
+        return false;
+    uint32_t count;
+    const struct entry_c *entries = serve_list(load64(event->in.body), &count);
+    uint32_t lens[LIST_LEN];
+    size_t len = 8;
+    for (uint32_t i = 0; i < count; i++) {
+        lens[i] = (uint32_t)strlen(entries[i].name);
+        len += 16 + pad8((size_t)lens[i] + 1);
+    }
+    unsigned char *at = answer(event, len, out);
+    put64(at, count);
+    at += 8;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t padded = pad8((size_t)lens[i] + 1);
+        put64(at, entries[i].inode);
+        put32(at + 8, entries[i].kind);
+        put32(at + 12, lens[i]);
+        put64(at + 16 + padded - 8, 0);
+        memcpy(at + 16, entries[i].name, (size_t)lens[i] + 1);
+        at += 16 + padded;
+    }
+    return true;
+}
+
+/* ---- put ---- */
+
 static inline uint64_t put(void)
 {
-    forget(bench_key);
-    forget(bench_value);
+    sj_out out;
+    sj_in in;
     uint32_t key_len = KEY_LEN, value_len = VALUE_LEN;
     forget(&key_len);
     forget(&value_len);
     size_t padded = pad8(key_len), len = 16 + padded + pad8(value_len);
-    put32(request_wire, key_len);
-    put32(request_wire + 4, value_len);
-    put64(request_wire + 8, 5);
-    put64(request_wire + 16 + padded - 8, 0);
-    memcpy(request_wire + 16, bench_key, key_len);
-    put64(request_wire + len - 8, 0);
-    memcpy(request_wire + 16 + padded, bench_value, value_len);
-    forget(&len);
-    pass(request, request_wire, len);
-    if (len < 16)
-        return DAMAGED;
-    size_t k = load32(request), v = load32(request + 4);
-    if (16 + pad8(k) + pad8(v) != len || load32(request + 12) != 0)
-        return DAMAGED;
-    uint64_t revision = serve_put(request + 16, (uint32_t)k, request + 16 + pad8(k), (uint32_t)v, load32(request + 8));
-    put64(reply_wire, revision);
-    len = 8;
-    forget(&len);
-    pass(reply, reply_wire, len);
-    return len == 8 ? load64(reply) : DAMAGED;
+    unsigned char *body = begin(OP_PUT, len, &out);
+    put32(body, key_len);
+    put32(body + 4, value_len);
+    put64(body + 8, 5);
+    put64(body + 16 + padded - 8, 0);
+    memcpy(body + 16, bench_key, key_len);
+    put64(body + len - 8, 0);
+    memcpy(body + 16 + padded, bench_value, value_len);
+    return call(&out, &in) && in.body_len == 8 ? load64(in.body) : DAMAGED;
 }
+
+static inline bool on_put(sj_event *event, sj_out *out)
+{
+    const unsigned char *body = event->in.body;
+    if (event->in.body_len < 16)
+        return false;
+    size_t key = load32(body), value = load32(body + 4);
+    if (16 + pad8(key) + pad8(value) != event->in.body_len || load32(body + 12) != 0)
+        return false;
+    uint64_t revision =
+        serve_put(body + 16, (uint32_t)key, body + 16 + pad8(key), (uint32_t)value, load32(body + 8));
+    put64(answer(event, 8, out), revision);
+    return true;
+}
+
+/* ---- record ---- */
 
 static inline uint64_t record(void)
 {
-    size_t len = sizeof bench_record;
+    sj_out out;
+    sj_in in;
     forget(&bench_record);
-    memcpy(request_wire, &bench_record, sizeof bench_record);
-    forget(&len);
-    pass(request, request_wire, len);
-    if (len != sizeof bench_record)
-        return DAMAGED;
-    uint64_t sum = serve_record((const struct record_c *)(const void *)request);
-    len = 0;
-    forget(&len);
-    return len == 0 ? sum : DAMAGED;
+    memcpy(begin(OP_RECORD, sizeof bench_record, &out), &bench_record, sizeof bench_record);
+    return call(&out, &in) && in.body_len == 0 ? arrived : DAMAGED;
 }
 
-/* A node: value and which children follow, depth first. */
+static inline bool on_record(sj_event *event, sj_out *out)
+{
+    if (event->in.body_len != sizeof bench_record)
+        return false;
+    arrived = serve_record((const struct record_c *)(const void *)event->in.body);
+    answer(event, 0, out);
+    return true;
+}
+
+/* ---- tree: value and which children follow, depth first ---- */
+
+static size_t count_nodes(const struct node_c *n)
+{
+    return 1 + (n->left ? count_nodes(n->left) : 0) + (n->right ? count_nodes(n->right) : 0);
+}
+
 static unsigned char *write_node(unsigned char *at, const struct node_c *n)
 {
     put32(at, (uint32_t)n->value);
@@ -182,6 +226,16 @@ static unsigned char *write_node(unsigned char *at, const struct node_c *n)
     if (n->right)
         at = write_node(at, n->right);
     return at;
+}
+
+static inline uint64_t tree(void)
+{
+    sj_out out;
+    sj_in in;
+    const struct node_c *root = bench_tree;
+    forget(&root);
+    write_node(begin(OP_TREE, 8 * count_nodes(root), &out), root);
+    return call(&out, &in) && in.body_len == 0 ? arrived : DAMAGED;
 }
 
 struct reader { const unsigned char *at, *end; struct node_c *free, *free_end; };
@@ -204,32 +258,39 @@ static struct node_c *read_node(struct reader *r, int depth)
     return n;
 }
 
-static inline uint64_t tree(void)
+static inline bool on_tree(sj_event *event, sj_out *out)
 {
-    const struct node_c *root = bench_tree;
     struct node_c nodes[64];
-    forget(&root);
-    size_t len = (size_t)(write_node(request_wire, root) - request_wire);
-    forget(&len);
-    pass(request, request_wire, len);
-    struct reader r = {request, request + len, nodes, nodes + 64};
-    struct node_c *got = read_node(&r, 32);
-    if (!got || r.at != r.end)
-        return DAMAGED;
-    uint64_t sum = serve_tree(got);
-    len = 0;
-    forget(&len);
-    return len == 0 ? sum : DAMAGED;
+    struct reader r = {event->in.body, event->in.body + event->in.body_len, nodes, nodes + 64};
+    struct node_c *root = read_node(&r, 32);
+    if (!root || r.at != r.end)
+        return false;
+    arrived = serve_tree(root);
+    answer(event, 0, out);
+    return true;
 }
 
-#define ROW(name, body)                    \
-    uint64_t name(uint64_t count);         \
-    uint64_t name(uint64_t count)          \
-    {                                      \
-        uint64_t sum = 0;                  \
+static inline bool memory_handle(sj_event *event, sj_out *out)
+{
+    switch (event->in.op) {
+    case OP_PAPER: return on_paper(event, out);
+    case OP_STAT: return on_stat(event, out);
+    case OP_LIST: return on_list(event, out);
+    case OP_PUT: return on_put(event, out);
+    case OP_RECORD: return on_record(event, out);
+    case OP_TREE: return on_tree(event, out);
+    default: return false;
+    }
+}
+
+#define ROW(name, body)                      \
+    uint64_t name(uint64_t count);           \
+    uint64_t name(uint64_t count)            \
+    {                                        \
+        uint64_t sum = 0;                    \
         for (uint64_t i = 0; i < count; i++) \
-            sum = body();                  \
-        return sum;                        \
+            sum = body();                    \
+        return sum;                          \
     }
 
 ROW(bench_hand_paper, paper)

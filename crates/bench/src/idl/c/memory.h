@@ -1,24 +1,25 @@
-/* The transport of the C rows of sojourn-idl: memory. It stands in for libsojourn_ipc so that stubs can be timed alone:
- * a request is written to one buffer, copied once to another (as every receiver of shared memory must), and dispatched.
- * The names of <sojourn/ipc.h> are redirected to functions in line; include this before any generated file. */
+/* The transport of the C rows of sojourn-idl and of those by hand: memory. It stands in for libsojourn_ipc so that stubs can
+ * be timed alone: a request is written to one buffer, copied once to another (as every receiver of shared memory must), and
+ * handled. The names of <sojourn/ipc.h> are redirected to functions of this file; include it before any generated file, and
+ * define memory_handle() after it: it handles a request as a server's loop does, and says whether there is a reply. */
 #ifndef SOJOURN_BENCH_MEMORY_H
 #define SOJOURN_BENCH_MEMORY_H
 
-#define sj_start memory_start
-#define sj_call memory_call
-#define sj_send memory_send
-#define sj_item_copy memory_item_copy
-#define sj_item memory_item
-#define sj_take_fd memory_take_fd
-#define sj_reference_threshold memory_reference_threshold
-#define sj_local memory_local
-#define sj_reply_start memory_reply_start
-#define sj_reply memory_reply
-#define sj_reply_fault memory_reply_fault
-#define sj_reply_wait memory_reply_wait
-#define sj_expel memory_expel
-#define sj_now_ns memory_now_ns
-#define sj_grant_copy memory_grant_copy
+#define sj_start MEMORY_NAME(start)
+#define sj_call MEMORY_NAME(call)
+#define sj_send MEMORY_NAME(send)
+#define sj_item_copy MEMORY_NAME(item_copy)
+#define sj_item MEMORY_NAME(item)
+#define sj_take_fd MEMORY_NAME(take_fd)
+#define sj_reference_threshold MEMORY_NAME(reference_threshold)
+#define sj_local MEMORY_NAME(local)
+#define sj_reply_start MEMORY_NAME(reply_start)
+#define sj_reply MEMORY_NAME(reply)
+#define sj_reply_fault MEMORY_NAME(reply_fault)
+#define sj_reply_wait MEMORY_NAME(reply_wait)
+#define sj_expel MEMORY_NAME(expel)
+#define sj_now_ns MEMORY_NAME(now_ns)
+#define sj_grant_copy MEMORY_NAME(grant_copy)
 
 #include <sojourn/idl/client.h>
 #include <sojourn/idl/server.h>
@@ -28,8 +29,8 @@
 struct memory_buffer { unsigned char wire[BODY_MAX], own[BODY_MAX]; } __attribute__((aligned(64)));
 
 static struct memory_buffer memory_request, memory_answer;
-static sj_service memory_service;
 static sj_event memory_event;
+static inline bool memory_handle(sj_event *event, sj_out *out);
 static sj_out memory_out;
 
 /* The one copy. Short bodies are copied by whole words of the message's lines, as the transport does. */
@@ -85,10 +86,9 @@ sj_status sj_call(sj_connection *c, sj_out *out, int64_t deadline_ns, sj_in *in)
     (void)c, (void)deadline_ns;
     memory_event.kind = SJ_EVENT_CALL;
     memory_receive(&memory_event.in, &memory_request, out);
-    if (!sj_service_handle(&memory_service, &memory_event, &memory_out))
+    if (!memory_handle(&memory_event, &memory_out))
         return SJ_DISCONNECTED;
     memory_receive(in, &memory_answer, &memory_out);
-    sj_service_clean(&memory_service);
     return SJ_OK;
 }
 

@@ -2,12 +2,21 @@
  * transport of memory.h. See bench.h for what each call does. */
 #include "bench.h"
 
+#define MEMORY_NAME(name) ours_##name
 #include "memory.h"
 
 #include "cases_client.c"
 #include "cases_server.c"
 
 static uint64_t arrived;
+static sj_service service;
+
+static inline bool memory_handle(sj_event *event, sj_out *out)
+{
+    bool is_ready = sj_service_handle(&service, event, out);
+    sj_service_clean(&service);
+    return is_ready;
+}
 
 static sj_outcome on_paper(void *self, sj_invocation *call, int32_t a, int32_t b, const char *c)
 {
@@ -74,7 +83,7 @@ static int prepare(void)
     sj_router_init(&router);
     if (sj_router_add(&router, &cases_interface, &implementation) != SJ_OK)
         return 0;
-    sj_service_init(&memory_service, NULL, &router);
+    sj_service_init(&service, NULL, &router);
     is_ready = cases_bind(&client, NULL) == SJ_OK;
     return is_ready;
 }

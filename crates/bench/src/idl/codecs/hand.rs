@@ -2,7 +2,7 @@
 //! copies the message once, so that nobody can change it any more, checks it, and takes arguments out of it in
 //! place where it can. Nothing generic; safe code throughout.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::hint::black_box;
 
 use crate::idl::cases::{self, Arguments, Node, Record, Stat};
@@ -12,6 +12,7 @@ use crate::idl::codec::{self, Codec, Kind, Subject};
 pub(super) fn subjects() -> Vec<Subject> {
     codec::subjects("hand-coded, Rust", Kind::Hand, || Hand {
         listing: listing(&Arguments::new()),
+        path: CString::new(cases::PATH).unwrap_or_default(),
         arguments: Arguments::new(),
         request: Pass::new(),
         reply: Pass::new(),
@@ -33,6 +34,7 @@ const BODY_MAX: usize = 8192;
 struct Hand {
     arguments: Arguments,
     listing: Vec<Listed>,
+    path: CString,
     request: Pass,
     reply: Pass,
 }
@@ -158,16 +160,16 @@ impl Codec for Hand {
     }
 
     fn stat(&mut self) -> Option<u64> {
-        let path = black_box(cases::PATH).as_bytes();
+        let path = black_box(&self.path).to_bytes_with_nul();
         let mut writer = Writer::new(&mut self.request.wire[..]);
         writer.put((path.len() as u64).to_ne_bytes())?;
         writer.bytes(path)?;
         let len = writer.at;
         let mut reader = Reader(self.request.receive(len)?);
         let path_len = reader.u64()? as usize;
-        let path = reader.bytes(path_len)?;
+        let path = CStr::from_bytes_with_nul(reader.bytes(path_len)?).ok()?;
         reader.end()?;
-        let stat = cases::serve_stat(path);
+        let stat = cases::serve_stat(path.to_bytes());
         let len = write_stat(&mut self.reply.wire[..], &stat)?;
         Some(cases::sum_stat(&read_stat(self.reply.receive(len)?)?))
     }
