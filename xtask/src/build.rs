@@ -19,7 +19,8 @@ pub(crate) fn build() -> Result<()> {
 /// The libraries and the compiler, in release mode.
 pub(crate) fn libraries() -> Result<()> {
     let words = ["build", "--release", "-p", "sojourn-ipc", "-p", "sojourn-idl"];
-    run("build", &mut cargo(&words))
+    run("build", &mut cargo(&words))?;
+    link_soname(Path::new("target/release"))
 }
 
 /// Starts a benchmark with every rival.
@@ -85,6 +86,7 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
     copy("target/release/sojourn-idl", &below("bin"))?;
     copy("target/release/libsojourn_ipc.a", &below("lib"))?;
     copy("target/release/libsojourn_ipc.so", &below("lib"))?;
+    link_soname(&below("lib"))?;
     copy_tree(Path::new("crates/ipc/include"), &below("include"))?;
     let template = fs::read_to_string(PC_TEMPLATE).context(PC_TEMPLATE)?;
     let text = template.replace("@prefix@", prefix).replace("@version@", env!("CARGO_PKG_VERSION"));
@@ -95,6 +97,17 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
     let completions = output(&mut command(&[compiler, "completions", "bash"]))?;
     write(&below("share/bash-completion/completions").join("sojourn-idl"), &completions)?;
     Ok(())
+}
+
+/// Makes the shared library found by the name that programs built against it ask for.
+fn link_soname(folder: &Path) -> Result<()> {
+    let soname = format!("libsojourn_ipc.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
+    let link = folder.join(soname);
+    if link.is_symlink() {
+        fs::remove_file(&link).with_context(|| format!("{}", link.display()))?;
+    }
+    std::os::unix::fs::symlink("libsojourn_ipc.so", &link)
+        .with_context(|| format!("{}", link.display()))
 }
 
 fn copy(from: &str, folder: &Path) -> Result<()> {
