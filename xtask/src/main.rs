@@ -12,6 +12,7 @@ mod steps;
 mod test;
 
 use anyhow::{Result, bail};
+use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -31,7 +32,17 @@ cargo xtask COMMAND
                     run a fuzz target (needs a nightly tool chain and cargo-fuzz)
 ";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     std::env::set_current_dir(root()?)?;
