@@ -189,6 +189,9 @@ impl Analyzer<'_> {
         };
         self.check_out(&param, member.span);
         self.check_context(&param, member.span);
+        if param.dir == Dir::In {
+            self.check_text(&param.ty, param.by_pointer, name);
+        }
         Some(param)
     }
 

@@ -2,9 +2,9 @@
 
 use super::Analyzer;
 use super::consts::limits;
-use crate::ast::{Args, Attr, find};
+use crate::ast::{Args, Attr, Name, find};
 use crate::diag::{Diagnostic, codes};
-use crate::ir::{Doc, Ty};
+use crate::ir::{Doc, Scalar, Ty};
 use crate::parse::{ATTRIBUTES, Fate};
 
 impl Analyzer<'_> {
@@ -77,6 +77,25 @@ impl Analyzer<'_> {
             return None;
         }
         Some((low, high))
+    }
+
+    /// Warns of `char *name` without `string` or size.
+    pub(super) fn check_text(&mut self, ty: &Ty, is_pointer: bool, name: &Name) {
+        let pointee = match ty {
+            Ty::Pointer(_, inner) => inner,
+            ty if is_pointer => ty,
+            _ => return,
+        };
+        if matches!(pointee, Ty::Scalar(Scalar::Char | Scalar::WChar)) {
+            self.sink.push(
+                Diagnostic::warning(
+                    codes::ONE_CHARACTER,
+                    name.span,
+                    format!("`{}` points to a single character", name.text),
+                )
+                .help("for text add `string`, for an array `size_is(n)`; one character is passed by value"),
+            );
+        }
     }
 
     /// The documentation comment, or else the text of `helpstring`.

@@ -74,6 +74,7 @@ impl Analyzer<'_> {
         let built = self.declare(subject, position, siblings)?;
         let range = self.range(&member.attrs, &built.ty);
         self.check_field_type(member, &built.ty, ignore);
+        self.check_text(&built.ty, false, name);
         Some(Field {
             name: name.text.clone(),
             doc: Self::doc_with_help(member.doc.as_ref(), &member.attrs),

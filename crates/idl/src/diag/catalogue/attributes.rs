@@ -115,4 +115,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         "typedef struct { [ignore] long a; } s_t;",
         "typedef struct { [ignore] void *a; } s_t;",
     ),
+    idl(
+        codes::ONE_CHARACTER,
+        "a pointer to a single character",
+        "As it stands, exactly one character travels, which is hardly ever meant. Text that ends with a zero is marked with `string`; anything else has a size. This is a warning; if one character is meant, pass it by value.",
+        "interface i { void f([in] const char *name); }",
+        "interface i { void f([in, string] const char *name); }",
+    ),
 ];
