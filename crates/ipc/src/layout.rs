@@ -153,6 +153,14 @@ impl Region {
         self.area(self.layout.lines() as usize + self.line_number(line))
     }
 
+    /// Writes anywhere.
+    #[cfg(any(debug_assertions, fuzzing))]
+    pub(crate) fn poke(&self, at: usize, bytes: &[u8]) {
+        if let Some(span) = self.mapping.span(at, bytes.len()) {
+            span.copy_from(bytes);
+        }
+    }
+
     fn area(&self, number: usize) -> Span<'_> {
         let offset = self.layout.areas() + number * self.layout.area;
         // The span exists by construction; an empty one would only make copies stop short.

@@ -47,6 +47,9 @@ mod deadline;
 mod draft;
 mod endpoint;
 mod fault;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gather;
 mod grant;
 mod greet;

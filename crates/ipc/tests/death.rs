@@ -226,7 +226,8 @@ fn waits_of_every_kind_end_with_the_server() {
     for wait in [Wait::Park, Wait::Adaptive, Wait::Spin(None)] {
         let mut echo = Echo::start(Home::Across);
         let fds = open_fds();
-        let waits: [fn(&mut Connection) -> Result<(), CallError>; 4] = [
+        type WaitFor = fn(&mut Connection) -> Result<(), CallError>;
+        let waits: [WaitFor; 4] = [
             |connection| connection.start(KEEP, 0).call(Deadline::NEVER).map(drop),
             |connection| connection.start(KEEP, 200_000).call(Deadline::NEVER).map(drop),
             |connection| connection.wait_notify(Deadline::NEVER).map(drop),
