@@ -10,25 +10,33 @@ use sojourn_idl::source::FileLoader;
 const EXAMPLES: [&str; 4] = ["calc", "everything", "files", "paper"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let out = env::var("OUT_DIR")?;
-    let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../..");
+    let here = env::var("CARGO_MANIFEST_DIR")?;
+    let examples = Path::new(&here).join("../../idl/examples");
     for name in EXAMPLES {
-        let idl = root.join(format!("idl/examples/{name}.idl"));
-        let acf = root.join(format!("idl/examples/{name}.acf"));
-        let acf = acf.exists().then(|| acf.display().to_string());
-        let loader = FileLoader { include_dirs: vec![root.join("idl/examples")] };
-        let compiled = sojourn_idl::compile(
-            &idl.display().to_string(),
-            acf.as_deref(),
-            &loader,
-            &sojourn_idl::Options::default(),
-        )?;
-        let options = backend::Options { tests: true, ..backend::Options::default() };
-        for output in rust::generate(&compiled.module, &options) {
-            fs::write(Path::new(&out).join(output.path), output.text)?;
-        }
+        generate(&examples, name)?;
     }
-    println!("cargo:rerun-if-changed={}", root.join("idl/examples").display());
-    println!("cargo:rerun-if-changed=build.rs");
+    let own = Path::new(&here).join("idl");
+    generate(&own, "local")?;
+    for watched in [examples.as_path(), &own, Path::new("build.rs")] {
+        println!("cargo:rerun-if-changed={}", watched.display());
+    }
+    Ok(())
+}
+
+fn generate(folder: &Path, name: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let idl = folder.join(format!("{name}.idl"));
+    let acf = folder.join(format!("{name}.acf"));
+    let acf = acf.exists().then(|| acf.display().to_string());
+    let loader = FileLoader { include_dirs: vec![folder.to_owned()] };
+    let compiled = sojourn_idl::compile(
+        &idl.display().to_string(),
+        acf.as_deref(),
+        &loader,
+        &sojourn_idl::Options::default(),
+    )?;
+    let options = backend::Options { tests: true, ..backend::Options::default() };
+    for output in rust::generate(&compiled.module, &options) {
+        fs::write(Path::new(&env::var("OUT_DIR")?).join(output.path), output.text)?;
+    }
     Ok(())
 }

@@ -17,3 +17,9 @@ pub mod files {
 pub mod paper {
     include!(concat!(env!("OUT_DIR"), "/paper.rs"));
 }
+/// `idl/local.idl` of this folder: what an ACF can change.
+pub mod local {
+    include!(concat!(env!("OUT_DIR"), "/local.rs"));
+}
+
+pub mod convert;

@@ -411,24 +411,45 @@ impl<'e, 'd> Writer<'e, 'd> {
         block.put::<AT, u64>(word);
     }
 
-    /// Runs `write` on a value that does not live as long as the message: what it wants to refer to
-    /// is copied into the body instead.
+    /// Writes the bytes in place of a value that does not live as long as the message: what it
+    /// wants to refer to is copied into the body instead.
     ///
     /// # Errors
     /// Those of `write`; [`EncodeError::Converted`] if the value holds descriptors.
-    pub fn copying<R>(
+    pub fn copying_at<V, const N: usize>(
         &mut self,
-        write: impl for<'t> FnOnce(&mut Writer<'_, 't>) -> Result<R, EncodeError>,
-    ) -> Result<R, EncodeError> {
+        block: Block<'e, N>,
+        value: &V,
+        write: impl for<'i, 't> FnOnce(
+            &mut Writer<'i, 't>,
+            Block<'i, N>,
+            &'t V,
+        ) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        self.copying(value, |writer, value| {
+            let block = Block { start: block.start, life: PhantomData };
+            write(writer, block, value)
+        })
+    }
+
+    /// The same for its secondary objects.
+    ///
+    /// # Errors
+    /// As [`Writer::copying_at`].
+    pub fn copying<V>(
+        &mut self,
+        value: &V,
+        write: impl for<'i, 't> FnOnce(&mut Writer<'i, 't>, &'t V) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
         let outer = &mut *self.encoder;
         // SAFETY: the same bytes under the same contract; `outer` is not used until `inner` ends.
         let mut inner = unsafe { Encoder::from_raw(outer.body, outer.len) };
         inner.at = outer.at;
-        let result = write(&mut Writer { encoder: &mut inner })?;
-        if !inner.fds().is_empty() || !inner.grants().is_empty() {
+        write(&mut Writer { encoder: &mut inner }, value)?;
+        if !inner.is_plain() {
             return Err(EncodeError::Converted);
         }
         outer.at = inner.at;
-        Ok(result)
+        Ok(())
     }
 }

@@ -73,7 +73,7 @@ impl Gen<'_> {
             Shape::Converted(id) if self.is_measured_shape(shape) => {
                 let inner = self.measure(self.wire_shape(id), &self.converted(id), env);
                 let to_wire = self.conversion(id).to_wire;
-                format!("m_.copying(|m_| {{ let x_ = {to_wire}({val}); {inner} Ok(()) }})?;")
+                format!("m_.copying(|m_| {{ let x_ = &{to_wire}({val}); {inner} Ok(()) }})?;")
             }
             _ => String::new(),
         }
@@ -86,7 +86,7 @@ impl Gen<'_> {
 
     /// The borrowed form of the converted value `x_`.
     fn converted(&self, id: crate::ir::TypeId) -> String {
-        self.borrow(self.wire_shape(id), "x_")
+        self.borrow(self.wire_shape(id), "(*x_)")
     }
 
     fn is_measured_shape(&self, shape: Shape<'_>) -> bool {
@@ -260,7 +260,10 @@ impl Gen<'_> {
             Shape::Converted(id) => {
                 let inner = self.place(self.wire_shape(id), at, &self.converted(id), env);
                 let to_wire = self.conversion(id).to_wire;
-                format!("w_.copying(|w_| {{ let x_ = {to_wire}({val}); {inner} Ok(()) }})?;")
+                let w = super::text::used(&inner, "w_");
+                format!(
+                    "w_.copying_at(b_, &{to_wire}({val}), |{w}, b_, x_| {{ {inner} Ok(()) }})?;"
+                )
             }
         }
     }
@@ -347,7 +350,7 @@ impl Gen<'_> {
                     return inner;
                 }
                 let to_wire = self.conversion(id).to_wire;
-                format!("w_.copying(|w_| {{ let x_ = {to_wire}({val}); {inner} Ok(()) }})?;")
+                format!("w_.copying(&{to_wire}({val}), |w_, x_| {{ {inner} Ok(()) }})?;")
             }
             _ => String::new(),
         }

@@ -122,8 +122,10 @@ impl<'a> Gen<'a> {
             let bare = name.strip_prefix("r#").unwrap_or(name);
             format!("{out}/// `{bare}`.\npub {name}: {},\n", self.owned_param(o.ty))
         });
+        // Descriptors can be neither copied nor compared.
+        let derive = if fields.contains("OwnedFd") { "Debug" } else { "Clone, Debug, PartialEq" };
         format!(
-            "/// What `{}` returns.\n#[derive(Debug)]\npub struct {}Out {{ {fields} }}\n",
+            "/// What `{}` returns.\n#[derive({derive})]\npub struct {}Out {{ {fields} }}\n",
             op.op.name, op.prefix
         )
     }

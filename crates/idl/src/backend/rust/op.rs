@@ -36,11 +36,12 @@ pub(super) struct OutValue<'o, 'a> {
 impl<'a> Op<'a> {
     pub(super) fn new(g: &Gen<'a>, iface: &'a Interface, op: &'a Operation) -> Self {
         let deferred = op.acf.deferred && !op.oneway;
-        let list = siblings::params(g, &op.params, deferred);
+        let list = siblings::params(g, op, deferred);
         let mut wire_list = list.clone();
         for s in &mut wire_list {
             if let Some(Source::Len(other)) = s.folded
                 && list[other].buffer.is_some()
+                && !s.is_out()
             {
                 s.folded = None;
             }

@@ -3,7 +3,7 @@
 //! Where a counter or tag says nothing that the array or union does not say itself, it is *folded*:
 //! it travels, but is no parameter or field in Rust. The rule is in `docs/idl-rust.md`.
 
-use crate::ir::{Allocate, BinaryOp, Dir, Expr, Field, LocalAttrs, Param, Ty, UnaryOp};
+use crate::ir::{Allocate, BinaryOp, Dir, Expr, Field, LocalAttrs, Operation, Param, Ty, UnaryOp};
 
 use super::model::{Gen, Shape, limits};
 
@@ -74,7 +74,8 @@ pub(super) fn fields<'a>(g: &Gen<'a>, fields: &'a [Field]) -> Vec<Sibling<'a>> {
 }
 
 /// The parameters of an operation. `deferred` operations have no buffers of their callers.
-pub(super) fn params<'a>(g: &Gen<'a>, params: &'a [Param], deferred: bool) -> Vec<Sibling<'a>> {
+pub(super) fn params<'a>(g: &Gen<'a>, op: &'a Operation, deferred: bool) -> Vec<Sibling<'a>> {
+    let params = &op.params;
     let names = super::names::unique(params.iter().map(|p| super::names::snake(&p.name)).collect());
     let mut list: Vec<Sibling<'a>> = params
         .iter()
@@ -87,18 +88,19 @@ pub(super) fn params<'a>(g: &Gen<'a>, params: &'a [Param], deferred: bool) -> Ve
             ignore: false,
             acf: Some(&p.acf),
             folded: None,
-            buffer: buffer(g, p).filter(|_| !deferred),
+            buffer: buffer(g, op, p).filter(|_| !deferred),
         })
         .collect();
     fold(g, &mut list);
     list
 }
 
-fn buffer(g: &Gen<'_>, p: &Param) -> Option<Buffer> {
+fn buffer(g: &Gen<'_>, op: &Operation, p: &Param) -> Option<Buffer> {
     let Ty::Array(array) = crate::layout::strip(g.module, &p.ty) else { return None };
     let pods = matches!(crate::layout::strip(g.module, &array.element), Ty::Scalar(s)
         if *s != crate::ir::Scalar::Bool);
-    if p.dir != Dir::Out || p.acf.allocate != Some(Allocate::Caller) || !pods {
+    let allocate = p.acf.allocate.as_ref().or(op.acf.allocate.as_ref());
+    if p.dir != Dir::Out || allocate != Some(&Allocate::Caller) || !pods {
         return None;
     }
     Some(if crate::layout::is_varying(array) { Buffer::Vec } else { Buffer::Slice })
