@@ -21,6 +21,18 @@ fn build(name: &str) -> Compilation {
 }
 
 #[test]
+fn every_example_is_formatted() {
+    for entry in std::fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        match sojourn_idl::format_source(&path.display().to_string(), &text) {
+            Ok(formatted) => assert_eq!(formatted, text, "{}", path.display()),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+}
+
+#[test]
 fn every_example_compiles() {
     for name in ["paper", "calc", "files", "common", "everything"] {
         let compilation = build(name);

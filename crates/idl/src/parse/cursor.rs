@@ -142,7 +142,8 @@ impl<'a> Cursor<'a> {
             codes::UNEXPECTED_TOKEN,
             token.span,
             format!("expected {wanted}, found {}", token.describe()),
-        );
+        )
+        .help(format!("write {wanted} here"));
         // Of something that was forgotten at the end of a line, that line is the one to look at.
         if let Some(before) = self.previous() {
             let (from, to) = (before.span.end as usize, token.span.start as usize);

@@ -3,7 +3,7 @@
 
 use super::{Entry, Sample, entries, entry};
 use crate::compile::{Compilation, Failure, Options, compile};
-use crate::diag::{Diagnostic, codes};
+use crate::diag::{Diagnostic, Severity, codes};
 use crate::source::MemoryLoader;
 
 fn run(loader: &MemoryLoader, acf: bool) -> Result<Compilation, Box<Failure>> {
@@ -38,17 +38,12 @@ fn diagnostics(sample: &Sample) -> (Vec<Diagnostic>, String) {
     }
 }
 
-/// Of an unexpected token the message says what was expected; a note asks for nothing.
-fn needs_help(d: &Diagnostic) -> bool {
-    d.code != codes::UNEXPECTED_TOKEN && d.severity != crate::diag::Severity::Note
-}
-
 fn check(entry: &Entry) -> Result<(), String> {
     let (bad, shown) = diagnostics(&entry.bad);
     if bad.is_empty() || bad.iter().any(|d| d.code != entry.code) {
         return Err(format!("{}: the bad sample gives\n{shown}", entry.code));
     }
-    if bad.iter().any(|d| d.help.is_empty() && needs_help(d)) {
+    if bad.iter().any(|d| d.help.is_empty() && d.severity != Severity::Note) {
         return Err(format!("{}: no way out in\n{shown}", entry.code));
     }
     let (good, shown) = diagnostics(&entry.good);
