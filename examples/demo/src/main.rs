@@ -4,7 +4,7 @@
 //! `sojourn-demo blocking|spinning PATH` serves the same two operations over a Unix socket, framed by
 //! hand as such programs usually are. The client is `client.c`. Started by `cargo xtask demo`.
 
-#[allow(missing_docs, reason = "generated from idl/examples/calc.idl")]
+#[allow(missing_docs, unreachable_pub, reason = "generated from idl/examples/calc.idl")]
 mod calc {
     include!(concat!(env!("OUT_DIR"), "/calc.rs"));
 }
@@ -38,13 +38,13 @@ impl CalcServer for Calculator {
             OperatorT::Subtract => a.checked_sub(b),
             OperatorT::Multiply => a.checked_mul(b),
             OperatorT::Divide if b == 0 => {
-                return Ok(CalcApplyOut { result: 0, returned: calc::CALC_DIVISION_BY_ZERO });
+                return Ok(CalcApplyOut { result: 0, ret: calc::CALC_DIVISION_BY_ZERO });
             }
             OperatorT::Divide => a.checked_div(b),
         };
         Ok(match result {
-            Some(result) => CalcApplyOut { result, returned: calc::CALC_OK },
-            None => CalcApplyOut { result: 0, returned: calc::CALC_OVERFLOW },
+            Some(result) => CalcApplyOut { result, ret: calc::CALC_OK },
+            None => CalcApplyOut { result: 0, ret: calc::CALC_OVERFLOW },
         })
     }
 
@@ -85,7 +85,7 @@ fn serve(wait: Wait, address: &str) -> Result<()> {
     let endpoint = Endpoint::bind(Address::parse(address)?, options)?;
     let mut server = endpoint.server();
     println!("ready");
-    let mut service = CalcService::new(Arc::new(Calculator::default()));
+    let mut service = CalcService::<Calculator>::new(Arc::new(Calculator::default()));
     service.serve(&mut server, Deadline::NEVER)?;
     Ok(())
 }
