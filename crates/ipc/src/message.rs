@@ -117,8 +117,10 @@ impl Incoming {
 
     fn copy_in(&mut self, source: Span<'_>) {
         let words = source.len().div_ceil(8);
-        self.stream.clear();
-        self.stream.resize(words, 0);
+        // It only ever grows: clearing it for each message would cost as much as the copy.
+        if self.stream.len() < words {
+            self.stream.resize(words, 0);
+        }
         source.copy_to(bytes_of_mut(&mut self.stream));
     }
 
