@@ -73,16 +73,16 @@ fn body(g: &Gen<'_>) -> String {
 impl<'a> Gen<'a> {
     /// Everything of one interface.
     fn interface_items(&self, interface: &'a Interface) -> String {
-        if interface.is_local {
-            return self.server_trait(interface);
-        }
         let ops = self.own_ops(interface);
+        // Local operations are in the trait, so what they return is needed too.
+        let several = ops.iter().filter(|op| op.returned().len() > 1);
+        let returned: String = several.map(|op| self.out_struct(op)).collect();
+        if interface.is_local {
+            return returned + &self.server_trait(interface);
+        }
         let mut wire = String::new();
-        let mut out = self.identity(interface);
+        let mut out = self.identity(interface) + &returned;
         for op in ops.iter().filter(|op| !op.op.is_local) {
-            if op.returned().len() > 1 {
-                out.push_str(&self.out_struct(op));
-            }
             wire.push_str(&self.messages(op));
         }
         out.push_str(&format!(
