@@ -27,7 +27,7 @@ use core::any::Any;
 use core::time::Duration;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_shm::{Access, Ordering, futex, park};
+use sojourn_shm::{Access, Ordering, futex, park, ring};
 use std::sync::Arc;
 
 /// How long a waiter sleeps on its bell before it moves to the socket, where it also sees death.
@@ -464,12 +464,8 @@ impl Connection {
             return Ok(());
         }
         let (seq, slots) = (self.seq, self.parts.region.layout.slots);
-        // Wake us when half the slots are free, not for each one.
-        let wanted = seq.wrapping_sub(slots / 2) & !DIRECT;
-        self.parts.region.want().store(wanted, Ordering::Relaxed);
-        self.wait(deadline, move |region| {
-            distance(region.consumed().load(Ordering::Acquire), seq) < slots
-        })?;
+        ring::want_room(self.parts.region.want(), seq, slots);
+        self.wait(deadline, move |region| ring::has_room(region.consumed(), seq, slots))?;
         if self.has_room() { Ok(()) } else { Err(self.end(Reason::BadSequence)) }
     }
 

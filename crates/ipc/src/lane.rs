@@ -13,13 +13,14 @@
 
 use crate::fault;
 use crate::layout::{
-    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct, is_due,
+    BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
     next_seq, tag_seq,
 };
 use crate::link::{Link, LocalRequest, lock};
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};
+use sojourn_shm::ring::{self, Expected, Next};
 use sojourn_shm::{Line, Ordering};
 use std::sync::Arc;
 
@@ -103,44 +104,20 @@ impl Lane {
     /// The rule that the client broke.
     #[inline(always)]
     pub(crate) fn look(&mut self, incoming: &mut Incoming) -> Result<Look, Reason> {
-        // Before the call line, so that a call is seen before what was published in a slot after it.
-        let slot = self.link.region.slot(self.seq).tag();
-        let call = self.link.region.reply(CALL_LINE).tag();
-        if is_call(call, self.call) && self.assembly.is_none() {
-            return self.take_due(call, incoming);
+        let expected = Expected {
+            call: self.call,
+            seq: self.seq,
+            slots: self.link.region.layout.slots,
+            is_first_round: self.is_first_round,
+            may_call: self.assembly.is_none(),
+        };
+        let region = &self.link.region;
+        match ring::next(region.reply(CALL_LINE), region.slot(self.seq), expected) {
+            Next::Nothing => Ok(Look::Nothing),
+            Next::Slot(tag) => self.take_slot(tag, incoming),
+            Next::Call(tag) => self.take_call(tag, incoming),
+            Next::Wrong => Err(Reason::BadSequence),
         }
-        if tag_seq(slot) == self.seq {
-            return self.take_slot(slot, incoming);
-        }
-        self.check_old(slot)?;
-        // Calls with another number are none of ours, answers are our own.
-        let is_wrong = (call >> 48) as u8 == Kind::Call as u8
-            && tag_seq(call) != self.call
-            && next_seq(tag_seq(call)) != self.call;
-        if is_wrong { Err(Reason::BadSequence) } else { Ok(Look::Nothing) }
-    }
-
-    /// Takes the call on the call line, or what was published in slots before it.
-    #[inline(always)]
-    fn take_due(&mut self, call: u64, incoming: &mut Incoming) -> Result<Look, Reason> {
-        let mut meta = [0];
-        self.link.region.reply(CALL_LINE).copy_out(&mut meta);
-        if is_due(meta[0], self.seq.wrapping_sub(1)) {
-            return self.take_call(call, incoming);
-        }
-        let slot = self.link.region.slot(self.seq).tag();
-        if tag_seq(slot) == self.seq {
-            return self.take_slot(slot, incoming);
-        }
-        Err(Reason::BadSequence)
-    }
-
-    /// What lies in a slot that has not been written again.
-    #[inline(always)]
-    fn check_old(&self, tag: u64) -> Result<(), Reason> {
-        let old = self.seq.wrapping_sub(self.link.region.layout.slots) & !DIRECT;
-        let is_old = if self.is_first_round { tag == 0 } else { tag_seq(tag) == old };
-        if is_old { Ok(()) } else { Err(Reason::BadSequence) }
     }
 
     #[inline(always)]

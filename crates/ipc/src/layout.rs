@@ -6,6 +6,7 @@
 
 use crate::rt::{FDS_MAX, GRANTS_MAX, ITEMS_MAX};
 use core::ptr::NonNull;
+pub(crate) use sojourn_shm::ring::{DIRECT, distance, is_answer, is_call, next_seq, tag_seq};
 use sojourn_shm::{Access, AtomicU32, AtomicU64, Line, Mapping, Segment, SegmentError, Span};
 
 /// Bytes of a body that travel in the message's own cache lines.
@@ -16,8 +17,6 @@ pub(crate) const INLINE_WORDS: usize = 14;
 pub(crate) const INFLIGHT_MAX: u32 = 64;
 /// The reply line that carries requests as well: see [`is_direct`].
 pub(crate) const CALL_LINE: u8 = 0;
-/// Sequence numbers of requests on the call line have this bit, those in slots do not.
-pub(crate) const DIRECT: u32 = 1 << 31;
 /// Bytes at the start of a long message: the lengths of its items, then its grants.
 pub(crate) const TABLE_LEN: usize = ITEMS_MAX * 8 + GRANTS_MAX * 24;
 
@@ -253,6 +252,9 @@ impl Kind {
     }
 }
 
+const _: () = assert!(Kind::Call as u8 == sojourn_shm::ring::KIND_CALL);
+const _: () = assert!(Kind::Result as u8 == sojourn_shm::ring::KIND_ANSWER);
+
 /// The payload is in the area, not in the line.
 pub(crate) const LONG: u8 = 1;
 /// The payload is the sender's own memory: both ends share one address space.
@@ -282,42 +284,6 @@ pub(crate) struct Header {
 #[inline(always)]
 pub(crate) fn is_direct(seq: u32) -> bool {
     seq & DIRECT != 0
-}
-
-/// The number after `seq` among its kind.
-#[inline(always)]
-pub(crate) fn next_seq(seq: u32) -> u32 {
-    (seq.wrapping_add(1) & !DIRECT) | (seq & DIRECT)
-}
-
-/// How many slots' requests lie between `from` and `to`.
-#[inline(always)]
-pub(crate) fn distance(from: u32, to: u32) -> u32 {
-    to.wrapping_sub(from) & !DIRECT
-}
-
-/// Whether a tag is the answer to call `seq`.
-#[inline(always)]
-pub(crate) fn is_answer(tag: u64, seq: u32) -> bool {
-    tag as u32 == seq && (tag >> 48) as u8 >= Kind::Result as u8
-}
-
-/// Whether a tag is call `seq`.
-#[inline(always)]
-pub(crate) fn is_call(tag: u64, seq: u32) -> bool {
-    tag as u32 == seq && (tag >> 48) as u8 == Kind::Call as u8
-}
-
-/// Whether a call on the call line comes next when `last` was the last request taken from a slot.
-#[inline(always)]
-pub(crate) fn is_due(meta: u64, last: u32) -> bool {
-    (meta >> 56) as u8 == last as u8
-}
-
-/// Sequence number in a tag.
-#[inline(always)]
-pub(crate) fn tag_seq(tag: u64) -> u32 {
-    tag as u32
 }
 
 impl Header {

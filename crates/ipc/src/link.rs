@@ -11,7 +11,7 @@ use crate::reason::Reason;
 use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
 use crate::thread::{Note, ServerThread};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_shm::{futex, park};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,7 +89,7 @@ pub(crate) struct Link {
     ended: AtomicU32,
     packets: AtomicU32,
     /// The lane sleeps on the control socket: a packet is a wake-up it asked for.
-    pub(crate) is_cold: AtomicBool,
+    pub(crate) cold: park::Cold,
 }
 
 /// A lock whose holder panicked is as good as any: what it guards is consistent at every step.
@@ -137,7 +137,7 @@ impl Link {
             reading: Mutex::default(),
             ended: AtomicU32::new(0),
             packets: AtomicU32::new(0),
-            is_cold: AtomicBool::new(false),
+            cold: park::Cold::new(),
         }
     }
 

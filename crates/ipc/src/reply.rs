@@ -8,13 +8,11 @@
 
 use crate::fault;
 use crate::gather::Gather;
-use crate::layout::{
-    BY_REFERENCE, DIRECT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN, distance,
-};
+use crate::layout::{BY_REFERENCE, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN};
 use crate::link::{Link, LongReply, lock};
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{ClientId, Encoder, Fault, Gone};
-use sojourn_shm::{AtomicU32, Ordering};
+use sojourn_shm::ring;
 use std::sync::Arc;
 
 /// The right to answer one call, once.
@@ -429,16 +427,11 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
     true
 }
 
-/// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if it waits for that room.
+/// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if it
+/// waits for that room.
 #[inline]
 pub(crate) fn publish_consumed(link: &Link, count: u32) {
-    let consumed: &AtomicU32 = link.region.consumed();
-    // SYNC: release; pairs with the acquire load in the client's `room`: our copies out of the slot
-    // are done before the client may use it again.
-    consumed.store(count, Ordering::Release);
-    sojourn_shm::fence(Ordering::SeqCst);
-    let wanted = link.region.want().load(Ordering::Relaxed);
-    if distance(wanted, count) < DIRECT / 2 {
+    if ring::consume(link.region.consumed(), link.region.want(), count) {
         link.ring_client();
     }
 }

@@ -436,8 +436,7 @@ impl Server {
         }
         if let Some(Some(lane)) = self.lanes.get_mut(index as usize) {
             lane.idle = 0;
-            lane.link.is_cold.store(false, Ordering::Release);
-            park::withdraw(lane.link.region.server_bell());
+            lane.link.cold.end(lane.link.region.server_bell());
         }
         if self.hot.len() == HOT_MAX {
             let lanes = &self.lanes;
@@ -456,11 +455,9 @@ impl Server {
     /// Puts a lane to sleep on its control socket; false if it has something after all.
     fn cool(&mut self, index: u32) -> bool {
         let Some(Some(lane)) = self.lanes.get_mut(index as usize) else { return true };
-        lane.link.is_cold.store(true, Ordering::Release);
-        park::announce(lane.link.region.server_bell(), park::ON_SOCKET);
+        lane.link.cold.begin(lane.link.region.server_bell());
         if lane.has_something() {
-            park::withdraw(lane.link.region.server_bell());
-            lane.link.is_cold.store(false, Ordering::Release);
+            lane.link.cold.end(lane.link.region.server_bell());
             return false;
         }
         true

@@ -136,7 +136,7 @@ impl ServerThread {
     ) -> Result<(), Reason> {
         match packet.topic {
             Topic::Wake if fds.is_empty() => {
-                if link.is_cold.swap(false, Ordering::AcqRel) {
+                if link.cold.rang() {
                     self.post(Note::Rang(link.id));
                 }
                 Ok(())

@@ -2,7 +2,7 @@
 //!
 //! What is here: sealed anonymous segments and their mapping ([`Segment`], [`Mapping`]), checked spans
 //! and the copies in and out of them ([`Span`], [`copy`]), futexes ([`futex`]), the line of words that
-//! carries a message ([`Line`]) and the parking protocol ([`park`]).
+//! carries a message ([`Line`]), the order of messages ([`ring`]) and the parking protocol ([`park`]).
 //! What is not: messages, sockets, protocols; whoever maps a segment decides what its bytes mean.
 //!
 //! Two rules hold everywhere: no Rust reference other than to an atomic ever points into memory that a
@@ -12,6 +12,7 @@
 
 mod line;
 pub mod park;
+pub mod ring;
 mod sync;
 
 pub use line::{LINE_WORDS, Line};

@@ -4,7 +4,11 @@
 //! `tests/` run the very code that ships.
 
 #[cfg(not(loom))]
+pub(crate) use core::sync::atomic::AtomicBool;
+#[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::AtomicBool;
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]

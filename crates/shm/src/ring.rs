@@ -1,0 +1,188 @@
+//! The order of requests: numbers, and what a receiver takes next.
+//!
+//! # Theory of operation
+//! A sender has one *call line*, where a call waits for its answer in place, and a ring of *slots*.
+//! Both count their requests, the call line with the bit [`DIRECT`]. The tag of a line holds number and
+//! kind. A call says, in the top byte of its meta word, after which slot's request it was published; so
+//! the receiver takes all requests in the order in which they were made, whichever line they came on.
+//! A slot is free again when the receiver has counted it as consumed.
+//! The models are `tests/loom_ring.rs`. Not here: what a request means, or who sleeps; see [`crate::park`].
+
+use crate::Line;
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// Numbers of requests on the call line have this bit, those in slots do not.
+pub const DIRECT: u32 = 1 << 31;
+/// Kind, in a tag, of a request that wants an answer.
+pub const KIND_CALL: u8 = 1;
+/// The least kind that is an answer.
+pub const KIND_ANSWER: u8 = 6;
+
+/// The number after `seq` among its kind.
+#[inline(always)]
+pub fn next_seq(seq: u32) -> u32 {
+    (seq.wrapping_add(1) & !DIRECT) | (seq & DIRECT)
+}
+
+/// How many slots' requests lie between `from` and `to`.
+#[inline(always)]
+pub fn distance(from: u32, to: u32) -> u32 {
+    to.wrapping_sub(from) & !DIRECT
+}
+
+/// Number in a tag.
+#[inline(always)]
+pub fn tag_seq(tag: u64) -> u32 {
+    tag as u32
+}
+
+#[inline(always)]
+fn tag_kind(tag: u64) -> u8 {
+    (tag >> 48) as u8
+}
+
+/// Whether a tag is the answer to call `seq`.
+#[inline(always)]
+pub fn is_answer(tag: u64, seq: u32) -> bool {
+    tag_seq(tag) == seq && tag_kind(tag) >= KIND_ANSWER
+}
+
+/// Whether a tag is call `seq`.
+#[inline(always)]
+pub fn is_call(tag: u64, seq: u32) -> bool {
+    tag_seq(tag) == seq && tag_kind(tag) == KIND_CALL
+}
+
+/// What a meta word says in its top byte, for a call published after request `last` of the slots.
+#[inline(always)]
+pub fn after(last: u32) -> u8 {
+    last as u8
+}
+
+/// What the receiver of a ring expects.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Next number on the call line and in the slots.
+    pub call: u32,
+    /// As above.
+    pub seq: u32,
+    /// Slots there are, a power of two.
+    pub slots: u32,
+    /// The slots are used for the first time: an old tag is 0.
+    pub is_first_round: bool,
+    /// A call may be taken: no request is there of which pieces are missing.
+    pub may_call: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing yet.
+    Nothing,
+    /// The request in the slot, with that tag.
+    Slot(u64),
+    /// The call on the call line, with that tag.
+    Call(u64),
+    /// A number that cannot be.
+    Wrong,
+}
+
+/// Looks at the call line and at the slot that is next.
+#[inline(always)]
+pub fn next(call_line: &Line, slot: &Line, expected: Expected) -> Next {
+    // Before the call line, so that a call is seen before what was published in a slot after it.
+    let slot_tag = slot.tag();
+    let call_tag = call_line.tag();
+    if is_call(call_tag, expected.call) && expected.may_call {
+        return due(call_tag, call_line, slot, expected);
+    }
+    if tag_seq(slot_tag) == expected.seq {
+        return Next::Slot(slot_tag);
+    }
+    let old = expected.seq.wrapping_sub(expected.slots) & !DIRECT;
+    let is_old = if expected.is_first_round { slot_tag == 0 } else { tag_seq(slot_tag) == old };
+    // Calls with another number are none of ours; answers are our own.
+    let is_wrong = tag_kind(call_tag) == KIND_CALL
+        && tag_seq(call_tag) != expected.call
+        && next_seq(tag_seq(call_tag)) != expected.call;
+    if is_wrong || !is_old { Next::Wrong } else { Next::Nothing }
+}
+
+/// A call is there: it, or what was published in slots before it.
+#[inline(always)]
+fn due(call_tag: u64, call_line: &Line, slot: &Line, expected: Expected) -> Next {
+    let mut meta = [0];
+    call_line.copy_out(&mut meta);
+    if (meta[0] >> 56) as u8 == after(expected.seq.wrapping_sub(1)) {
+        return Next::Call(call_tag);
+    }
+    // Published before the call that we see, so it is here by now.
+    let slot_tag = slot.tag();
+    if tag_seq(slot_tag) == expected.seq { Next::Slot(slot_tag) } else { Next::Wrong }
+}
+
+/// The receiver has copied slots' requests up to number `seq`. Answers whether the sender is to be
+/// rung: it may wait for room.
+#[inline(always)]
+pub fn consume(consumed: &AtomicU32, want: &AtomicU32, seq: u32) -> bool {
+    // SYNC: release; pairs with the acquire load in `has_room`: our copies out of the slot are done
+    // before the sender may use it again.
+    consumed.store(seq, Ordering::Release);
+    // SYNC: full fence; pairs with the one in `park::announce`, which the sender calls after it has
+    // stored what it wants and before it looks at `consumed` again.
+    fence(Ordering::SeqCst);
+    distance(want.load(Ordering::Relaxed), seq) < DIRECT / 2
+}
+
+/// Whether a sender that has published `seq` requests in slots has room for one more.
+#[inline(always)]
+pub fn has_room(consumed: &AtomicU32, seq: u32, slots: u32) -> bool {
+    // SYNC: acquire; pairs with the release store in `consume`.
+    distance(consumed.load(Ordering::Acquire), seq) < slots
+}
+
+/// The sender is about to wait for room: says when to ring it, which is when half the slots are free.
+#[inline(always)]
+pub fn want_room(want: &AtomicU32, seq: u32, slots: u32) {
+    want.store(seq.wrapping_sub(slots / 2) & !DIRECT, Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn tag(seq: u32, kind: u8) -> u64 {
+        u64::from(seq) | u64::from(kind) << 48
+    }
+
+    #[test]
+    fn numbers_wrap_within_their_kind() {
+        assert_eq!(next_seq(DIRECT - 1), 0);
+        assert_eq!(next_seq(u32::MAX), DIRECT);
+        assert_eq!(distance(DIRECT - 2, 3), 5);
+    }
+
+    #[test]
+    fn a_call_waits_for_the_slots_before_it_and_for_no_other() {
+        let (call_line, slot) = (Line::new(), Line::new());
+        let mut expected = Expected {
+            call: DIRECT | 1,
+            seq: 255,
+            slots: 8,
+            is_first_round: false,
+            may_call: true,
+        };
+        slot.publish(tag(247, 2), 0, &[]);
+        assert_eq!(next(&call_line, &slot, expected), Next::Nothing);
+        let call = tag(DIRECT | 1, KIND_CALL);
+        call_line.publish(call, 255 << 56, &[]);
+        // It was published after 255, which cannot be missing then.
+        assert_eq!(next(&call_line, &slot, expected), Next::Wrong);
+        slot.publish(tag(255, 2), 0, &[]);
+        assert_eq!(next(&call_line, &slot, expected), Next::Slot(tag(255, 2)));
+        expected.seq = 256;
+        assert_eq!(next(&call_line, &slot, expected), Next::Call(call));
+        expected.may_call = false;
+        assert_eq!(next(&call_line, &slot, expected), Next::Wrong);
+    }
+}
