@@ -97,9 +97,10 @@ impl Model<'_> {
             _ => None,
         };
         let direct = !matches!(&p.ty, Ty::Named(_)) || self.passing(op, p) == Passing::Pointer;
+        let by_value = self.passing(op, p) == Passing::Value;
         let is_string = match self.resolve(&p.ty) {
-            Ty::String(_) => self.passing(op, p) == Passing::Value,
-            Ty::Pointer(_, t) => matches!(self.strip(t), Ty::String(_)),
+            Ty::String(_) => by_value,
+            Ty::Pointer(_, t) => by_value && matches!(self.strip(t), Ty::String(_)),
             _ => false,
         };
         let deep = pointee.is_some_and(|t| self.is_const_target(t));
