@@ -329,18 +329,18 @@ static void *serve(void *unused)
     return NULL;
 }
 
-/* SEED ROUNDS THRESHOLD */
+/* SEED ROUNDS THRESHOLD [SEED OF THE SERVER] */
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc < 4)
         return 2;
-    seed = argv[1];
+    seed = argv[argc > 4 ? 4 : 1];
     rounds = argv[2];
     fake_threshold = strtoull(argv[3], NULL, 0);
     alarm(100);
     pthread_t thread;
     pthread_create(&thread, NULL, serve, NULL);
-    char *args[] = {(char *)"client", (char *)"fake", seed, rounds, NULL};
+    char *args[] = {(char *)"client", (char *)"fake", argv[1], rounds, NULL};
     int result = client_main(4, args);
     if (result == 0)
         pthread_join(thread, NULL);

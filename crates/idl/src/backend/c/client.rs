@@ -6,7 +6,7 @@ use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::Passing;
 use super::op::{Op, Way, operations};
-use super::text::{Text, ident};
+use super::text::{Text, ident, path};
 
 /// Whether the implementation may be called directly when it is in this address space.
 pub(super) fn is_direct(op: &Op<'_>) -> bool {
@@ -69,7 +69,7 @@ pub(super) fn declarations(emit: &mut Emit<'_>, interface: &Interface) {
             emit.w.line(format!("static inline {};", signature(&op)));
         }
         if let Some(function) = &op.op.acf.impl_client {
-            hand_written(&op, function, &mut emit.w);
+            hand_written(&op, &path(function), &mut emit.w);
         }
     }
     binding(emit, interface);
@@ -161,7 +161,7 @@ fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
     let provider = provider(op);
     let in_place = if provider.is_some() { "false" } else { "sj_s->results == NULL" };
     let memory = match &op.op.acf.allocate {
-        Some(crate::ir::Allocate::Pool(pool)) => format!("&{pool}"),
+        Some(crate::ir::Allocate::Pool(pool)) => format!("&{}", path(pool)),
         _ => "sj_stub_arena(sj_s)".to_owned(),
     };
     emit.w.line(format!("sj_dec_init(&sj_d, &sj_s->in, {memory}, {in_place});"));
@@ -175,7 +175,7 @@ fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
 /// Memory other than the arena: `Some(None)` a pool, `Some(Some(f))` a function of the user's.
 fn provider(op: &Op<'_>) -> Option<Option<String>> {
     match &op.op.acf.allocate {
-        Some(crate::ir::Allocate::Fn(f)) => Some(Some(f.clone())),
+        Some(crate::ir::Allocate::Fn(f)) => Some(Some(path(f))),
         Some(crate::ir::Allocate::Pool(_)) => Some(None),
         _ => None,
     }
@@ -237,7 +237,7 @@ fn local(emit: &mut Emit<'_>, op: &Op<'_>) {
     let mut args = vec!["sj_i->self".to_owned(), "&sj_n".to_owned()];
     args.extend(argument_names(op).iter().map(|a| format!("sj_v->{a}")));
     let function = match &op.op.acf.impl_server {
-        Some(f) => f.clone(),
+        Some(f) => path(f),
         None => {
             let f = format!("sj_i->{}", ident(&op.op.name));
             w.line(format!("if (!{f})"));
@@ -315,18 +315,27 @@ fn callers_buffers(op: &Op<'_>, w: &mut Text) {
     }
     for p in op.op.params.iter().filter(|p| op.is_callers(p)) {
         let f = ident(&p.name);
-        let (count, element) = match op.model.resolve(&p.ty) {
-            Ty::Array(a) => (op.model.expr(&a.size, &sc.siblings), op.model.name(&a.element)),
+        let (count, element) = match op.header(&p.ty) {
+            Ty::Array(a) => {
+                let n = op.model.expr(&a.size, &sc.siblings);
+                (format!("sj_got_{f} ? (size_t)({n}) : 0"), op.model.name(&a.element))
+            }
             Ty::String(s) if s.wide => {
                 (format!("sj_wide_length(sj_got_{f}) + 1"), "uint16_t".to_owned())
             }
             _ => (format!("strlen(sj_got_{f}) + 1"), "char".to_owned()),
         };
+        // No string at all looks like an empty one to a caller who has only a buffer.
+        if matches!(op.header(&p.ty), Ty::String(_)) {
+            w.line(format!("static const {element} sj_none_{f}[1] = {{0}};"));
+            w.line(format!("if (sj_r == SJ_OK && !sj_got_{f})"));
+            w.line(format!("    sj_got_{f} = ({element} *)(uintptr_t)sj_none_{f};"));
+        }
         w.open("if (sj_r == SJ_OK)");
-        w.line(format!("const size_t sj_n = (size_t)({count});"));
+        w.line(format!("const size_t sj_n = {count};"));
         w.line(format!("if (sj_n > {f}_room)"));
         w.line("    sj_r = SJ_TOO_LARGE;");
-        w.line("else");
+        w.line("else if (sj_n)");
         w.line(format!("    memcpy({f}, sj_got_{f}, sj_n * sizeof({element}));"));
         w.close();
     }

@@ -156,7 +156,11 @@ impl<'a> File<'a> {
         w.flush_left("#include <sojourn/idl/server.h>");
         for include in &self.module.includes {
             let quoted = include.starts_with(['"', '<']);
-            w.flush_left(if quoted { format!("#include {include}") } else { format!("#include \"{include}\"") });
+            w.flush_left(if quoted {
+                format!("#include {include}")
+            } else {
+                format!("#include \"{include}\"")
+            });
         }
         w.blank();
         for quote in &self.module.cpp_quotes {

@@ -6,7 +6,7 @@ use crate::ir::{
 };
 use crate::layout;
 
-use super::text::ident;
+use super::text::{ident, path};
 
 /// Hand-written conversion: the local type and the prefix of its functions.
 pub(super) struct Marshal {
@@ -44,7 +44,7 @@ impl<'a> Model<'a> {
     pub(super) fn marshal(self, id: TypeId) -> Option<Marshal> {
         let def = self.def(id)?;
         if let Some(u) = &def.local.user_marshal {
-            return Some(Marshal { local: u.local_type.clone(), prefix: u.functions.clone() });
+            return Some(Marshal { local: u.local_type.clone(), prefix: path(&u.functions) });
         }
         let local = def.local.represent_as.clone()?;
         Some(Marshal { local, prefix: def.name.clone() })

@@ -225,11 +225,19 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// The array or string itself where `ty` is a pointer to one.
+    pub(super) fn header<'t>(&'t self, ty: &'t Ty) -> &'t Ty {
+        match self.model.resolve(ty) {
+            Ty::Pointer(_, t) if self.model.is_header(t) => self.model.resolve(t),
+            other => other,
+        }
+    }
+
     /// `allocate(caller)`: what the callee determines the size of is copied into a buffer of the caller's, who says how
     /// much room there is.
     pub(super) fn is_callers(&self, p: &Param) -> bool {
         let wanted = p.acf.allocate.as_ref().or(self.op.acf.allocate.as_ref());
-        let fits = match self.model.resolve(&p.ty) {
+        let fits = match self.header(&p.ty) {
             Ty::String(_) => true,
             Ty::Array(a) => self.model.is_plain(&a.element) && !layout::is_varying(a),
             _ => false,

@@ -8,7 +8,7 @@ use super::emit::Emit;
 use super::model::Passing;
 use super::op::{Op, Way};
 use super::testgen::{begin_call, tested};
-use super::text::ident;
+use super::text::{ident, path};
 
 /// The server's program.
 pub(super) fn server(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
@@ -57,7 +57,8 @@ fn implementation(emit: &mut Emit<'_>, op: &Op<'_>) {
         super::server::implementation_params(op).join(", "),
         super::server::implementation_result(op),
     );
-    let function = op.op.acf.impl_server.clone().unwrap_or_else(|| format!("sj_test_{name}"));
+    let function =
+        op.op.acf.impl_server.as_deref().map(path).unwrap_or_else(|| format!("sj_test_{name}"));
     let storage = if op.op.acf.impl_server.is_some() { "" } else { "static " };
     emit.w.blank();
     emit.w.function(format!("{storage}{result} {function}({params})"));

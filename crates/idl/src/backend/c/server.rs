@@ -7,7 +7,7 @@ use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::{Model, Passing};
 use super::op::{Op, Way, contexts, operations};
-use super::text::{Text, ident};
+use super::text::{Text, ident, path};
 
 /// Larger values than this are kept in the arena, not on the stack.
 const STACK_MAX: u64 = 256;
@@ -58,8 +58,9 @@ pub(super) fn declarations(emit: &mut Emit<'_>, interface: &Interface) {
     for op in &ops {
         if let Some(function) = &op.op.acf.impl_server {
             w.line(format!(
-                "{} {function}({});",
+                "{} {}({});",
                 implementation_result(op),
+                path(function),
                 implementation_params(op).join(", ")
             ));
         }
@@ -250,7 +251,7 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line("sj_service_invocation(sj_s, sj_x, &sj_n);");
     w.line("(void)sj_v, (void)sj_o;");
     let function = match &op.op.acf.impl_server {
-        Some(f) => f.clone(),
+        Some(f) => path(f),
         None => {
             let f = format!("sj_i->{}", ident(&op.op.name));
             w.line(format!("if (SJ_UNLIKELY(!{f}))"));

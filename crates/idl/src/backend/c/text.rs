@@ -191,6 +191,11 @@ const RESERVED: &[&str] = &[
     "xor",
 ];
 
+/// What an ACF calls `module::name` is `module_name` in C.
+pub(super) fn path(name: &str) -> String {
+    name.replace("::", "_")
+}
+
 /// A name of the IDL as a name in C and C++: keywords get an underscore.
 pub(super) fn ident(name: &str) -> String {
     if RESERVED.contains(&name) { format!("{name}_") } else { name.to_owned() }

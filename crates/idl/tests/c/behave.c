@@ -1,0 +1,279 @@
+/* What generated C promises beyond values: context handles, faults, refusals, memory, direct and deferred calls. */
+#define _GNU_SOURCE
+#include "local.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+extern void *fake_local;
+extern size_t fake_threshold;
+
+static int failures, rundowns, told;
+static sj_deferred put_off;
+
+#define CHECK(condition)                                                  \
+    do {                                                                  \
+        if (!(condition)) {                                               \
+            fprintf(stderr, "%s:%d: not %s\n", __FILE__, __LINE__, #condition); \
+            failures++;                                                   \
+        }                                                                 \
+    } while (0)
+
+struct counter { int32_t value; };
+
+static sj_outcome warmer(void *self, sj_invocation *call, double t, struct local_label *l, double *u, double *result)
+{
+    (void)self, (void)call;
+    *u = t + l->count;
+    *result = t;
+    free(l->text);
+    l->text = NULL;
+    l->count++;
+    __atomic_sub_fetch(&labels_alive, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+sj_outcome by_hand_server(void *self, sj_invocation *call, int32_t a, int32_t *result)
+{
+    (void)self, (void)call;
+    *result = a * 2;
+    return a == 13 ? SJ_FAULT_USER + 13 : 0;
+}
+
+static sj_outcome cached(void *self, sj_invocation *call, int32_t a, int32_t *result)
+{
+    return by_hand_server(self, call, a, result);
+}
+
+static sj_outcome pooled(void *self, sj_invocation *call, int32_t a, char **result)
+{
+    (void)self;
+    *result = (char *)sj_arena_alloc(call->arena, 32);
+    snprintf(*result, 32, "number %d", a);
+    return 0;
+}
+
+static sj_outcome direct(void *self, sj_invocation *call, int32_t a, const char *s, int32_t *length, int32_t *result)
+{
+    (void)self;
+    *length = (int32_t)strlen(s);
+    *result = call->server ? a : -a; /* which way it came */
+    return 0;
+}
+
+static sj_outcome later(void *self, sj_invocation *call, const sj_deferred *right, uint32_t n, const char *what)
+{
+    (void)self, (void)call, (void)n;
+    put_off = *right;
+    int16_t a[3] = {1, 2, 3};
+    char *back = (char *)(uintptr_t)what;
+    return local_things_later_reply(&put_off, 3, a, &back) == SJ_OK ? 0 : SJ_FAULT_USER;
+}
+
+static void tell(void *self, sj_invocation *call, const char *what)
+{
+    (void)self, (void)call;
+    told += what[0];
+}
+
+static sj_outcome checked(void *self, sj_invocation *call, int32_t a, uint32_t *result)
+{
+    (void)self, (void)call;
+    *result = (uint32_t)a;
+    return 0;
+}
+
+static sj_outcome into(void *self, sj_invocation *call, char **s, uint32_t *n, int32_t **values)
+{
+    (void)self;
+    *n = 3;
+    *values = (int32_t *)sj_arena_zeroed(call->arena, 3 * sizeof(int32_t));
+    (*values)[2] = 7;
+    *s = sj_arena_string(call->arena, "twelve chars");
+    return 0;
+}
+
+static sj_outcome open_counter(void *self, sj_invocation *call, int32_t start, counter *result)
+{
+    (void)self, (void)call;
+    struct counter *c = (struct counter *)malloc(sizeof *c);
+    c->value = start;
+    *result = c;
+    return 0;
+}
+
+static sj_outcome count(void *self, sj_invocation *call, counter c, int32_t *result)
+{
+    (void)self, (void)call;
+    *result = c ? ++((struct counter *)c)->value : -1;
+    return 0;
+}
+
+static sj_outcome close_counter(void *self, sj_invocation *call, counter *c)
+{
+    (void)self, (void)call;
+    free(*c);
+    *c = NULL;
+    return 0;
+}
+
+static void run_down(void *self, counter c)
+{
+    (void)self;
+    rundowns++;
+    free(c);
+}
+
+static local_things_server implementation;
+
+static void *serve(void *unused)
+{
+    (void)unused;
+    sj_server *server;
+    sj_router router;
+    sj_service service;
+    sj_event event;
+    sj_out out;
+    sj_server_new(NULL, &server);
+    sj_router_init(&router);
+    sj_router_add(&router, &local_things_interface, &implementation);
+    sj_service_init(&service, server, &router);
+    do {
+        sj_recv(server, SJ_FOREVER, &event);
+        if (sj_service_handle(&service, &event, &out)) {
+            sj_reply(server, &out);
+            sj_service_clean(&service);
+        }
+    } while (event.kind != SJ_EVENT_GONE);
+    sj_service_free(&service);
+    sj_server_free(server);
+    return NULL;
+}
+
+static void check_contexts(local_things_client *c)
+{
+    counter one, two, stale;
+    int32_t n;
+    CHECK(local_things_open_counter(c, 5, &one) == SJ_OK && one);
+    CHECK(local_things_open_counter(c, 100, &two) == SJ_OK && two != one);
+    CHECK(local_things_count(c, one, &n) == SJ_OK && n == 6);
+    CHECK(local_things_count(c, NULL, &n) == SJ_OK && n == -1);
+    stale = one;
+    CHECK(local_things_close_counter(c, &one) == SJ_OK && !one);
+    CHECK(local_things_count(c, stale, &n) == SJ_FAULT && c->stub.fault == SJ_FAULT_BAD_CONTEXT);
+    CHECK(local_things_open_counter(c, 1, &one) == SJ_OK && one != stale); /* the slot again, another generation */
+    CHECK(local_things_count(c, (counter)(uintptr_t)99, &n) == SJ_FAULT && c->stub.fault == SJ_FAULT_BAD_CONTEXT);
+    CHECK(local_things_count(c, two, &n) == SJ_OK && n == 101);
+}
+
+static void check_memory(local_things_client *c)
+{
+    char *first, *second, text[16];
+    int32_t values[2], *more;
+    uint32_t n;
+    CHECK(local_things_pooled(c, 1, &first) == SJ_OK);
+    CHECK(local_things_pooled(c, 2, &second) == SJ_OK);
+    CHECK(strcmp(first, "number 1") == 0 && strcmp(second, "number 2") == 0); /* in the pool for good */
+    CHECK(local_things_into(c, text, sizeof text, &n, values, 2) == SJ_TOO_LARGE);
+    CHECK(strcmp(text, "twelve chars") == 0);
+    CHECK(local_things_into(c, text, 4, &n, values, 2) == SJ_TOO_LARGE);
+    sj_arena mine;
+    memset(&mine, 0, sizeof mine);
+    c->stub.results = &mine;
+    CHECK(local_things_allocated(c, &first, &n, &more) == SJ_OK && test_allocations == 2);
+    CHECK(local_things_by_hand(c, 4, &values[0]) == SJ_OK);
+    CHECK(strcmp(first, "twelve chars") == 0 && n == 3 && more[2] == 7);
+    c->stub.results = NULL;
+    sj_arena_free(&mine);
+}
+
+static void check_calls(local_things_client *c)
+{
+    int32_t n, length;
+    uint32_t status = 77;
+    int16_t a[3];
+    char *back;
+    struct local_label l = {strdup("a label"), 4};
+    char *mine = l.text; /* what comes back takes its place */
+    double u, r;
+    CHECK(local_things_warmer(c, 300.0, &l, &u, &r) == SJ_OK && u == 304.0 && r == 300.0 && l.count == 5 && !l.text);
+    CHECK(labels_alive == 0); /* the server gave back what it was given */
+    free(mine);
+    CHECK(local_things_by_hand(c, 21, &n) == SJ_OK && n == 42);
+    CHECK(local_things_by_hand(c, 13, &n) == SJ_FAULT && c->stub.fault == SJ_FAULT_USER + 13);
+    CHECK(local_things_cached(c, 1234, &n) == SJ_OK && n == 4321); /* the user's client side */
+    CHECK(local_things_cached(c, 5, &n) == SJ_OK && n == 10);
+    CHECK(local_things_later(c, 3, "echo", a, &back) == SJ_OK && a[2] == 3 && strcmp(back, "echo") == 0);
+    CHECK(local_things_tell(c, "A") == SJ_OK);
+    CHECK(local_things_checked(c, 7, &status) == SJ_OK && status == 7);
+    CHECK(local_things_checked(c, 11, &status) == SJ_OK && status == SJ_INVALID); /* comm_status */
+    CHECK(local_things_timed(c, 1, &status) == SJ_OK && status == SJ_FAULT_UNKNOWN_OPERATION); /* not implemented */
+    CHECK(local_things_direct(c, 3, "four", &length, &n) == SJ_OK && n == 3 && length == 4);
+}
+
+/* A message that breaks the rules, sent by hand. on_violation(fault): told so, and the connection lives on. */
+static void check_violation(local_things_client *c)
+{
+    sj_out out;
+    sj_start(c->stub.connection, (uint16_t)(c->stub.base + 2), 16, &out);
+    memset(out.body, 0, 16);
+    CHECK(sj_call(c->stub.connection, &out, SJ_FOREVER, &c->stub.in) == SJ_FAULT);
+    CHECK(c->stub.in.fault == SJ_FAULT_BAD_MESSAGE);
+    sj_start(c->stub.connection, 500, 0, &out);
+    CHECK(sj_call(c->stub.connection, &out, SJ_FOREVER, &c->stub.in) == SJ_FAULT);
+    CHECK(c->stub.in.fault == SJ_FAULT_UNKNOWN_OPERATION);
+}
+
+static void check_local(sj_connection *connection)
+{
+    static local_things_client c;
+    static sj_router router;
+    int32_t n, length;
+    sj_router_init(&router);
+    sj_router_add(&router, &local_things_interface, &implementation);
+    fake_local = &router;
+    CHECK(local_things_bind(&c, connection) == SJ_OK);
+    CHECK(local_things_direct(&c, 3, "four", &length, &n) == SJ_OK && n == -3 && length == 4);
+    CHECK(local_things_by_hand(&c, 3, &n) == SJ_OK && n == 6); /* not by_ref: through the transport */
+    local_things_unbind(&c);
+    fake_local = NULL;
+}
+
+int main(void)
+{
+    alarm(60);
+    implementation.warmer = warmer;
+    implementation.cached = cached;
+    implementation.pooled = pooled;
+    implementation.allocated = implementation.into = into;
+    implementation.direct = direct;
+    implementation.later = later;
+    implementation.tell = tell;
+    implementation.checked = checked;
+    implementation.open_counter = open_counter;
+    implementation.count = count;
+    implementation.close_counter = close_counter;
+    implementation.counter_rundown = run_down;
+    fake_threshold = 8;
+    sj_endpoint *endpoint;
+    sj_connection *connection;
+    pthread_t thread;
+    sj_listen("", NULL, &endpoint);
+    pthread_create(&thread, NULL, serve, NULL);
+    CHECK(sj_connect("", NULL, &connection) == SJ_OK);
+    static local_things_client c;
+    CHECK(local_things_bind(&c, connection) == SJ_OK);
+    check_contexts(&c);
+    check_memory(&c);
+    check_calls(&c);
+    check_violation(&c);
+    check_local(connection);
+    local_things_unbind(&c);
+    sj_disconnect(connection);
+    pthread_join(thread, NULL);
+    CHECK(rundowns == 2); /* `two`, and the second `one` */
+    CHECK(told == 'A');
+    sj_arena_free(&test_pool);
+    sj_close(endpoint);
+    return failures != 0;
+}
