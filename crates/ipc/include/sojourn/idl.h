@@ -203,7 +203,7 @@ static inline int64_t sj_x_shr(int64_t a, int64_t b) { return b < 0 || b > 63 ? 
 
 /* ---- arena: memory that is given back all at once ---- */
 
-#define SJ_ARENA_LIMIT ((size_t)256 << 20)
+#define SJ_ARENA_LIMIT ((size_t)64 << 20)
 #define SJ_ARENA_KEEP ((size_t)64 << 10)
 
 typedef struct sj_chunk {
