@@ -191,13 +191,16 @@ impl Connection {
         }
     }
 
-    /// Whether the call line is free.
+    /// Whether the call line is free for one more call.
     #[inline]
     pub(crate) fn is_call_line_free(&mut self) -> bool {
         if self.given_up != 0 {
             self.reclaim();
         }
-        self.busy & 1 << CALL_LINE == 0
+        // One more than agreed would have its place, but agreed is agreed.
+        self.busy == 0
+            || self.busy & 1 << CALL_LINE == 0
+                && self.busy.count_ones() < self.parts.region.layout.slots
     }
 
     /// Takes a free reply line: the call line for a request that may use it, else another.

@@ -9,7 +9,7 @@
 //! The models are `tests/loom_ring.rs`. Not here: what a request means, or who sleeps; see [`crate::park`].
 
 use crate::Line;
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Numbers of requests on the call line have this bit, those in slots do not.
 pub const DIRECT: u32 = 1 << 31;
@@ -128,9 +128,8 @@ pub fn consume(consumed: &AtomicU32, want: &AtomicU32, seq: u32) -> bool {
     // SYNC: release; pairs with the acquire load in `has_room`: our copies out of the slot are done
     // before the sender may use it again.
     consumed.store(seq, Ordering::Release);
-    // SYNC: full fence; pairs with the one in `park::announce`, which the sender calls after it has
-    // stored what it wants and before it looks at `consumed` again.
-    fence(Ordering::SeqCst);
+    // No fence: what is wanted only grows, so an old value can only make us ring, and it is `park::ring`
+    // whose fence decides whether the sender sleeps.
     distance(want.load(Ordering::Relaxed), seq) < DIRECT / 2
 }
 
