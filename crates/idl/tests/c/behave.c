@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include "local.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 extern void *fake_local;
 extern size_t fake_threshold;
@@ -90,6 +92,15 @@ static sj_outcome into(void *self, sj_invocation *call, char **s, uint32_t *n, i
     *values = (int32_t *)sj_arena_zeroed(call->arena, 3 * sizeof(int32_t));
     (*values)[2] = 7;
     *s = sj_arena_string(call->arena, "twelve chars");
+    return 0;
+}
+
+/* Hands back what came, and something of its own. */
+static sj_outcome pass(void *self, sj_invocation *call, int a, int *b, tagged_fd *c, int *d)
+{
+    (void)self, (void)call, (void)b;
+    c->fd = a;
+    *d = dup(a);
     return 0;
 }
 
@@ -187,6 +198,34 @@ static void check_memory(local_things_client *c)
     sj_arena_free(&mine);
 }
 
+static int open_descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) != -1;
+    return n;
+}
+
+static bool is_same_file(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+}
+
+static void check_descriptors(local_things_client *c)
+{
+    int before = open_descriptors(), ends[2], d, n;
+    CHECK(pipe(ends) == 0);
+    int b = ends[1];
+    tagged_fd t = {5, -1};
+    CHECK(local_things_pass(c, ends[0], &b, &t, &d) == SJ_OK);
+    CHECK(b != ends[1] && is_same_file(b, ends[1]) && is_same_file(t.fd, ends[0]) && is_same_file(d, ends[0]));
+    CHECK(t.fd != d && t.tag == 5);
+    close(b), close(d), close(t.fd), close(ends[0]), close(ends[1]);
+    CHECK(local_things_by_hand(c, 1, &n) == SJ_OK); /* the message before is gone on both sides */
+    CHECK(open_descriptors() == before);
+}
+
 static void check_calls(local_things_client *c)
 {
     int32_t n, length;
@@ -250,6 +289,7 @@ int main(void)
     implementation.later = later;
     implementation.tell = tell;
     implementation.checked = checked;
+    implementation.pass = pass;
     implementation.open_counter = open_counter;
     implementation.count = count;
     implementation.close_counter = close_counter;
@@ -265,6 +305,7 @@ int main(void)
     CHECK(local_things_bind(&c, connection) == SJ_OK);
     check_contexts(&c);
     check_memory(&c);
+    check_descriptors(&c);
     check_calls(&c);
     check_violation(&c);
     check_local(connection);

@@ -379,6 +379,7 @@ fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line("sj_service sj_s = *later->service;");
     w.line("sj_s.scratch = sj_b;");
     w.line("sj_s.cleanup = NULL;");
+    w.line("sj_s.in = NULL;");
     w.line(format!(
         "sj_outcome sj_r = sj_{name}_answer(&sj_s, &later->token, later->client, later->impl, &sj_a, &sj_v, &sj_o);"
     ));

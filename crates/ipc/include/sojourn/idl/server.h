@@ -76,6 +76,7 @@ typedef struct sj_service {
     sj_buffer scratch;
     sj_contexts contexts;
     sj_cleanup *cleanup;
+    const sj_in *in; /* of the call that is served: its descriptors are the message's */
     int fds[SJ_FDS_MAX]; /* handed out with the reply, closed after it */
     uint32_t n_fds;
     int stop; /* set by an implementation: the loop returns after the reply */
@@ -123,6 +124,7 @@ static inline void sj_service_invocation(sj_service *s, const sj_event *event, s
     i->server = s->server;
     i->service = s;
     i->arena = &s->arena;
+    s->in = &event->in;
 }
 
 /* For requests with context handles or converted values. */
@@ -148,13 +150,26 @@ static inline sj_outcome sj_service_refuse(const sj_dec *d, sj_outcome violation
     return d->fault ? d->fault : violation;
 }
 
-/* Descriptors of a reply are handed over: closed once it is sent. */
+static SJ_COLD void sj_service_hand_over(sj_service *s, const sj_enc *e)
+{
+    for (uint32_t i = 0; i < e->n_fds; i++) {
+        bool is_borrowed = false;
+        for (uint32_t k = 0; s->in && k < s->in->n_fds; k++)
+            is_borrowed = is_borrowed || s->in->fds[k] == e->fds[i];
+        for (uint32_t k = 0; k < s->n_fds; k++)
+            is_borrowed = is_borrowed || s->fds[k] == e->fds[i];
+        if (!is_borrowed)
+            s->fds[s->n_fds++] = e->fds[i];
+    }
+}
+
+/* Descriptors of a reply are handed over: closed once it is sent, unless they came with the request. */
 static inline void sj_service_attach(sj_service *s, const sj_enc *e, sj_out *out)
 {
     sj_enc_attach(e, out);
-    for (uint32_t i = 0; i < e->n_fds; i++)
-        s->fds[i] = e->fds[i];
-    s->n_fds = e->n_fds;
+    s->n_fds = 0;
+    if (e->n_fds)
+        sj_service_hand_over(s, e);
 }
 
 /* A body that was built in the scratch buffer becomes a reply. */
