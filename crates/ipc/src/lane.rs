@@ -16,7 +16,7 @@ use crate::layout::{
     BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
     next_seq, tag_seq,
 };
-use crate::link::{Link, LocalRequest, lock};
+use crate::link::{Begun, Link, LocalRequest, lock};
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};
@@ -126,16 +126,22 @@ impl Lane {
         if header.line != CALL_LINE {
             return Err(Reason::BadLine);
         }
-        self.call = next_seq(self.call);
-        self.saw(header.cpu);
-        if header.flags == 0 {
+        let look = if header.flags == 0 {
+            match self.link.begin_call(CALL_LINE, header.seq) {
+                Begun::Yes => {}
+                Begun::Later => return Ok(Look::Nothing),
+                Begun::No => return Err(Reason::BadLine),
+            }
             incoming.load_inline(header, self.link.region.reply(CALL_LINE));
-            return match self.link.begin_call(CALL_LINE, header.seq) {
-                true => Ok(Look::Message),
-                false => Err(Reason::BadLine),
-            };
+            Look::Message
+        } else {
+            self.take_request(header, incoming)?
+        };
+        if look != Look::Nothing {
+            self.call = next_seq(self.call);
+            self.saw(header.cpu);
         }
-        self.take_request(header, incoming)
+        Ok(look)
     }
 
     /// The client does something.
@@ -173,6 +179,9 @@ impl Lane {
             _ if is_request && self.assembly.is_none() => self.take_request(header, incoming)?,
             _ => return Err(Reason::BadHeader),
         };
+        if look == Look::Nothing {
+            return Ok(look);
+        }
         publish_consumed(&self.link, self.seq);
         self.saw(header.cpu);
         self.seq = next_seq(self.seq);
@@ -185,8 +194,16 @@ impl Lane {
     fn take_request(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
         let is_call = header.kind == Kind::Call;
         let is_here = (header.line == CALL_LINE) == is_direct(header.seq);
-        if is_call && !(is_here && self.link.begin_call(header.line, header.seq)) {
-            return Err(Reason::BadLine);
+        if is_call {
+            let begun = match is_here {
+                true => self.link.begin_call(header.line, header.seq),
+                false => Begun::No,
+            };
+            match begun {
+                Begun::Yes => {}
+                Begun::Later => return Ok(Look::Nothing),
+                Begun::No => return Err(Reason::BadLine),
+            }
         }
         if header.flags == 0 {
             incoming.load_inline(header, self.link.region.request(header.seq));

@@ -260,6 +260,9 @@ pub(crate) const LONG: u8 = 1;
 /// The payload is the sender's own memory: both ends share one address space.
 pub(crate) const BY_REFERENCE: u8 = 2;
 
+/// Where the sender's processor is in a meta word.
+pub(crate) const CPU_SHIFT: u32 = 32;
+
 /// Header of a line: tag word and meta word, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -301,7 +304,7 @@ impl Header {
             | u64::from(self.line) << 8
             | u64::from(self.fds) << 16
             | u64::from(self.items) << 24
-            | u64::from(self.cpu) << 32
+            | u64::from(self.cpu) << CPU_SHIFT
             | u64::from(self.grants) << 48
             | u64::from(self.after) << 56
     }

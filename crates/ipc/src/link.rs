@@ -25,16 +25,42 @@ const PARCELS_MAX: usize = 2;
 #[derive(Debug)]
 pub(crate) struct ReplyLine {
     /// Sequence number of the outstanding call plus `1 << 32`, or `2 << 32` once it is claimed through
-    /// the C interface, whose tokens can be copied; 0 when the line is free.
+    /// the C interface, whose tokens can be copied; [`ANSWERING`] while its answer is published; 0 when
+    /// the line is free.
     outstanding: AtomicU64,
     pub(crate) words: UnsafeCell<[u64; INLINE_WORDS]>,
+    /// What the answer's line will say beside the words, once it is complete.
+    pub(crate) answer: UnsafeCell<Answer>,
     /// Lists for what travels beside an answer, lent to one after another.
     pub(crate) spare: UnsafeCell<Option<Box<Beside<'static>>>>,
 }
 
-// SAFETY: `words` and `spare` are touched only by the holder of the token of the call outstanding on this line, and
-// there is one such token at a time: `outstanding` goes from 0 to a call, and back, only once for each.
+// SAFETY: `words`, `answer` and `spare` are touched only by the holder of the token of the call
+// outstanding on this line, and there is one such token at a time: `outstanding` goes from 0 to a call,
+// and back when the answer has been published, only once for each.
 unsafe impl Sync for ReplyLine {}
+
+/// The answer to the call on a line is being published.
+const ANSWERING: u64 = 3 << 32;
+
+/// Tag and meta word of a complete answer, and how many words of payload it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) tag: u64,
+    pub(crate) meta: u64,
+    pub(crate) count: usize,
+}
+
+/// Whether a reply line can take a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It has.
+    Yes,
+    /// Another thread is at this moment publishing the answer before: look again.
+    Later,
+    /// It is taken, or there is no such line.
+    No,
+}
 
 /// An answer that is larger than its area, while the client fetches it piece by piece.
 #[derive(Debug)]
@@ -117,6 +143,7 @@ impl Link {
         let line = || ReplyLine {
             outstanding: AtomicU64::new(0),
             words: UnsafeCell::new([0; INLINE_WORDS]),
+            answer: UnsafeCell::default(),
             spare: UnsafeCell::new(None),
         };
         Self {
@@ -141,15 +168,18 @@ impl Link {
         }
     }
 
-    /// Notes that call `seq` wants its answer on `line`; false if that line is taken or not there.
+    /// Notes that call `seq` wants its answer on `line`.
     #[inline]
-    pub(crate) fn begin_call(&self, line: u8, seq: u32) -> bool {
-        let Some(line) = self.lines.get(line as usize) else { return false };
-        if line.outstanding.load(Ordering::Acquire) != 0 {
-            return false;
+    pub(crate) fn begin_call(&self, line: u8, seq: u32) -> Begun {
+        let Some(line) = self.lines.get(line as usize) else { return Begun::No };
+        match line.outstanding.load(Ordering::Acquire) {
+            0 => {
+                line.outstanding.store(1 << 32 | u64::from(seq), Ordering::Relaxed);
+                Begun::Yes
+            }
+            ANSWERING => Begun::Later,
+            _ => Begun::No,
         }
-        line.outstanding.store(1 << 32 | u64::from(seq), Ordering::Relaxed);
-        true
     }
 
     /// Claims call `seq` on `line` for an answer: true once, for one caller, if it is outstanding.
@@ -170,7 +200,16 @@ impl Link {
         })
     }
 
-    /// Notes that the call on `line` is being answered: just before the answer is published.
+    /// Notes that the answer to the call on `line` is about to be published. The client may send the
+    /// next call as soon as it sees it; that call has to wait until [`Self::end_call`].
+    #[inline]
+    pub(crate) fn begin_answer(&self, line: u8) {
+        if let Some(line) = self.lines.get(line as usize) {
+            line.outstanding.store(ANSWERING, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the call on `line` has been answered, or will not be.
     #[inline]
     pub(crate) fn end_call(&self, line: u8) {
         if let Some(line) = self.lines.get(line as usize) {

@@ -8,8 +8,10 @@
 
 use crate::fault;
 use crate::gather::Gather;
-use crate::layout::{BY_REFERENCE, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN};
-use crate::link::{Link, LongReply, lock};
+use crate::layout::{
+    BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN,
+};
+use crate::link::{Answer, Link, LongReply, lock};
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{ClientId, Encoder, Fault, Gone};
 use sojourn_shm::ring;
@@ -40,13 +42,7 @@ impl ReplyToken {
     #[inline]
     pub(crate) fn short(mut self, body_len: usize) -> ReadyReply {
         let form = Form::Inline(body_len.min(INLINE_MAX) as u8, 0);
-        ReadyReply {
-            link: self.link.take(),
-            line: self.line,
-            seq: self.seq,
-            kind: Kind::Result,
-            form,
-        }
+        ReadyReply::new(self.link.take(), self.line, self.seq, &form)
     }
 
     /// Goes on with an answer whose body has been written at [`body_at`].
@@ -91,15 +87,7 @@ impl ReplyToken {
 
     /// An answer that is a fault.
     pub fn fault(mut self, fault: Fault) -> ReadyReply {
-        let line = self.line;
-        let seq = self.seq;
-        ReadyReply {
-            link: self.link.take(),
-            line,
-            seq,
-            kind: Kind::Fault,
-            form: Form::Fault(fault),
-        }
+        ReadyReply::new(self.link.take(), self.line, self.seq, &Form::Fault(fault))
     }
 }
 
@@ -108,14 +96,7 @@ impl Drop for ReplyToken {
         // A client that has been let go is told why by that, not by this.
         if let Some(link) = self.link.take().filter(|link| link.ended().is_none()) {
             let form = Form::Fault(Fault::DROPPED);
-            let reply = ReadyReply {
-                link: Some(link),
-                line: self.line,
-                seq: self.seq,
-                kind: Kind::Fault,
-                form,
-            };
-            let _ = reply.send();
+            let _ = ReadyReply::new(Some(link), self.line, self.seq, &form).send();
         }
     }
 }
@@ -200,13 +181,7 @@ impl<'d> ReplyDraft<'d> {
     pub fn finish(mut self) -> ReadyReply {
         let (line, seq) = (self.token.line, self.token.seq);
         let Some(link) = self.token.link.take() else {
-            return ReadyReply {
-                link: None,
-                line,
-                seq,
-                kind: Kind::Fault,
-                form: Form::Inline(0, 0),
-            };
+            return ReadyReply { link: None, line };
         };
         let is_plain = self.encoder.is_plain() && matches!(self.place, Place::Inline);
         let form = match is_plain {
@@ -215,8 +190,7 @@ impl<'d> ReplyDraft<'d> {
         };
         // SAFETY: this token alone may touch the line's spare until its answer is published.
         unsafe { *link.lines[line as usize].spare.get() = self.encoder.take_back() };
-        let kind = if matches!(form, Form::Fault(_)) { Kind::Fault } else { Kind::Result };
-        ReadyReply { link: Some(link), line, seq, kind, form }
+        ReadyReply::new(Some(link), line, seq, &form)
     }
 
     #[inline(never)]
@@ -307,64 +281,39 @@ enum Form {
     Fault(Fault),
 }
 
-/// A complete answer that nobody has seen yet.
+/// A complete answer that nobody has seen yet. It lies in the reply line's private part: what is
+/// moved about is two words.
 #[derive(Debug)]
 pub struct ReadyReply {
     link: Option<Arc<Link>>,
     line: u8,
-    seq: u32,
-    kind: Kind,
-    form: Form,
 }
 
 impl ReadyReply {
-    /// Publishes it: a few stores, and a wake-up if the client sleeps. Never waits.
-    ///
-    /// # Errors
-    /// [`Gone`] if the client is.
+    /// Completes the answer to call `seq`: everything but the processor we run on.
     #[inline]
-    pub fn send(mut self) -> Result<(), Gone> {
-        let link = self.link.take().ok_or(Gone)?;
-        self.publish(&link);
-        if link.ended().is_some() { Err(Gone) } else { Ok(()) }
-    }
-
-    /// As [`Self::send`]; gives the link back, so that its count need not change hands.
-    #[inline]
-    pub(crate) fn send_and_return(mut self) -> Option<Arc<Link>> {
-        let link = self.link.take()?;
-        self.publish(&link);
-        Some(link)
-    }
-
-    #[inline]
-    fn publish(&self, link: &Link) {
+    fn new(link: Option<Arc<Link>>, line: u8, seq: u32, form: &Form) -> Self {
+        let Some(link) = link else { return Self { link: None, line } };
         let mut header = Header {
-            seq: self.seq,
+            seq,
             op: 0,
-            kind: self.kind,
+            kind: Kind::Result,
             flags: 0,
             len: 0,
-            line: self.line,
+            line,
             fds: 0,
             items: 0,
-            cpu: link.thread.cpu(),
+            cpu: 0,
             grants: 0,
             after: 0,
         };
-        let line = link.region.reply(self.line);
-        let mut words = [0; INLINE_WORDS];
-        let count = match &self.form {
+        let own = &link.lines[line as usize];
+        // SAFETY: this token, or the answer made of it, alone may touch the line's private part.
+        let (words, answer) = unsafe { (&mut *own.words.get(), &mut *own.answer.get()) };
+        let count = match form {
             Form::Inline(len, fds) => {
                 (header.len, header.fds) = (*len, *fds);
-                let count = usize::from(*len).div_ceil(8).min(INLINE_WORDS);
-                // SAFETY: this reply alone may touch the words until `end_call` below.
-                let body = unsafe { &*link.lines[self.line as usize].words.get() };
-                words[..6].copy_from_slice(&body[..6]);
-                if count > 6 {
-                    words[6..].copy_from_slice(&body[6..]);
-                }
-                count
+                usize::from(*len).div_ceil(8).min(INLINE_WORDS)
             }
             Form::Long(long) => {
                 (header.items, header.fds, header.flags) = (long.items, long.fds, long.flags);
@@ -372,25 +321,57 @@ impl ReadyReply {
                 2
             }
             Form::Fault(fault) => {
+                header.kind = Kind::Fault;
                 words[0] = u64::from(fault.0);
                 1
             }
         };
-        // Before the answer can be seen: the client's next call may come at once.
-        fault::point("server.answer");
-        link.end_call(self.line);
-        line.publish(header.tag(), header.meta(), &words[..count]);
-        link.ring_client();
+        *answer = Answer { tag: header.tag(), meta: header.meta(), count };
+        Self { link: Some(link), line }
     }
+
+    /// Publishes it: a few stores, and a wake-up if the client sleeps. Never waits.
+    ///
+    /// # Errors
+    /// [`Gone`] if the client is.
+    #[inline]
+    pub fn send(mut self) -> Result<(), Gone> {
+        let link = self.link.take().ok_or(Gone)?;
+        publish(&link, self.line);
+        if link.ended().is_some() { Err(Gone) } else { Ok(()) }
+    }
+
+    /// As [`Self::send`]; gives the link back, so that its count need not change hands.
+    #[inline]
+    pub(crate) fn send_and_return(mut self) -> Option<Arc<Link>> {
+        let link = self.link.take()?;
+        publish(&link, self.line);
+        Some(link)
+    }
+}
+
+/// Publishes the complete answer of a line.
+#[inline]
+fn publish(link: &Link, line: u8) {
+    let own = &link.lines[line as usize];
+    // SAFETY: the answer's holder alone may touch the line's private part until `end_call` below.
+    let (words, answer) = unsafe { (&*own.words.get(), *own.answer.get()) };
+    let meta = answer.meta | u64::from(link.thread.cpu()) << CPU_SHIFT;
+    fault::point("server.answer");
+    link.begin_answer(line);
+    link.region.reply(line).publish(answer.tag, meta, &words[..answer.count.min(INLINE_WORDS)]);
+    link.end_call(line);
+    link.ring_client();
 }
 
 impl Drop for ReadyReply {
     fn drop(&mut self) {
         // An answer that was put together and then not sent: the caller must not wait for it.
         if let Some(link) = self.link.take() {
-            self.kind = Kind::Fault;
-            self.form = Form::Fault(Fault::DROPPED);
-            self.publish(&link);
+            // SAFETY: as in `publish`.
+            let seq = ring::tag_seq(unsafe { (*link.lines[self.line as usize].answer.get()).tag });
+            let fault = Self::new(Some(link), self.line, seq, &Form::Fault(Fault::DROPPED));
+            let _ = fault.send();
         }
     }
 }
