@@ -211,6 +211,7 @@ static inline int sj_test_serve(const char *address, const sj_options *options, 
         reason = gone ? event.reason : 0;
         if (status == SJ_OK && sj_service_handle(&service, &event, &out)) {
             status = sj_reply(server, &out);
+            status = status == SJ_GONE ? SJ_OK : status; /* it has what it wanted and left: the event comes next */
             sj_service_clean(&service);
         }
     }
