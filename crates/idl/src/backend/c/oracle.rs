@@ -123,7 +123,9 @@ fn implementation_reply(emit: &mut Emit<'_>, op: &Op<'_>) {
         if op.op.result.is_some() {
             args.push(format!("sj_x.{}", result_name(op.op)));
         }
-        w.line(format!("if (!sj_o && {name}_reply({}) != SJ_OK)", args.join(", ")));
+        // A client may leave with its last answer before the server knows that it was sent.
+        w.line(format!("sj_status sj_s = sj_o ? SJ_OK : {name}_reply({});", args.join(", ")));
+        w.line("if (sj_s != SJ_OK && sj_s != SJ_GONE)");
         w.line("    sj_t->errors++;");
     }
     w.line("sj_arena_free(&sj_a);");
