@@ -69,7 +69,7 @@ impl Quiet {
     /// Steps at most: beyond, what an early look costs is little beside the wait.
     const STEPS_MAX: u32 = 64;
     /// Looks in time before a shorter wait is tried.
-    const IN_TIME_MAX: u32 = 64;
+    const IN_TIME_MAX: u32 = 6;
     /// Looks after which an answer is one that took long for another reason.
     const EARLY_MAX: u32 = 400;
 
