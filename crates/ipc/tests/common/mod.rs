@@ -27,7 +27,9 @@ pub fn watchdog(seconds: u64) -> impl Drop {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     std::thread::spawn(move || {
         if dropped.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("watchdog: {test} hung for {seconds} s");
+            // Not `eprintln`: what a test writes is kept back, and lost with the process.
+            let text = format!("watchdog: {test} hung for {seconds} s\n");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
             std::process::abort();
         }
     });
