@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-bench", &["sojourn-idl", "sojourn-ipc", "sojourn-shm"]),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),
-    ("sojourn-interop", &["sojourn-idl", "sojourn-ipc"]),
+    ("sojourn-interop", &["sojourn-idl", "sojourn-ipc", "sojourn-stubs-rust"]),
     ("xtask", &[]),
 ];
 
