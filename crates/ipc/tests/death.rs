@@ -9,7 +9,6 @@ use common::raw::{self, Raw};
 use common::service::{COUNT, ECHO, FDS, GIVE, KEEP, SIZED, STATE, open_fds};
 use common::{Echo, Home, ask, call, call_until, limit, path, soon, until, watchdog};
 use rustix::fd::AsFd;
-use rustix::process::Signal;
 use sojourn_ipc::{
     Access, Address, CallError, ConnectError, ConnectOptions, Connection, Deadline, Endpoint,
     Grant, Memory, Reason, ServerOptions, Wait,
@@ -278,7 +277,7 @@ fn a_stopped_client_blocks_nobody() {
     let stopped: Vec<_> = (0..4)
         .map(|_| {
             let client = Process::start("client", &[&echo.name, "park"]);
-            client.signal(Signal::STOP);
+            client.stop();
             client
         })
         .collect();

@@ -475,7 +475,7 @@ fn a_stopped_server_holds_nobody_past_the_deadline_and_goes_on_later() {
         let mut connection = echo.connect_waiting(wait);
         assert_eq!(call(&mut connection, ECHO, b"x").unwrap(), b"x");
         for round in 0..3 {
-            echo.process().signal(Signal::STOP);
+            echo.process().stop();
             let start = std::time::Instant::now();
             // In pieces, of which only some find room; with descriptors; short; one-way.
             let error = call_until(&mut connection, ECHO, &[3; 300_000], soon(50)).unwrap_err();

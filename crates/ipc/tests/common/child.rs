@@ -61,6 +61,17 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Stops the child, every thread of it.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let text = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            text.is_ok_and(|text| text.rsplit(')').next().unwrap().trim_start().starts_with('T'))
+        };
+        let tasks = format!("/proc/{}/task", self.pid());
+        super::until("it has stopped", || std::fs::read_dir(&tasks).unwrap().all(is_stopped));
+    }
+
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         self.child.wait().unwrap();
