@@ -1,10 +1,10 @@
-//! Generates Rust from every example interface, with tests, and the C test programs that talk to it.
+//! Generates Rust, with tests, from every example interface.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 
-use sojourn_idl::backend::{self, c, rust};
+use sojourn_idl::backend::{self, rust};
 use sojourn_idl::source::FileLoader;
 
 const EXAMPLES: [&str; 4] = ["calc", "everything", "files", "paper"];
@@ -38,10 +38,6 @@ fn generate(folder: &Path, name: &str) -> Result<(), Box<dyn std::error::Error>>
     let out = env::var("OUT_DIR")?;
     for output in rust::generate(&compiled.module, &options) {
         fs::write(Path::new(&out).join(output.path), output.text)?;
-    }
-    fs::create_dir_all(Path::new(&out).join("c"))?;
-    for output in c::generate(&compiled.module, &options) {
-        fs::write(Path::new(&out).join("c").join(output.path), output.text)?;
     }
     Ok(())
 }

@@ -115,17 +115,23 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// [`Cause::Short`], [`Cause::Item`], [`Cause::Padding`], [`Cause::Depth`].
-    #[inline]
+    #[inline(always)]
     pub fn pods<T: Pod>(&mut self, header: Header) -> Result<Cow<'m, [T]>, DecodeError> {
-        let len = (header.count as usize).checked_mul(size_of::<T>());
         if header.form != 1 {
-            return Ok(match self.item(header, len)? {
-                Item::Private(bytes) => lend(bytes),
-                shared @ Item::Shared(_) => Cow::Owned(copied(&shared)),
-            });
+            return self.pods_beside(header);
         }
-        let Some(len) = len else { return Self::fail(Cause::Short, self.at) };
-        Ok(lend(self.level_of_bytes(len)?))
+        // At most 32 bits times 8: cannot overflow.
+        let bytes = self.level_of_bytes(header.count as usize * size_of::<T>())?;
+        Ok(lend(bytes))
+    }
+
+    #[cold]
+    fn pods_beside<T: Pod>(&mut self, header: Header) -> Result<Cow<'m, [T]>, DecodeError> {
+        let len = (header.count as usize).checked_mul(size_of::<T>());
+        Ok(match self.item(header, len)? {
+            Item::Private(bytes) => lend(bytes),
+            shared @ Item::Shared(_) => Cow::Owned(copied(&shared)),
+        })
     }
 
     /// The bytes of an object that refers to nothing.
@@ -201,24 +207,26 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// As [`Decoder::pods`]; [`Cause::Terminator`] unless its one zero is where the length says.
-    #[inline]
+    #[inline(always)]
     pub fn string(&mut self, header: Header) -> Result<Cow<'m, CStr>, DecodeError> {
-        let wrong = |_| header.error(Cause::Terminator);
-        let len = header.count as usize + 1;
-        let bytes = if header.form == 1 {
-            self.level_of_bytes(len)?
-        } else {
-            match self.item(header, Some(len))? {
-                Item::Private(bytes) => bytes,
-                shared @ Item::Shared(_) => {
-                    let wrong = |_| header.error(Cause::Terminator);
-                    return Ok(Cow::Owned(
-                        CString::from_vec_with_nul(shared.to_vec()).map_err(wrong)?,
-                    ));
-                }
-            }
+        if header.form != 1 {
+            return self.string_beside(header);
+        }
+        let bytes = self.level_of_bytes(header.count as usize + 1)?;
+        match CStr::from_bytes_with_nul(bytes) {
+            Ok(text) => Ok(Cow::Borrowed(text)),
+            Err(_) => Err(header.error(Cause::Terminator)),
+        }
+    }
+
+    #[cold]
+    fn string_beside(&mut self, header: Header) -> Result<Cow<'m, CStr>, DecodeError> {
+        let item = self.item(header, Some(header.count as usize + 1))?;
+        let text = match item {
+            Item::Private(bytes) => CStr::from_bytes_with_nul(bytes).ok().map(Cow::Borrowed),
+            Item::Shared(_) => CString::from_vec_with_nul(item.to_vec()).ok().map(Cow::Owned),
         };
-        Ok(Cow::Borrowed(CStr::from_bytes_with_nul(bytes).map_err(wrong)?))
+        text.ok_or(header.error(Cause::Terminator))
     }
 
     /// A wide string, without its terminator.
@@ -246,8 +254,13 @@ impl<'m> Decoder<'m> {
 fn lend<T: Pod>(bytes: &[u8]) -> Cow<'_, [T]> {
     match cast(bytes) {
         Some(values) => Cow::Borrowed(values),
-        None => Cow::Owned(to_vec(bytes)),
+        None => unaligned(bytes),
     }
+}
+
+#[cold]
+fn unaligned<T: Pod>(bytes: &[u8]) -> Cow<'_, [T]> {
+    Cow::Owned(to_vec(bytes))
 }
 
 fn copied<T: Pod>(item: &Item<'_>) -> Vec<T> {

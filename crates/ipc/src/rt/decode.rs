@@ -90,7 +90,9 @@ impl<'m> Decoder<'m> {
         }
         let all = &self.body[self.at..self.at + padded];
         let (object, padding) = all.split_at(bytes);
-        if padding.iter().any(|b| *b != 0) {
+        if let (false, Some(last)) = (padding.is_empty(), all.last_chunk::<8>())
+            && u64::from_le_bytes(*last) >> (64 - 8 * padding.len()) != 0
+        {
             return Self::fail(Cause::Padding, self.at + bytes);
         }
         self.at += padded;
@@ -128,9 +130,21 @@ impl<'m> Decoder<'m> {
         count: usize,
         stride: usize,
     ) -> Result<(), DecodeError> {
-        if slots.is_empty() || !(self.beside || slots.iter().any(Slot::is_number)) {
+        if slots.is_empty() || !(self.beside || super::slots::have_numbers(slots)) {
             return Ok(());
         }
+        self.count_words(slots, bytes, offset, count, stride)
+    }
+
+    #[cold]
+    fn count_words(
+        &mut self,
+        slots: &[Slot],
+        bytes: &[u8],
+        offset: usize,
+        count: usize,
+        stride: usize,
+    ) -> Result<(), DecodeError> {
         self.now = self.next;
         for index in 0..count {
             let at = index * stride;

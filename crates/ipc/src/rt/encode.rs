@@ -197,20 +197,24 @@ pub struct Writer<'e, 'd> {
 const WORD: usize = 8;
 
 impl<'e, 'd> Writer<'e, 'd> {
-    /// The next `bytes` bytes, and zeroes up to the next multiple of 8.
+    /// The next `bytes` bytes, with zeroes up to the next multiple of 8.
     #[inline]
     fn take(&mut self, bytes: usize) -> Result<*mut u8, EncodeError> {
         let encoder = &mut *self.encoder;
         let room = encoder.len - encoder.at;
-        if bytes > room || bytes.next_multiple_of(WORD) > room {
+        if bytes > room {
+            return Err(EncodeError::Overflow);
+        }
+        let padded = bytes.next_multiple_of(WORD);
+        if padded > room {
             return Err(EncodeError::Overflow);
         }
         // SAFETY: at + bytes <= len, checked above.
         let start = unsafe { encoder.body.add(encoder.at) };
-        let padded = bytes.next_multiple_of(WORD);
-        for at in bytes..padded {
-            // SAFETY: at < padded <= room.
-            unsafe { start.add(at).write(0) };
+        if padded != bytes {
+            // The whole last word at once: its other bytes are written right after.
+            // SAFETY: padded is at least a word and at most the room.
+            unsafe { start.add(padded - WORD).cast::<u64>().write_unaligned(0) };
         }
         encoder.at += padded;
         Ok(start)
@@ -327,12 +331,15 @@ impl<'e, 'd> Writer<'e, 'd> {
         let mut form = 1;
         if self.refers(bytes.len(), threshold) {
             form = 2;
-            if !self.encoder.beside().items.push(bytes) {
-                return Err(EncodeError::Overflow);
-            }
+            self.push_item(bytes)?;
         }
         block.put::<AT, u64>(pair(count as u32, form));
         Ok(())
+    }
+
+    #[cold]
+    fn push_item(&mut self, bytes: &'d [u8]) -> Result<(), EncodeError> {
+        self.encoder.put_item(bytes)
     }
 
     /// Appends a descriptor, if there is one, and writes its word.

@@ -113,8 +113,8 @@ impl Measure {
     /// An object of `bytes` bytes, without what it refers to.
     #[inline]
     fn add(&mut self, bytes: usize) {
-        let end = self.body_len.saturating_add(bytes);
-        self.body_len = end.checked_next_multiple_of(8).unwrap_or(usize::MAX);
+        // Saturated, it is larger than any message can be.
+        self.body_len = self.body_len.saturating_add(bytes).saturating_add(7) & !7;
     }
 
     /// An array of plain values or a string: `bytes` with the terminator.

@@ -57,9 +57,12 @@ pub(super) fn load<T: Pod>(bytes: &[u8], at: usize) -> Option<T> {
 #[inline]
 #[must_use]
 pub(super) fn cast<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
-    // SAFETY: every bit pattern is a T.
-    let (head, values, tail) = unsafe { bytes.align_to::<T>() };
-    (head.is_empty() && tail.is_empty()).then_some(values)
+    let start = bytes.as_ptr().cast::<T>();
+    if !start.is_aligned() || !bytes.len().is_multiple_of(size_of::<T>()) {
+        return None;
+    }
+    // SAFETY: aligned, as many values as there are bytes for, every bit pattern is a T.
+    Some(unsafe { core::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) })
 }
 
 /// `bytes` copied into new values; bytes after the last whole value are left out.

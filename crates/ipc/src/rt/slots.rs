@@ -16,6 +16,8 @@ pub enum Slot {
     Fd(usize),
     /// Word of a `ptr` pointer.
     Number(usize),
+    /// First of a list that has such words somewhere and does not begin with one.
+    Numbers,
     /// `count` structures of `stride` bytes from `at` on, each with `slots`.
     Run {
         /// First byte.
@@ -29,15 +31,10 @@ pub enum Slot {
     },
 }
 
-impl Slot {
-    /// Whether it is, or holds, the word of a `ptr` pointer.
-    pub(super) fn is_number(&self) -> bool {
-        match self {
-            Self::Number(_) => true,
-            Self::Header(_) | Self::Fd(_) => false,
-            Self::Run { slots, .. } => slots.iter().any(Self::is_number),
-        }
-    }
+/// Whether the list has words of `ptr` pointers. It is a constant, and so is the answer.
+#[inline(always)]
+pub(super) fn have_numbers(slots: &[Slot]) -> bool {
+    matches!(slots.first(), Some(Slot::Numbers | Slot::Number(_)))
 }
 
 /// How many of each have been taken.
@@ -68,6 +65,7 @@ pub(super) fn scan(
             Slot::Fd(fd) => {
                 taken.fds = taken.fds.saturating_add(u16::from(word(at + fd) == 1));
             }
+            Slot::Numbers => {}
             Slot::Number(number) => {
                 let at = at + number;
                 objects.get().scan(word(at), offset + at)?;

@@ -196,7 +196,34 @@ impl Gen<'_> {
 
     /// The words of `ty` that name something beside or behind it, as a slice expression.
     pub(super) fn slots(&self, ty: &Ty) -> String {
-        format!("&[{}]", self.slot_list(ty, 0).join(", "))
+        Self::marked(self.slot_list(ty, 0), self.has_numbers(ty, 0))
+    }
+
+    /// A list of words, marked if there are words of `ptr` pointers among them.
+    pub(super) fn marked(list: Vec<String>, has_numbers: bool) -> String {
+        let mark = if has_numbers { "rt::Slot::Numbers, " } else { "" };
+        format!("&[{mark}{}]", list.join(", "))
+    }
+
+    /// Whether the bytes in place have words of `ptr` pointers.
+    pub(super) fn has_numbers(&self, ty: &Ty, depth: u32) -> bool {
+        self.numbers_in(self.shape(ty), depth)
+    }
+
+    fn numbers_in(&self, shape: Shape<'_>, depth: u32) -> bool {
+        match shape {
+            _ if depth > 64 => true,
+            Shape::Shared(_) => true,
+            Shape::Fixed(element, _) => self.has_numbers(element, depth + 1),
+            Shape::Converted(id) => self.numbers_in(self.wire_shape(id), depth + 1),
+            Shape::Struct(id) => match layout::kind(self.module, id) {
+                Some(TypeKind::Struct(s)) => {
+                    s.fields.iter().any(|f| !f.ignore && self.has_numbers(&f.ty, depth + 1))
+                }
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// The same, one expression for each word, offsets from `at`.

@@ -266,16 +266,15 @@ impl<'a> Gen<'a> {
 
     /// The words of a primary block, as a slice expression.
     fn block_slots(&self, op: &Op<'a>, layout: &BlockLayout) -> String {
-        let mut words = Vec::new();
-        if let (Some(slot), Some(ty)) = (&layout.result, &op.op.result) {
+        let result = layout.result.as_ref().zip(op.op.result.as_ref());
+        let params = op.wire_list.iter().zip(&layout.params);
+        let params = params.filter_map(|(s, slot)| Some((slot.as_ref()?, s.ty)));
+        let (mut words, mut has_numbers) = (Vec::new(), false);
+        for (slot, ty) in result.into_iter().chain(params) {
             words.extend(self.slot_list(ty, slot.offset));
+            has_numbers |= self.has_numbers(ty, 0);
         }
-        for (s, slot) in op.wire_list.iter().zip(&layout.params) {
-            if let Some(slot) = slot {
-                words.extend(self.slot_list(s.ty, slot.offset));
-            }
-        }
-        format!("&[{}]", words.join(", "))
+        Self::marked(words, has_numbers)
     }
 
     /// What siblings are worth while a reply is read, before its own have been.
@@ -331,12 +330,11 @@ fn writers(op: &Op<'_>, d: &Direction) -> String {
     let open = if size == 0 { String::new() } else { format!("let b_ = w_.object::<{size}>()?;") };
     let body = format!("{open} {} {}", d.place, d.follow);
     let w = used(&body, "w_");
-    let inline = if d.measure.is_empty() { "#[inline]" } else { "" };
     let life = if d.params.iter().any(|(_, t)| t.contains("'d")) { "<'d>" } else { "" };
     let writer = if life.is_empty() { "'_" } else { "'d" };
     format!(
         "/// The size of a {what} of `{0}`.\n///\n/// # Errors\n/// Values that must not travel.\n\
-         {inline}\npub fn {1}_{what}_size({2}) -> Result<rt::Measured, rt::EncodeError> {{ {visit} }}\n\
+         #[inline]\npub fn {1}_{what}_size({2}) -> Result<rt::Measured, rt::EncodeError> {{ {visit} }}\n\
          /// Writes a {what} of `{0}`.\n///\n/// # Errors\n\
          /// [`rt::EncodeError::Overflow`] if the body has another size.\n\
          #[inline]\npub fn put_{1}_{what}{life}({w}: &mut rt::Writer<'_, {writer}>, {3}) \
