@@ -112,12 +112,14 @@ fn library() -> PathBuf {
     library
 }
 
-/// Compiles C sources of `file` to a program; a warning is a failure.
+/// Compiles C sources of `file` to a program; a warning is a failure. More options, such as those of
+/// sanitizers, come from `INTEROP_CFLAGS`.
 fn compile(program: &str, file: &str, sources: &[PathBuf], define: Option<String>) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let target = folder.join(format!("{program}-{file}-{}", unique()));
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-O1", "-o"]).arg(&target);
+    cc.args(std::env::var("INTEROP_CFLAGS").unwrap_or_default().split_whitespace());
     cc.args(define).arg("-I").arg(GENERATED).arg("-I");
     cc.arg(Path::new(HERE).join("../../crates/ipc/include")).args(sources).arg(library());
     cc.args(["-lgcc_s", "-lpthread", "-lm", "-ldl"]);
