@@ -17,13 +17,18 @@ use crate::message::Incoming;
 use crate::reason::Reason;
 use crate::reply::{ReadyReply, ReplyToken};
 use crate::rt::{ClientId, Credentials};
-use crate::rt::{Decoder, Item};
 use crate::thread::{Note, ServerThread};
 use crate::wait::{Policy, Spun};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use sojourn_shm::futex::{WAIT_ANY_MAX, WaitSet, Woken};
-use sojourn_shm::{Span, park};
+use sojourn_shm::futex::{WAIT_ANY_MAX, WaitSet};
 use std::sync::Arc;
+
+mod event;
+mod request;
+mod sleeping;
+
+pub use event::{Event, RecvError};
+pub use request::{KeptGrant, Request};
 
 /// Sleeps of the thread after which a lane that had nothing becomes cold.
 const IDLE_MAX: u32 = 16;
@@ -35,51 +40,6 @@ const LAST_WORDS_MAX: u32 = 2 * crate::layout::INFLIGHT_MAX;
 const PIECES_MAX: u32 = 8;
 /// Wake-ups for nothing, in a row, before a client is disconnected for it.
 const FALSE_RINGS_MAX: u32 = 1000;
-
-/// Nothing came before the deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecvError {
-    /// The deadline passed.
-    #[error("nothing came before the deadline")]
-    TimedOut,
-    /// The endpoint was closed and its last client is gone.
-    #[error("the endpoint is closed")]
-    Closed,
-}
-
-/// What a server thread receives.
-#[derive(Debug)]
-pub enum Event<'s> {
-    /// A request that wants an answer.
-    Call(Request<'s>),
-    /// A request that wants none.
-    Send(Request<'s>),
-    /// A client set notification bits; bits set several times come once.
-    Notify {
-        /// Who.
-        client: ClientId,
-        /// Its badge.
-        badge: u64,
-        /// Which, never 0.
-        bits: u64,
-    },
-    /// A client has connected to this thread.
-    Connected {
-        /// Who.
-        client: ClientId,
-        /// Who that is, by the kernel's word.
-        credentials: Credentials,
-    },
-    /// A client is gone: the time to run its contexts down.
-    Gone {
-        /// Who.
-        client: ClientId,
-        /// Its badge.
-        badge: u64,
-        /// Why.
-        reason: Reason,
-    },
-}
 
 /// What the thread found, without borrowing it.
 #[derive(Clone, Copy, Debug)]
@@ -429,40 +389,6 @@ impl Server {
         (lane.link.id == id).then_some(lane)
     }
 
-    /// Makes a lane hot; the one that has been idle longest makes room.
-    fn warm(&mut self, index: u32) {
-        if self.hot.contains(&index) {
-            return;
-        }
-        if let Some(Some(lane)) = self.lanes.get_mut(index as usize) {
-            lane.idle = 0;
-            lane.link.cold.end(lane.link.region.server_bell());
-        }
-        if self.hot.len() == HOT_MAX {
-            let lanes = &self.lanes;
-            let idle =
-                |index: u32| lanes[index as usize].as_ref().map_or(u32::MAX, |lane| lane.idle);
-            if let Some(at) = (0..self.hot.len()).max_by_key(|at| idle(self.hot[*at])) {
-                let index = self.hot[at];
-                if self.cool(index) {
-                    self.hot.swap_remove(at);
-                }
-            }
-        }
-        self.hot.push(index);
-    }
-
-    /// Puts a lane to sleep on its control socket; false if it has something after all.
-    fn cool(&mut self, index: u32) -> bool {
-        let Some(Some(lane)) = self.lanes.get_mut(index as usize) else { return true };
-        lane.link.cold.begin(lane.link.region.server_bell());
-        if lane.has_something() {
-            lane.link.cold.end(lane.link.region.server_bell());
-            return false;
-        }
-        true
-    }
-
     fn spin(&mut self, deadline: Deadline) -> Spun {
         let Self { mailbox, lanes, hot, policy, peer_cpu, .. } = self;
         let has_something =
@@ -470,72 +396,6 @@ impl Server {
         policy.spin(*peer_cpu, deadline, || {
             mailbox.has_notes.load(Ordering::Relaxed) || hot.iter().any(has_something)
         })
-    }
-
-    /// Sleeps until a hot lane or the mailbox is rung, or the deadline.
-    #[inline(never)]
-    fn park(&mut self, deadline: Deadline) {
-        self.cool_idle();
-        let poke = self.mailbox.poke.load(Ordering::Acquire);
-        self.waits.clear();
-        // SAFETY: the mailbox outlives the wait below.
-        let mut is_full = !unsafe { self.waits.push(&raw const self.mailbox.poke, poke) };
-        let mut ready = self.mailbox.has_notes.load(Ordering::Acquire) || self.is_over();
-        for index in &self.hot {
-            let Some(Some(lane)) = self.lanes.get_mut(*index as usize) else { continue };
-            let bell = lane.link.region.server_bell();
-            park::announce(bell, park::ON_FUTEX);
-            // SAFETY: the lane, and with it the region, is ours until after the wait below.
-            is_full |= !unsafe { self.waits.push(bell, park::ON_FUTEX) };
-            ready |= lane.has_something();
-        }
-        fault::point("server.park");
-        if !ready && !is_full && self.waits.wait_any(deadline.since_zero()) == Woken::Look {
-            self.count_rings();
-        }
-        self.policy.slept();
-        for index in &self.hot {
-            if let Some(Some(lane)) = self.lanes.get_mut(*index as usize) {
-                park::withdraw(lane.link.region.server_bell());
-            }
-        }
-    }
-
-    /// Counts who woke us for nothing, and lets go of those who do it all the time.
-    fn count_rings(&mut self) {
-        let mut flooder = None;
-        for index in &self.hot {
-            let Some(Some(lane)) = self.lanes.get_mut(*index as usize) else { continue };
-            let rang = lane.link.region.server_bell().load(Ordering::Relaxed) != park::ON_FUTEX;
-            if rang && !lane.has_something() {
-                lane.false_rings += 1;
-                if lane.false_rings > FALSE_RINGS_MAX {
-                    flooder = Some(*index);
-                }
-            }
-        }
-        if let Some(index) = flooder {
-            self.expel_lane(index, Reason::DoorbellFlood);
-        }
-    }
-
-    fn cool_idle(&mut self) {
-        let mut at = 0;
-        while at < self.hot.len() {
-            let index = self.hot[at];
-            let is_idle = match &mut self.lanes[index as usize] {
-                Some(lane) => {
-                    lane.idle += 1;
-                    lane.idle > IDLE_MAX
-                }
-                None => true,
-            };
-            if is_idle && self.hot.len() > 1 && self.cool(index) {
-                self.hot.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
     }
 
     /// Gives a client a badge, which comes with each of its requests from then on.
@@ -608,134 +468,5 @@ impl Drop for Server {
                 link.end(Reason::Closed);
             }
         }
-    }
-}
-
-/// A request: private memory, valid until it is given up or the thread waits again.
-#[derive(Debug)]
-pub struct Request<'s> {
-    server: &'s mut Server,
-    index: u32,
-}
-
-impl Request<'_> {
-    fn lane(&mut self) -> &mut Lane {
-        match self.server.lanes.get_mut(self.index as usize) {
-            Some(Some(lane)) => lane,
-            _ => unreachable!("a lane lives while its request is borrowed from the server"),
-        }
-    }
-
-    fn link(&self) -> &Link {
-        match self.server.lanes.get(self.index as usize) {
-            Some(Some(lane)) => &lane.link,
-            _ => unreachable!("a lane lives while its request is borrowed from the server"),
-        }
-    }
-
-    /// Operation number.
-    #[inline]
-    pub fn op(&self) -> u16 {
-        self.server.incoming.header.op
-    }
-
-    /// Whether an answer is wanted.
-    #[inline]
-    pub fn wants_answer(&self) -> bool {
-        self.server.incoming.header.kind == Kind::Call
-    }
-
-    /// Whose request it is.
-    pub fn client(&self) -> ClientId {
-        self.link().id
-    }
-
-    /// The badge the server gave that client; 0 if none.
-    pub fn badge(&self) -> u64 {
-        self.link().badge.load(Ordering::Relaxed)
-    }
-
-    /// Who that client is, by the kernel's word.
-    pub fn credentials(&self) -> Credentials {
-        self.link().credentials
-    }
-
-    /// The body: private memory, aligned to 8.
-    #[inline]
-    pub fn body(&self) -> &[u8] {
-        self.server.incoming.body()
-    }
-
-    /// String item `index`.
-    pub fn item(&self, index: usize) -> Option<&[u8]> {
-        match self.server.incoming.item(index)? {
-            Item::Private(bytes) => Some(bytes),
-            Item::Shared(_) => None,
-        }
-    }
-
-    /// Descriptor `index`, once.
-    pub fn take_fd(&mut self, index: usize) -> Option<rustix::fd::OwnedFd> {
-        self.server.incoming.fds.take(index)
-    }
-
-    /// Grant `index`: the client's own memory, which it may change at any moment, as long as this
-    /// request is looked at.
-    pub fn grant(&self, index: usize) -> Option<Span<'_>> {
-        let reference = *self.server.incoming.grant_refs().get(index)?;
-        self.server.kept.get(index)?.resolve(reference)
-    }
-
-    /// Grant `index` for longer than this request, if the client allows that.
-    pub fn keep_grant(&self, index: usize) -> Option<KeptGrant> {
-        self.server.keep_grant(index)
-    }
-
-    /// All of it, for generated stubs.
-    #[inline]
-    pub fn decoder(&mut self) -> Decoder<'_> {
-        self.server.incoming.decoder()
-    }
-
-    /// Leaves the call to whoever claims it by these numbers, reply line and sequence number, with
-    /// [`ReplyToken::claim`].
-    ///
-    /// A loan stays one: until the next message, or [`Server::return_loan`].
-    #[inline]
-    pub(crate) fn leave(self) -> (u8, u32) {
-        let header = self.server.incoming.header;
-        self.server.unclaimed = None;
-        if header.flags & BY_REFERENCE != 0 {
-            self.server.loan = Some(self.index);
-        }
-        (header.line, header.seq)
-    }
-
-    /// Gives the request up for the right to answer it. The token of a request that wants no answer
-    /// answers nobody.
-    #[inline]
-    pub fn into_token(mut self) -> ReplyToken {
-        if self.server.unclaimed.take().is_none() {
-            return ReplyToken::nobody();
-        }
-        let header = self.server.incoming.header;
-        if header.flags & BY_REFERENCE != 0 {
-            self.link().return_loan();
-        }
-        ReplyToken::new(self.lane().lend(), header.line, header.seq)
-    }
-}
-
-/// A grant that outlives its request.
-#[derive(Debug)]
-pub struct KeptGrant {
-    granted: Arc<Granted>,
-    reference: crate::rt::Grant,
-}
-
-impl KeptGrant {
-    /// The memory; it stays mapped even if the client unregisters it.
-    pub fn span(&self) -> Option<Span<'_>> {
-        self.granted.resolve(self.reference)
     }
 }

@@ -1,0 +1,179 @@
+//! Answers: taking one out of the region, and what a caller sees of it.
+//!
+//! Not here: waiting for it; see `waiting`.
+
+use super::Connection;
+use crate::deadline::Deadline;
+use crate::fault;
+use crate::layout::{BY_REFERENCE, DIRECT, Header, Kind, LONG, distance, is_answer, is_direct};
+use crate::link::lock;
+use crate::message::bytes_of_mut;
+use crate::reason::Reason;
+use crate::rt::{CallError, Decoder, Fault};
+use rustix::fd::OwnedFd;
+
+impl Connection {
+    /// Copies the answer on `line` out of the region and frees the line.
+    #[inline]
+    pub(super) fn take_reply(
+        &mut self,
+        line: u8,
+        seq: u32,
+        deadline: Deadline,
+    ) -> Result<(), CallError> {
+        if !is_direct(seq) && distance(self.consumed, seq) < DIRECT / 2 {
+            self.consumed = seq;
+        }
+        let reply = self.parts.region.reply(line);
+        let mut meta = [0];
+        reply.copy_out(&mut meta);
+        let header = Header::unpack(reply.tag(), meta[0]);
+        let Some(header) = header.filter(|header| header.seq == seq && header.grants == 0) else {
+            return Err(self.end(Reason::BadHeader));
+        };
+        self.server_cpu = header.cpu;
+        if header.kind == Kind::Result && header.flags == 0 {
+            self.incoming.load_inline(header, reply);
+        } else {
+            self.take_rare(header, deadline)?;
+        }
+        let fds = if header.fds > 0 { self.take_fds(header) } else { Ok(()) };
+        self.free_line(line);
+        fds
+    }
+
+    #[inline(never)]
+    fn take_rare(&mut self, header: Header, deadline: Deadline) -> Result<(), CallError> {
+        let region = &self.parts.region;
+        let line = header.line;
+        let mut words = [0; 3];
+        region.reply(line).copy_out(&mut words);
+        let (total, body_len) = (words[1], words[2]);
+        let taken = match (header.kind, header.flags) {
+            (Kind::Fault, 0) => {
+                self.free_line(header.line);
+                // Descriptors that came ahead of an answer that could not be given.
+                self.drain();
+                self.inbox.take(header.seq);
+                return Err(CallError::Fault(Fault(words[1] as u32)));
+            }
+            (Kind::Result, LONG) if total <= region.layout.area as u64 => {
+                let area = region.reply_area(line);
+                self.incoming.load_area(header, area, (total, body_len), true)
+            }
+            (Kind::Result, LONG) if total <= self.parts.reply_max => {
+                if header.fds > 0 && self.ended.is_none() {
+                    // While we still wait for that number.
+                    self.drain();
+                }
+                let mut stream = self.fetch(header, total as usize, deadline)?;
+                self.incoming.load_stream(header, &mut stream, (total, body_len))
+            }
+            (Kind::Result, flags) if flags == LONG | BY_REFERENCE => {
+                let stream = self.link.as_ref().and_then(|link| {
+                    let replies = &mut lock(&link.local).replies;
+                    let at = replies.iter().position(|(seq, _)| *seq == header.seq)?;
+                    Some(replies.swap_remove(at).1)
+                });
+                stream.and_then(|mut stream| {
+                    self.incoming.load_stream(header, &mut stream, (total, body_len))
+                })
+            }
+            _ => None,
+        };
+        taken.ok_or_else(|| self.end(Reason::BadLength))
+    }
+
+    /// Fetches an answer that is larger than its area, piece by piece.
+    fn fetch(
+        &mut self,
+        header: Header,
+        total: usize,
+        deadline: Deadline,
+    ) -> Result<Vec<u64>, CallError> {
+        let line = header.line;
+        let mut stream = vec![0; total.div_ceil(8)];
+        let mut filled = 0;
+        loop {
+            let rest = &mut bytes_of_mut(&mut stream)[filled..total];
+            filled += self.parts.region.reply_area(line).copy_to(rest);
+            if filled == total {
+                return Ok(stream);
+            }
+            let more = self.post_more(header.line, deadline).and_then(|seq| {
+                self.set_call(header.line, seq);
+                self.wait(deadline, |region| is_answer(region.reply(line).tag(), seq))
+            });
+            if let Err(error) = more {
+                self.given_up |= 1 << header.line;
+                return Err(error);
+            }
+        }
+    }
+
+    fn post_more(&mut self, line: u8, deadline: Deadline) -> Result<u32, CallError> {
+        fault::point("client.more");
+        self.wait_for_room(deadline)?;
+        let header = self.next_header(Kind::More, line, false);
+        self.publish(&header, &[]);
+        Ok(header.seq)
+    }
+
+    fn take_fds(&mut self, header: Header) -> Result<(), CallError> {
+        if self.ended.is_none() {
+            self.drain();
+        }
+        let fds = self.inbox.take(header.seq).filter(|fds| fds.len() == header.fds as usize);
+        let Some(fds) = fds else {
+            return Err(match core::mem::take(&mut self.has_lost_fds) {
+                true => CallError::System(rustix::io::Errno::MFILE.raw_os_error()),
+                false => self.end(Reason::MissingDescriptors),
+            });
+        };
+        for fd in fds {
+            // As many as a header can announce, which is what a list holds.
+            let _ = self.incoming.fds.push(fd);
+        }
+        Ok(())
+    }
+}
+
+/// An answer: private memory, except for items that are still where the server put them.
+#[derive(Debug)]
+pub struct Reply<'c> {
+    pub(super) connection: &'c mut Connection,
+}
+
+impl Reply<'_> {
+    /// The body, aligned to 8.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        self.connection.incoming.body()
+    }
+
+    /// Bytes of string item `index`.
+    pub fn item_len(&self, index: usize) -> Option<usize> {
+        self.connection.incoming.item(index).map(|item| item.len())
+    }
+
+    /// Copies string item `index` to where it belongs, once; answers how many bytes: the shorter length.
+    pub fn item_into(&self, index: usize, target: &mut [u8]) -> Option<usize> {
+        self.connection.incoming.item(index).map(|item| item.copy_into(target))
+    }
+
+    /// A copy of string item `index`.
+    pub fn item(&self, index: usize) -> Option<Vec<u8>> {
+        self.connection.incoming.item(index).map(|item| item.to_vec())
+    }
+
+    /// Descriptor `index`, once.
+    pub fn take_fd(&mut self, index: usize) -> Option<OwnedFd> {
+        self.connection.incoming.fds.take(index)
+    }
+
+    /// All of it, for generated stubs.
+    #[inline]
+    pub fn decoder(&mut self) -> Decoder<'_> {
+        self.connection.incoming.decoder()
+    }
+}

@@ -1,0 +1,152 @@
+//! What goes over the control socket, and notifications: everything of a connection that is not a call.
+
+use super::{Connection, PARCELS_MAX};
+use crate::connect::{self, wait_for};
+use crate::control::{self, Packet, Received, Topic};
+use crate::deadline::Deadline;
+use crate::grant::Memory;
+use crate::reason::Reason;
+use crate::rt::CallError;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd};
+use sojourn_shm::{Access, Ordering, park};
+
+impl Connection {
+    /// Sets notification bits for the server; bits set before it looks come to it once.
+    ///
+    /// # Errors
+    /// [`CallError::Disconnected`].
+    pub fn notify(&mut self, bits: u64) -> Result<(), CallError> {
+        if let Some(reason) = self.ended {
+            return Err(CallError::Disconnected(reason));
+        }
+        // SYNC: release; pairs with the acquire swap in the lane's `take_bits`.
+        self.parts.region.to_server().fetch_or(bits, Ordering::Release);
+        match park::ring(self.parts.region.server_bell()) {
+            park::AWAKE => {}
+            how => self.wake_server(how),
+        }
+        Ok(())
+    }
+
+    /// Waits for notification bits from the server, and takes them.
+    ///
+    /// # Errors
+    /// [`CallError::Timeout`], [`CallError::Disconnected`].
+    pub fn wait_notify(&mut self, deadline: Deadline) -> Result<u64, CallError> {
+        self.wait(deadline, |region| region.to_client().load(Ordering::Relaxed) != 0)?;
+        // SYNC: acquire; pairs with the release in the link's `notify`.
+        Ok(self.parts.region.to_client().swap(0, Ordering::Acquire))
+    }
+
+    /// Shares memory with the server, to be passed by reference; answers its number.
+    ///
+    /// # Errors
+    /// [`CallError`]; `TooLarge` where the server allows no more.
+    pub fn register(&mut self, memory: &Memory, deadline: Deadline) -> Result<u32, CallError> {
+        let id = self.next_grant;
+        self.next_grant += 1;
+        let mut packet = Packet::new(Topic::Register, id);
+        packet.a = memory.len() as u64;
+        packet.b = u64::from(memory.others() == Access::ReadWrite);
+        self.send_packet(packet, &[memory.segment.as_fd()], deadline)?;
+        match self.await_done(id, deadline)? {
+            0 => Ok(id),
+            _ => Err(CallError::TooLarge),
+        }
+    }
+
+    /// Ends the sharing of memory; see [`crate::grant`] for what that can and cannot promise.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn unregister(&mut self, grant: u32, deadline: Deadline) -> Result<(), CallError> {
+        self.send_packet(Packet::new(Topic::Unregister, grant), &[], deadline)?;
+        self.await_done(grant, deadline).map(drop)
+    }
+
+    fn await_done(&mut self, id: u32, deadline: Deadline) -> Result<u64, CallError> {
+        loop {
+            if let Some(at) = self.done.iter().position(|(number, _)| *number == id) {
+                return Ok(self.done.swap_remove(at).1);
+            }
+            if let Some(reason) = self.ended {
+                return Err(CallError::Disconnected(reason));
+            }
+            if !connect::readable(&self.parts.socket, deadline) {
+                return Err(CallError::Timeout);
+            }
+            self.drain();
+        }
+    }
+
+    pub(crate) fn send_packet(
+        &mut self,
+        packet: Packet,
+        fds: &[BorrowedFd<'_>],
+        deadline: Deadline,
+    ) -> Result<(), CallError> {
+        loop {
+            match control::send(self.parts.socket.as_fd(), packet, fds) {
+                Ok(()) => return Ok(()),
+                Err(rustix::io::Errno::AGAIN) => {
+                    // A peer that has shut its side down makes every wait end at once.
+                    self.drain();
+                    if let Some(reason) = self.ended {
+                        return Err(CallError::Disconnected(reason));
+                    }
+                    let socket = &self.parts.socket;
+                    if deadline.is_over() || !wait_for(socket, PollFlags::OUT, deadline) {
+                        return Err(CallError::Timeout);
+                    }
+                }
+                Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {
+                    return Err(self.end(Reason::PeerDied));
+                }
+                Err(error) => return Err(CallError::System(error.raw_os_error())),
+            }
+        }
+    }
+
+    /// Whether a call with that number waits for its answer.
+    fn is_awaited(&self, seq: u32) -> bool {
+        let awaited = self.busy & !self.given_up;
+        (0..).zip(&self.calls).any(|(line, call)| awaited & 1u128 << line != 0 && *call == seq)
+    }
+
+    /// Reads the control packets that are there.
+    pub(super) fn drain(&mut self) {
+        while let Some(result) = self.drain_one() {
+            if let Err(reason) = result {
+                self.end(reason);
+                return;
+            }
+        }
+    }
+
+    fn drain_one(&mut self) -> Option<Result<(), Reason>> {
+        let (packet, fds) = match control::receive(self.parts.socket.as_fd()) {
+            Received::Packet { packet, fds, lost, .. } => {
+                self.has_lost_fds |= lost;
+                (packet, fds)
+            }
+            Received::Empty => return None,
+            Received::Nonsense => return Some(Err(Reason::BadPacket)),
+            Received::Ended => return Some(Err(Reason::PeerDied)),
+        };
+        Some(match packet.topic {
+            Topic::Wake => Ok(()),
+            Topic::Done => {
+                self.done.push((packet.id, packet.a));
+                Ok(())
+            }
+            // Those of an answer that nobody waits for any more.
+            Topic::Descriptors if !self.is_awaited(packet.id) => Ok(()),
+            Topic::Descriptors => match self.inbox.put(packet.id, fds, PARCELS_MAX) {
+                true => Ok(()),
+                false => Err(Reason::DescriptorFlood),
+            },
+            _ => Err(Reason::BadPacket),
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! Waiting: spinning, then sleeping on the bell, then sleeping on the socket.
+//!
+//! How long to spin is `wait`'s to say. Read `docs/ipc.md`, "Waiting".
+
+use super::{Connection, ON_BELL};
+use crate::connect::{self};
+use crate::deadline::Deadline;
+use crate::fault;
+use crate::layout::Region;
+use crate::rt::CallError;
+use crate::wait::Spun;
+use sojourn_shm::{futex, park};
+
+impl Connection {
+    /// Waits until `ready`, the deadline, or the end of the connection. What was published before the
+    /// end still counts.
+    #[inline]
+    pub(super) fn wait(
+        &mut self,
+        deadline: Deadline,
+        ready: impl Fn(&Region) -> bool + Copy,
+    ) -> Result<(), CallError> {
+        loop {
+            let region = &self.parts.region;
+            let spun = self.parts.policy.spin(self.server_cpu, deadline, || ready(region));
+            if spun == Spun::Ready || ready(region) {
+                return Ok(());
+            }
+            if let Some(reason) = self.ended {
+                return Err(CallError::Disconnected(reason));
+            }
+            if deadline.is_over() {
+                return Err(CallError::Timeout);
+            }
+            if self.parts.policy.parks() {
+                self.park(deadline, &ready);
+            } else {
+                self.drain();
+            }
+        }
+    }
+
+    /// Sleeps: first on the bell, where a wake-up is cheapest; when it takes longer, on the socket,
+    /// where the death of the server shows.
+    #[inline(never)]
+    fn park(&mut self, deadline: Deadline, ready: &dyn Fn(&Region) -> bool) {
+        let region = &self.parts.region;
+        let bell = region.client_bell();
+        park::announce(bell, park::ON_FUTEX);
+        fault::point("client.bell");
+        let slice = deadline.left().map_or(ON_BELL, |left| left.min(ON_BELL));
+        let mut woken = futex::Woken::Look;
+        if !ready(region) {
+            woken = futex::wait(bell, park::ON_FUTEX, Some(slice));
+        }
+        park::withdraw(bell);
+        self.parts.policy.slept();
+        let region = &self.parts.region;
+        if woken == futex::Woken::Look || ready(region) {
+            return;
+        }
+        park::announce(region.client_bell(), park::ON_SOCKET);
+        fault::point("client.socket");
+        if !ready(region) {
+            connect::readable(&self.parts.socket, deadline);
+        }
+        park::withdraw(region.client_bell());
+        self.drain();
+    }
+}
