@@ -1,4 +1,5 @@
-//! Generates the C programs of every example interface, and a table of every request for attacks.
+//! Generates the C programs of every example interface, both languages from `idl/corners.idl`, and a
+//! table of every request for attacks.
 
 use std::env;
 use std::fmt::Write as _;
@@ -6,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sojourn_idl::Compilation;
-use sojourn_idl::backend::{self, c};
+use sojourn_idl::backend::{self, c, rust};
 use sojourn_idl::ir::{Interface, OnViolation};
 use sojourn_idl::source::FileLoader;
 
@@ -21,9 +22,16 @@ fn main() -> Result<(), Failure> {
     let programs = out.join("c");
     fs::create_dir_all(&programs)?;
     let mut table = String::new();
-    for name in EXAMPLES {
-        let compiled = compile(&examples, &out, name)?;
-        let options = backend::Options { tests: true, ..backend::Options::default() };
+    let own = here.join("idl");
+    let options = backend::Options { tests: true, ..backend::Options::default() };
+    for name in EXAMPLES.into_iter().chain(["corners"]) {
+        let folder = if name == "corners" { &own } else { &examples };
+        let compiled = compile(folder, &out, name)?;
+        if name == "corners" {
+            for output in rust::generate(&compiled.module, &options) {
+                fs::write(out.join(output.path), output.text)?;
+            }
+        }
         for output in c::generate(&compiled.module, &options) {
             fs::write(programs.join(output.path), output.text)?;
         }
@@ -31,18 +39,19 @@ fn main() -> Result<(), Failure> {
     }
     fs::write(out.join("requests.rs"), table)?;
     println!("cargo:rerun-if-changed={}", examples.display());
+    println!("cargo:rerun-if-changed={}", own.display());
     println!("cargo:rerun-if-changed=build.rs");
     Ok(())
 }
 
-fn compile(examples: &Path, out: &Path, name: &str) -> Result<Compilation, Failure> {
-    let idl = examples.join(format!("{name}.idl"));
-    let acf = examples.join(format!("{name}.acf"));
+fn compile(folder: &Path, out: &Path, name: &str) -> Result<Compilation, Failure> {
+    let idl = folder.join(format!("{name}.idl"));
+    let acf = folder.join(format!("{name}.acf"));
     let acf = match acf.exists() {
         true => Some(by_reference(&acf, &out.join(format!("{name}.acf")))?),
         false => None,
     };
-    let loader = FileLoader { include_dirs: vec![examples.to_owned()] };
+    let loader = FileLoader { include_dirs: vec![folder.to_owned()] };
     let options = sojourn_idl::Options::default();
     Ok(sojourn_idl::compile(&idl.display().to_string(), acf.as_deref(), &loader, &options)?)
 }

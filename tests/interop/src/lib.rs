@@ -6,6 +6,11 @@
 mod requests;
 mod services;
 
+/// `idl/corners.idl`: what the examples do not combine.
+pub mod corners {
+    include!(concat!(env!("OUT_DIR"), "/corners.rs"));
+}
+
 pub use requests::{Request, requests};
 pub use services::{Checked, services};
 
@@ -16,9 +21,6 @@ use sojourn_stubs_rust::{calc, everything, files, paper};
 
 /// What ends these programs: a text for people.
 pub type Failure = Box<dyn std::error::Error>;
-
-/// The example files: their names without extension.
-pub const FILES: [&str; 4] = ["calc", "everything", "files", "paper"];
 
 /// No process of these tests lives longer, whatever goes wrong, in seconds.
 pub const LIFE_S: u64 = 60;
@@ -69,6 +71,7 @@ macro_rules! drive {
 pub fn drive(file: &str, connection: Connection, seed: u64, rounds: u64) -> Result<(), Failure> {
     match file {
         "calc" => drive!(connection, seed, rounds: calc, CalcClient, calc_random),
+        "corners" => drive!(connection, seed, rounds: corners, CornersClient, corners_random),
         "everything" => drive!(connection, seed, rounds:
             everything, ObserverClient, observer_random;
             everything, EverythingBaseClient, everything_base_random;

@@ -5,6 +5,8 @@ use sojourn_ipc::rt::random::Random;
 use sojourn_ipc::rt::{self, EncodeError, InterfaceId};
 use sojourn_stubs_rust::{calc, everything, files, paper};
 
+use crate::corners;
+
 include!(concat!(env!("OUT_DIR"), "/requests.rs"));
 
 /// An operation, and what can be sent to it.
@@ -29,6 +31,7 @@ pub struct Request {
 pub fn requests(file: &str) -> &'static [Request] {
     match file {
         "calc" => CALC,
+        "corners" => CORNERS,
         "everything" => EVERYTHING,
         "files" => FILES,
         "paper" => PAPER,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sojourn_ipc::{Server, rt};
 use sojourn_stubs_rust::{calc, everything, files, paper};
 
-use crate::Failure;
+use crate::{Failure, corners};
 
 /// Says whether a one-way message was wrong since the last call.
 type Check = Box<dyn Fn() -> Result<(), rt::Fault>>;
@@ -53,6 +53,9 @@ pub fn services(file: &str, seed: u64) -> Result<Checked, Failure> {
     let mut checked = Checked { router: rt::Router::new(), checks: Vec::new() };
     match file {
         "calc" => oracles!(checked, seed: calc, CalcService, calc_random, CalcOracle),
+        "corners" => {
+            oracles!(checked, seed: corners, CornersService, corners_random, CornersOracle)
+        }
         "everything" => oracles!(checked, seed:
             everything, ObserverService, observer_random, ObserverOracle;
             everything, EverythingBaseService, everything_base_random, EverythingBaseOracle;

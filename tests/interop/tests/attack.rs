@@ -177,7 +177,7 @@ fn attack(file: &'static str, language: Language) {
 
 #[test]
 fn rust_refuses_what_breaks_the_rules() {
-    for file in ["paper", "calc", "files"] {
+    for file in ["paper", "calc", "files", "corners"] {
         attack(file, Language::Rust);
     }
 }
@@ -189,7 +189,7 @@ fn rust_refuses_what_breaks_the_rules_for_every_type() {
 
 #[test]
 fn c_refuses_what_breaks_the_rules() {
-    for file in ["paper", "calc", "files"] {
+    for file in ["paper", "calc", "files", "corners"] {
         attack(file, Language::C);
     }
 }

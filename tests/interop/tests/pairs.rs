@@ -98,6 +98,11 @@ fn every_type_of_the_language() {
 }
 
 #[test]
+fn types_within_types() {
+    every_way("corners");
+}
+
+#[test]
 fn a_wrong_value_is_noticed_by_both_ends() {
     let _watchdog = watchdog(150);
     let ends = Ends::build("paper");
