@@ -92,11 +92,11 @@ pub(crate) fn connect(
     let socket = open(address, &name, options.timeout)?;
     fault::point("client.connected");
     let system = |error| ConnectError::System(name.clone(), error);
-    let server = sockopt::socket_peercred(&socket).map_err(system)?;
+    let server = control::peer(socket.as_fd()).map_err(system)?;
     if let Some(wanted) = options.server_uid
-        && server.uid.as_raw() != wanted
+        && server.uid != wanted
     {
-        return Err(ConnectError::WrongServer(name, server.uid.as_raw(), wanted));
+        return Err(ConnectError::WrongServer(name, server.uid, wanted));
     }
     let mut hello = Packet::new(Topic::Hello, 0);
     hello.a = GREETING;
@@ -113,7 +113,7 @@ pub(crate) fn connect(
     let region = |error| ConnectError::Region(name.clone(), error);
     let segment = Segment::accept(fd, layout.len()).map_err(region)?;
     let id = ClientId { index: welcome.id, generation: welcome.a as u32 };
-    let is_here = server.pid.as_raw_nonzero().get().cast_unsigned() == std::process::id();
+    let is_here = server.pid.cast_unsigned() == std::process::id();
     let space = is_here.then(|| Shared::in_this_space(welcome.d)).flatten();
     Ok(Connection::new(Parts {
         id,

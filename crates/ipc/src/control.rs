@@ -6,7 +6,7 @@
 //! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
 
 use crate::rt::{Credentials, FDS_MAX};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -117,8 +117,30 @@ pub(crate) fn send(
     sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags).map(drop)
 }
 
-/// Who a peer is, from the kernel's record.
-pub(crate) fn credentials(who: rustix::net::UCred) -> Credentials {
+/// Who connected, from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process is 0 for a
+/// peer in a pid name space that we cannot see, which rustix's type has no room for.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `who` has `len` bytes, and any bytes are a valid value of it.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut len,
+        )
+    };
+    if failed != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
+    }
+    Ok(Credentials { pid: who.pid, uid: who.uid, gid: who.gid })
+}
+
+/// Who sent a packet, from the kernel's word.
+fn credentials(who: rustix::net::UCred) -> Credentials {
     Credentials {
         pid: who.pid.as_raw_nonzero().get(),
         uid: who.uid.as_raw(),

@@ -6,7 +6,7 @@
 //! From then on the socket belongs to a link, and what comes over it is read by [`ServerThread::drain`].
 //! All sockets are in one epoll set; this thread waits nowhere else.
 
-use crate::control::{self, GREETING, Packet, Received, Topic, credentials};
+use crate::control::{self, GREETING, Packet, Received, Topic};
 use crate::deadline::now_ns;
 use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
 use crate::fault;
@@ -188,7 +188,11 @@ impl Lobby {
             Received::Packet { packet: hello, fds, sender, .. }
                 if hello.topic == Topic::Hello && hello.a == GREETING && fds.is_empty() =>
             {
-                let credentials = if guest.is_offered { sender } else { peer(&guest.socket) };
+                let credentials = if guest.is_offered {
+                    sender
+                } else {
+                    control::peer(guest.socket.as_fd()).ok()
+                };
                 let Some(credentials) = credentials else {
                     return refuse(&guest.socket, Reason::BadPacket);
                 };
@@ -334,10 +338,6 @@ fn layout(options: &ServerOptions, hello: Packet) -> Layout {
         wanted => wanted.min(options.area),
     };
     Layout::new(inflight, payload)
-}
-
-fn peer(socket: &OwnedFd) -> Option<Credentials> {
-    rustix::net::sockopt::socket_peercred(socket).ok().map(credentials)
 }
 
 fn refuse(socket: &OwnedFd, reason: Reason) {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec};
 
-/// What [`wait_any`] can wait on at once (`FUTEX_WAITV_MAX`).
+/// What [`WaitSet::wait_any`] can wait on at once (`FUTEX_WAITV_MAX`).
 pub const WAIT_ANY_MAX: usize = 128;
 
 /// Why a wait ended.
@@ -38,7 +38,7 @@ pub fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// The waiters of one [`wait_any`]; kept by the caller so that a wait allocates nothing.
+/// The waiters of one [`WaitSet::wait_any`]; kept by the caller so that a wait allocates nothing.
 #[derive(Debug)]
 pub struct WaitSet {
     waits: Vec<futex::Wait>,

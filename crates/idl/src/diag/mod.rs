@@ -1,6 +1,6 @@
 //! Diagnostics: what the compiler has to say about a file, independent of how it is shown.
 //!
-//! [`codes`] lists every code, [`catalogue`] explains each with samples, [`render`] shows them to
+//! [`codes`] lists every code, [`catalogue`] explains each with samples, [`render()`] shows them to
 //! people and [`to_json`] to editors.
 
 pub mod catalogue;

@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Ends the sharing of memory; see [`crate::grant`] for what that can and cannot promise.
+    /// Ends the sharing of memory; [`Memory`] says what that can and cannot promise.
     ///
     /// # Errors
     /// [`CallError`].
