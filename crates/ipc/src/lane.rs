@@ -21,7 +21,7 @@ use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};
 use sojourn_shm::ring::{self, Expected, Next};
-use sojourn_shm::{Line, Ordering};
+use sojourn_shm::{Line, Ordering, Span};
 use std::sync::Arc;
 
 /// A message of which only some pieces have come.
@@ -220,13 +220,14 @@ impl Lane {
 
     fn take_long(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
         let link = &self.link;
-        let mut words = [0; 3];
+        let mut words = [0; 4];
         link.region.request(header.seq).copy_out(&mut words);
         let (total, body_len) = (words[1], words[2]);
         if total > link.request_max {
             return Err(Reason::BadLength);
         }
         let area = link.region.request_area(header.seq);
+        let area = piece(area, words[3], total)?;
         if total <= area.len() as u64 {
             let sizes = (total, body_len);
             incoming.load_area(header, area, sizes, false).ok_or(Reason::BadLength)?;
@@ -237,11 +238,14 @@ impl Lane {
             return Err(Reason::BadLength);
         }
         let words = usize::try_from(total.div_ceil(8)).map_err(|_| Reason::BadLength)?;
-        let mut stream = Vec::new();
-        if stream.try_reserve_exact(words).is_err() {
+        // Only what is missing is cleared: the buffer goes from one message to the next.
+        let mut stream = core::mem::take(&mut incoming.spare);
+        if stream.try_reserve_exact(words.saturating_sub(stream.len())).is_err() {
             return Err(Reason::NoResources);
         }
-        stream.resize(words, 0);
+        if stream.len() < words {
+            stream.resize(words, 0);
+        }
         let filled = area.copy_to(bytes_of_mut(&mut stream));
         self.assembly = Some(Assembly { header, total, body_len, stream, filled });
         Ok(Look::Progress)
@@ -252,6 +256,9 @@ impl Lane {
         let Some(mut assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
         let total = assembly.total as usize;
         let area = self.link.region.request_area(self.seq);
+        let mut words = [0; 2];
+        self.link.region.slot(self.seq).copy_out(&mut words);
+        let area = piece(area, words[1], (total - assembly.filled) as u64)?;
         let rest = &mut bytes_of_mut(&mut assembly.stream)[assembly.filled..total];
         assembly.filled += area.copy_to(rest);
         if assembly.filled < total {
@@ -259,10 +266,10 @@ impl Lane {
             return Ok(Look::Progress);
         }
         let sizes = (assembly.total, assembly.body_len);
-        incoming
-            .load_stream(assembly.header, &mut assembly.stream, sizes)
-            .ok_or(Reason::BadLength)?;
-        Ok(Look::Message)
+        let loaded = incoming.load_stream(assembly.header, &mut assembly.stream, sizes);
+        // The buffer of the message before, for the next one that comes in pieces.
+        incoming.spare = assembly.stream;
+        loaded.map(|()| Look::Message).ok_or(Reason::BadLength)
     }
 
     fn take_local(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
@@ -285,6 +292,13 @@ impl Lane {
         }
         Ok(Look::Message)
     }
+}
+
+/// The part of an area that holds a piece of `len` bytes, or with 0 as much as fits of the `rest`.
+fn piece(area: Span<'_>, len: u64, rest: u64) -> Result<Span<'_>, Reason> {
+    let len = if len == 0 { rest.min(area.len() as u64) } else { len };
+    let part = usize::try_from(len.min(rest)).ok().and_then(|len| area.part(0, len));
+    part.filter(|_| len <= rest).ok_or(Reason::BadLength)
 }
 
 /// The header in `line`, whose tag was just loaded.

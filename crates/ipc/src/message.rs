@@ -26,6 +26,8 @@ pub(crate) struct Incoming {
     pub(crate) header: Header,
     words: [u64; INLINE_WORDS],
     stream: Vec<u64>,
+    /// A buffer for a message that comes in pieces.
+    pub(crate) spare: Vec<u64>,
     place: Place,
     parts: Parts,
     items: Vec<Item<'static>>,
@@ -55,6 +57,7 @@ impl Incoming {
             },
             words: [0; INLINE_WORDS],
             stream: Vec::new(),
+            spare: Vec::new(),
             place: Place::Inline,
             parts: Parts::EMPTY,
             items: Vec::with_capacity(ITEMS_MAX),

@@ -186,7 +186,9 @@ impl Policy {
             self.skip -= 1;
             return None;
         }
-        let budget = wake_cost_ns();
+        // Twice: a peer that sleeps needs one wake-up to come back and may then be met spinning. With
+        // less, two sides that have once slept would for ever make each other sleep.
+        let budget = 2 * wake_cost_ns();
         (budget > 0 && !is_oversubscribed()).then_some(budget)
     }
 
@@ -260,10 +262,12 @@ fn is_oversubscribed() -> bool {
             .compare_exchange(next, now + LOAD_INTERVAL_NS, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     {
-        let answer = runnable().is_some_and(|running| running > processors());
-        ANSWER.store(u32::from(answer), Ordering::Relaxed);
+        let crowded = runnable().is_some_and(|running| running > processors());
+        // One crowded moment is chance: a third thread that ran for a few microseconds.
+        let before = ANSWER.load(Ordering::Relaxed);
+        ANSWER.store(if crowded { (before + 1).min(2) } else { 0 }, Ordering::Relaxed);
     }
-    ANSWER.load(Ordering::Relaxed) != 0
+    ANSWER.load(Ordering::Relaxed) > 1
 }
 
 /// Threads running or wanting to, this one included.
