@@ -295,6 +295,13 @@ impl Connection {
     /// Publishes the next request and wakes the server if it sleeps.
     #[inline]
     pub(crate) fn publish(&mut self, header: &Header, words: &[u64]) {
+        self.publish_quietly(header, words);
+        self.ring_server();
+    }
+
+    /// Publishes the next request, or a piece of one; who sleeps is not woken yet.
+    #[inline]
+    pub(crate) fn publish_quietly(&mut self, header: &Header, words: &[u64]) {
         let region = &self.parts.region;
         region.request(header.seq).publish(header.tag(), header.meta(), words);
         self.published(header.seq);
@@ -307,6 +314,7 @@ impl Connection {
         let region = &self.parts.region;
         region.request(header.seq).publish(header.tag(), header.meta(), words);
         self.published(header.seq);
+        self.ring_server();
     }
 
     #[inline]
@@ -316,10 +324,20 @@ impl Connection {
             false => self.seq = seq,
         }
         fault::point("client.published");
+    }
+
+    /// Wakes the server if it sleeps.
+    #[inline]
+    pub(crate) fn ring_server(&self) {
         match park::ring(self.parts.region.server_bell()) {
             park::AWAKE => {}
             how => self.wake_server(how),
         }
+    }
+
+    /// Whether the server was last seen on this very processor, where it cannot run while we do.
+    pub(crate) fn is_server_here(&mut self) -> bool {
+        self.server_cpu == self.parts.policy.cpu()
     }
 
     #[inline(never)]
@@ -350,6 +368,8 @@ impl Connection {
         if self.has_room() {
             return Ok(());
         }
+        // Pieces may have been published quietly.
+        self.ring_server();
         let (seq, slots) = (self.seq, self.parts.region.layout.slots);
         ring::want_room(self.parts.region.want(), seq, slots);
         self.wait(deadline, move |region| ring::has_room(region.consumed(), seq, slots))?;

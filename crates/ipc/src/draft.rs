@@ -15,12 +15,6 @@ use crate::link::{LocalRequest, lock};
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{CallError, Encoder};
 
-/// Messages up to this size go in one piece; of larger ones the receiver copies one piece out while
-/// the sender copies the next one in.
-const SINGLE_MAX: usize = 32 << 10;
-/// Bytes of such a piece: large beside what a slot costs, small beside the caches.
-const PIECE: usize = 16 << 10;
-
 /// Where the body is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -176,8 +170,7 @@ impl<'c, 'd> Draft<'c, 'd> {
     fn fits_call_line(&mut self, may_lend: bool) -> bool {
         let items: usize = self.encoder.items().iter().map(|item| item.len() + 8).sum();
         let total = TABLE_LEN.saturating_add(self.body_len + 8).saturating_add(items);
-        let one_piece = SINGLE_MAX.max(TABLE_LEN + self.body_len + 8);
-        let is_small = total <= one_piece.min(self.connection.parts.region.layout.area);
+        let is_small = total <= self.connection.parts.region.layout.area;
         (is_small || may_lend && self.connection.link.is_some())
             && !self.connection.is_torn
             && !matches!(self.place, Place::Area { direct: false })
@@ -283,10 +276,13 @@ fn post_pieces(
     body_len: usize,
     deadline: Deadline,
 ) -> Result<(), CallError> {
-    let area = connection.parts.region.request_area(header.seq);
-    let area = area.part(0, first_piece(gather, body_len, area.len())).unwrap_or(area);
-    let mut sent = gather.copy(0, area) as u64;
-    connection.publish(&header, &[gather.total(), body_len as u64, sent]);
+    let mut sent = gather.copy(0, connection.parts.region.request_area(header.seq)) as u64;
+    connection.publish_quietly(&header, &[gather.total(), body_len as u64]);
+    // A server on another processor can copy the first piece out while we copy the next one in; one on
+    // this processor would only take turns with us.
+    if sent == gather.total() || !connection.is_server_here() {
+        connection.ring_server();
+    }
     while sent < gather.total() {
         fault::point("client.piece");
         if let Err(error) = connection.wait_for_room(deadline) {
@@ -294,20 +290,13 @@ fn post_pieces(
             return Err(error);
         }
         let chunk = connection.next_header(Kind::Chunk, 0, false);
-        let area = connection.parts.region.request_area(chunk.seq);
-        let copied = gather.copy(sent, area.part(0, PIECE).unwrap_or(area)) as u64;
-        sent += copied;
-        connection.publish(&chunk, &[copied]);
+        sent += gather.copy(sent, connection.parts.region.request_area(chunk.seq)) as u64;
+        connection.publish_quietly(&chunk, &[]);
+        if sent == gather.total() {
+            connection.ring_server();
+        }
     }
     Ok(())
-}
-
-/// Bytes of the first piece: all of a short message, and in any case the body, which may lie in the
-/// area already.
-fn first_piece(gather: &Gather<'_>, body_len: usize, area: usize) -> usize {
-    let is_short = gather.total() <= SINGLE_MAX as u64;
-    let len = if is_short { SINGLE_MAX } else { PIECE.max(TABLE_LEN + body_len + 8) };
-    len.min(area)
 }
 
 /// Where a body of `body_len` bytes goes: aligned to 8, until the next message is begun or sent.

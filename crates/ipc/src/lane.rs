@@ -21,7 +21,7 @@ use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};
 use sojourn_shm::ring::{self, Expected, Next};
-use sojourn_shm::{Line, Ordering, Span};
+use sojourn_shm::{Line, Ordering};
 use std::sync::Arc;
 
 /// A message of which only some pieces have come.
@@ -220,14 +220,13 @@ impl Lane {
 
     fn take_long(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
         let link = &self.link;
-        let mut words = [0; 4];
+        let mut words = [0; 3];
         link.region.request(header.seq).copy_out(&mut words);
         let (total, body_len) = (words[1], words[2]);
         if total > link.request_max {
             return Err(Reason::BadLength);
         }
         let area = link.region.request_area(header.seq);
-        let area = piece(area, words[3], total)?;
         if total <= area.len() as u64 {
             let sizes = (total, body_len);
             incoming.load_area(header, area, sizes, false).ok_or(Reason::BadLength)?;
@@ -256,9 +255,6 @@ impl Lane {
         let Some(mut assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
         let total = assembly.total as usize;
         let area = self.link.region.request_area(self.seq);
-        let mut words = [0; 2];
-        self.link.region.slot(self.seq).copy_out(&mut words);
-        let area = piece(area, words[1], (total - assembly.filled) as u64)?;
         let rest = &mut bytes_of_mut(&mut assembly.stream)[assembly.filled..total];
         assembly.filled += area.copy_to(rest);
         if assembly.filled < total {
@@ -292,13 +288,6 @@ impl Lane {
         }
         Ok(Look::Message)
     }
-}
-
-/// The part of an area that holds a piece of `len` bytes, or with 0 as much as fits of the `rest`.
-fn piece(area: Span<'_>, len: u64, rest: u64) -> Result<Span<'_>, Reason> {
-    let len = if len == 0 { rest.min(area.len() as u64) } else { len };
-    let part = usize::try_from(len.min(rest)).ok().and_then(|len| area.part(0, len));
-    part.filter(|_| len <= rest).ok_or(Reason::BadLength)
 }
 
 /// The header in `line`, whose tag was just loaded.

@@ -9,7 +9,7 @@ use crate::reason::Reason;
 use crate::rt::CallError;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd};
-use sojourn_shm::{Access, Ordering, park};
+use sojourn_shm::{Access, Ordering};
 
 impl Connection {
     /// Sets notification bits for the server; bits set before it looks come to it once.
@@ -22,10 +22,7 @@ impl Connection {
         }
         // SYNC: release; pairs with the acquire swap in the lane's `take_bits`.
         self.parts.region.to_server().fetch_or(bits, Ordering::Release);
-        match park::ring(self.parts.region.server_bell()) {
-            park::AWAKE => {}
-            how => self.wake_server(how),
-        }
+        self.ring_server();
         Ok(())
     }
 
