@@ -12,6 +12,8 @@ use sojourn_shm::Span;
 #[derive(Debug)]
 pub(crate) struct Gather<'d> {
     table: [u8; TABLE_LEN],
+    /// Bytes of the table up to its last entry.
+    table_used: usize,
     /// `None`: already in the first area.
     body: Option<&'d [u8]>,
     body_len: usize,
@@ -43,7 +45,11 @@ impl<'d> Gather<'d> {
             slot[8..16].copy_from_slice(&grant.offset.to_ne_bytes());
             slot[16..].copy_from_slice(&grant.len.to_ne_bytes());
         }
-        Some(Self { table, body, body_len, items, total })
+        let table_used = match grants.len() {
+            0 => items.len() * 8,
+            count => ITEMS_MAX * 8 + count * 24,
+        };
+        Some(Self { table, table_used, body, body_len, items, total })
     }
 
     /// Bytes of the stream.
@@ -76,8 +82,9 @@ impl<'d> Gather<'d> {
     /// Copies the stream's bytes from `from` on to `area`, as many as fit; answers how many.
     pub(crate) fn copy(&self, from: u64, area: Span<'_>) -> usize {
         let to = self.total.min(from.saturating_add(area.len() as u64));
+        // Of the table only what says something: what the cache lines behind it hold is not looked at.
         let mut start = 0;
-        self.piece(&mut start, (from, to), Some(&self.table), TABLE_LEN, area);
+        self.piece(&mut start, (from, to), self.table.get(..self.table_used), TABLE_LEN, area);
         self.piece(&mut start, (from, to), self.body, self.body_len, area);
         for item in self.items {
             self.piece(&mut start, (from, to), Some(item), item.len(), area);
@@ -98,9 +105,10 @@ impl<'d> Gather<'d> {
         if let Some(bytes) = bytes
             && first < end
         {
-            let (skip, count) = ((first - *start) as usize, (end - first) as usize);
+            let skip = (first - *start) as usize;
+            let count = ((end - first) as usize).min(bytes.len().saturating_sub(skip));
             if let Some(target) = area.part((first - window.0) as usize, count) {
-                target.copy_from(&bytes[skip..skip + count]);
+                target.copy_from(bytes.get(skip..skip + count).unwrap_or(&[]));
             }
         }
         *start += (len as u64).next_multiple_of(8);

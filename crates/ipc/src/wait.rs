@@ -213,8 +213,19 @@ pub fn wake_cost_ns() -> u64 {
     *COST.get_or_init(measure_wake_cost)
 }
 
+/// Processors of the machine, not those we may run on: the peer may run on others.
 fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    // SAFETY: asks for a number.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(online).unwrap_or(1).max(1)
+}
+
+/// Moves this thread away from `processor`, if that is allowed; else the figure is that of one
+/// processor, and small.
+fn leave(processor: u16) {
+    let mut others = rustix::thread::CpuSet::new();
+    (0..processors()).filter(|cpu| cpu + 1 != processor as usize).for_each(|cpu| others.set(cpu));
+    let _ = rustix::thread::sched_setaffinity(None, &others);
 }
 
 fn measure_wake_cost() -> u64 {
@@ -233,9 +244,11 @@ fn measure_wake_cost() -> u64 {
     };
     let other = {
         let word = Arc::clone(&word);
-        std::thread::Builder::new()
-            .name("sojourn-measure".into())
-            .spawn(move || (0..ROUNDS).for_each(|_| turn(&word, 1)))
+        let ours = cpu();
+        std::thread::Builder::new().name("sojourn-measure".into()).spawn(move || {
+            leave(ours);
+            (0..ROUNDS).for_each(|_| turn(&word, 1));
+        })
     };
     let Ok(other) = other else { return *BUDGET_NS.start() };
     let mut rounds = Vec::with_capacity(ROUNDS as usize);
