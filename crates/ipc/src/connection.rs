@@ -24,7 +24,7 @@ use crate::wait::Policy;
 use core::any::Any;
 use core::time::Duration;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_shm::{Ordering, futex, park, ring};
+use sojourn_shm::{Ordering, ring};
 use std::sync::Arc;
 
 mod replies;
@@ -329,23 +329,12 @@ impl Connection {
     /// Wakes the server if it sleeps.
     #[inline]
     pub(crate) fn ring_server(&self) {
-        match park::ring(self.parts.region.server_bell()) {
-            park::AWAKE => {}
-            how => self.wake_server(how),
-        }
+        control::ring(self.parts.region.server_bell(), &self.parts.socket);
     }
 
     /// Whether the server was last seen on this very processor, where it cannot run while we do.
     pub(crate) fn is_server_here(&mut self) -> bool {
         self.server_cpu == self.parts.policy.cpu()
-    }
-
-    #[inline(never)]
-    fn wake_server(&self, how: u32) {
-        match how {
-            park::ON_FUTEX => futex::wake(self.parts.region.server_bell()),
-            _ => control::wake(&self.parts.socket),
-        }
     }
 
     /// Whether a request slot is free.

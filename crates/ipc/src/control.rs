@@ -12,6 +12,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use sojourn_shm::{AtomicU32, futex, park};
 use std::mem::MaybeUninit;
 
 /// First word of a greeting: says that the peer is Sojourn, and which version of the region it knows.
@@ -202,9 +203,21 @@ impl Inbox {
     }
 }
 
-/// Wakes a side that sleeps on the control socket. If the socket is full, there is something to wake
-/// it already.
-pub(crate) fn wake(socket: impl AsFd) {
+/// Wakes the peer if its bell says that it sleeps, after something was published for it.
+#[inline(always)]
+pub(crate) fn ring(bell: &AtomicU32, socket: &OwnedFd) {
+    match park::ring(bell) {
+        park::AWAKE => {}
+        how => wake(bell, socket, how),
+    }
+}
+
+#[inline(never)]
+fn wake(bell: &AtomicU32, socket: &OwnedFd, how: u32) {
+    if how == park::ON_FUTEX {
+        return futex::wake(bell);
+    }
+    // If the socket is full, there is something in it already that wakes the peer.
     let _ = send(socket.as_fd(), Packet::new(Topic::Wake, 0), &[]);
 }
 

@@ -13,7 +13,7 @@ use crate::thread::{Note, ServerThread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_shm::{futex, park};
+use sojourn_shm::park;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Packets on the control socket that may come before a request is seen, then it is a flood.
@@ -244,18 +244,7 @@ impl Link {
     /// Wakes the client if it sleeps, after something was published for it.
     #[inline(always)]
     pub(crate) fn ring_client(&self) {
-        match park::ring(self.region.client_bell()) {
-            park::AWAKE => {}
-            how => self.wake_client(how),
-        }
-    }
-
-    #[inline(never)]
-    fn wake_client(&self, how: u32) {
-        match how {
-            park::ON_FUTEX => futex::wake(self.region.client_bell()),
-            _ => control::wake(&self.socket),
-        }
+        control::ring(self.region.client_bell(), &self.socket);
     }
 
     /// Sends the descriptors of answer `seq`. Fails, without waiting, if the client lets its socket

@@ -45,7 +45,7 @@ impl ReplyToken {
         ReadyReply::new(self.link.take(), self.line, self.seq, &form)
     }
 
-    /// Goes on with an answer whose body has been written at [`body_at`].
+    /// Goes on with an answer whose body has been written at [`place`].
     #[inline]
     pub(crate) fn resume<'d>(self, place: Place, body_len: usize) -> ReplyDraft<'d> {
         // SAFETY: no bytes at all, at an aligned address.
@@ -72,7 +72,10 @@ impl ReplyToken {
     pub fn start<'d>(self, body_len: usize) -> ReplyDraft<'d> {
         let (place, encoder) = match &self.link {
             Some(link) => {
-                let (place, mut encoder) = place(link, self.line, body_len);
+                let (place, body) = place(link, self.line, body_len);
+                // SAFETY: `body_len` bytes that live as long as the link, which the draft's token
+                // keeps, or as the place; this token alone may touch them (see `ReplyLine`).
+                let mut encoder = unsafe { Encoder::from_raw(body, body_len) };
                 // SAFETY: this token alone may touch the line's spare until its answer is published.
                 encoder.lend(unsafe { (*link.lines[self.line as usize].spare.get()).take() });
                 (place, encoder)
@@ -112,47 +115,28 @@ pub(crate) enum Place {
     Own(Vec<u64>),
 }
 
+/// Where the body of an answer on `line` is to be written: aligned to 8, as long as the link lives
+/// and the call is outstanding, or as long as the place is kept.
 #[inline]
-fn place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encoder<'d>) {
+pub(crate) fn place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
     if body_len <= INLINE_MAX {
-        let words = link.lines[line as usize].words.get().cast::<u8>();
-        // SAFETY: the words live as long as the link, which the draft's token keeps; this token alone
-        // may touch them (see `ReplyLine`).
-        return (Place::Inline, unsafe { Encoder::from_raw(words, body_len) });
+        return (Place::Inline, link.lines[line as usize].words.get().cast::<u8>());
     }
     long_place(link, line, body_len)
 }
 
 #[inline(never)]
-fn long_place<'d>(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, Encoder<'d>) {
+fn long_place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
     let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
     {
-        // SAFETY: within the region, which lives as long as the link; the line is this token's.
-        return (Place::Area, unsafe { Encoder::from_raw(body.as_ptr(), body_len) });
+        return (Place::Area, body.as_ptr());
     }
+    // A vector's memory stays where it is when the vector is moved.
     let mut own = vec![0; (TABLE_LEN + body_len).div_ceil(8)];
     let body = bytes_of_mut(&mut own)[TABLE_LEN..].as_mut_ptr();
-    // SAFETY: a vector's memory stays where it is when the vector is moved; it is not resized before
-    // the encoder is done with.
-    (Place::Own(own), unsafe { Encoder::from_raw(body, body_len) })
-}
-
-/// Where the body of an answer on `line` is to be written: aligned to 8, as long as the link lives
-/// and the call is outstanding, or as long as the place is kept.
-#[inline]
-pub(crate) fn body_at(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
-    let (mut place, _) = place(link, line, body_len);
-    let body = match &mut place {
-        Place::Inline => link.lines[line as usize].words.get().cast::<u8>(),
-        Place::Area => {
-            let body = link.region.reply_area(line).part(TABLE_LEN, body_len);
-            body.map_or(core::ptr::null_mut(), |body| body.as_ptr())
-        }
-        Place::Own(own) => bytes_of_mut(own)[TABLE_LEN..].as_mut_ptr(),
-    };
-    (place, body)
+    (Place::Own(own), body)
 }
 
 /// An answer being put together.

@@ -333,10 +333,7 @@ impl Server {
         if reason == Reason::PeerDied && self.has_last_words(id.index) {
             // First in the queue: the index may be another client's already.
             self.mailbox.post_first(Note::Ended(id));
-            if let Some(found) = self.look(id.index) {
-                return Some(found);
-            }
-            return None;
+            return self.look(id.index);
         }
         let lane = self.lanes.get_mut(id.index as usize)?.take()?;
         self.hot.retain(|hot| *hot != id.index);

@@ -96,7 +96,7 @@ impl ServerHandle {
             self.give_back(link);
             return Err(Status::TooLarge);
         }
-        let (place, body) = reply::body_at(&link, self.drafting.claim.line, body_len);
+        let (place, body) = reply::place(&link, self.drafting.claim.line, body_len);
         self.drafting.state = State::Long;
         self.drafting.link = Some(link);
         self.drafting.place = place;
