@@ -27,9 +27,26 @@ struct Arguments {
 #[derive(Subcommand)]
 enum What {
     /// Calls between processes: by size, waiting and number of clients.
-    Ipc(Options),
+    Ipc {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        choice: ipc::Choice,
+    },
     /// Stubs: marshalling of several interfaces, and whole calls by argument size.
     Idl(Options),
+    /// One cell of the marshalling table, so many times and nothing else: for profilers.
+    IdlCell(Cell),
+}
+
+#[derive(clap::Args)]
+struct Cell {
+    /// Name of the row, as in the table.
+    row: String,
+    /// Heading of the column.
+    case: String,
+    /// How many calls.
+    calls: u64,
 }
 
 #[derive(clap::Args)]
@@ -44,14 +61,15 @@ struct Options {
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
-        What::Ipc(options) => {
-            let outcome = ipc::run(options.quick)?;
+        What::Ipc { options, choice } => {
+            let outcome = ipc::run(options.quick, &choice)?;
             write(&options, "ipc", &outcome)
         }
         What::Idl(options) => {
             let outcome = idl::run(options.quick)?;
             write(&options, "idl", &outcome)
         }
+        What::IdlCell(cell) => idl::repeat(&cell.row, &cell.case, cell.calls),
     }
 }
 

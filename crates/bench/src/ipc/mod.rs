@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use self::many::ManyCell;
 use self::measure::{Cell, Settings};
-use self::row::{Mode, Row};
+use self::row::{Kind, Mode, Row};
 use self::worker::Task;
 use crate::machine::Machine;
 use crate::os;
@@ -35,6 +35,45 @@ pub(crate) struct Outcome {
     bandwidth: Vec<Cell>,
     many_clients: Vec<ManyCell>,
     reach: Vec<Reach>,
+}
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// Calls by size.
+    RoundTrips,
+    /// Items of 64 KiB, one way and as calls.
+    Bandwidth,
+    /// Many clients on one server.
+    ManyClients,
+}
+
+/// Which part of the tables to measure, while one works on it: everything, unless it says otherwise.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Choice {
+    /// Only this table; may be given several times.
+    #[arg(long)]
+    part: Vec<Part>,
+    /// Only rows whose name contains this, and the floor; may be given several times.
+    #[arg(long)]
+    row: Vec<String>,
+    /// Only messages of so many bytes; may be given several times.
+    #[arg(long)]
+    size: Vec<usize>,
+}
+
+impl Choice {
+    fn has(&self, part: Part) -> bool {
+        self.part.is_empty() || self.part.contains(&part)
+    }
+
+    fn rows(&self, mut rows: Vec<Box<dyn Row>>) -> Vec<Box<dyn Row>> {
+        let wanted = |row: &dyn Row| {
+            row.kind() == Kind::Floor || self.row.iter().any(|part| row.name().contains(part))
+        };
+        rows.retain(|row| self.row.is_empty() || wanted(row.as_ref()));
+        rows
+    }
 }
 
 /// Bytes of one message of the bandwidth table.
@@ -77,31 +116,57 @@ fn streaming_rows() -> Vec<Box<dyn Row>> {
 }
 
 /// Measures, prints, and returns what goes into the JSON file.
-pub(crate) fn run(quick: bool) -> Result<Outcome> {
+pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     // The coordinator must stay a process of one thread: it forks.
     os::die_after(if quick { 120 } else { 1200 });
     os::raise_descriptor_limit();
     let _scratch = scratch::Scratch::new();
-    let settings = settings(quick)?;
+    let mut settings = settings(quick)?;
+    if !choice.size.is_empty() {
+        settings.sizes.clone_from(&choice.size);
+    }
     let machine = Machine::here();
     println!("{}", report::head(&machine, &settings));
-    let mut round_trips = Vec::new();
-    for mode in settings.modes() {
-        let cells = measure::alternate(&rows(), mode, &[Task::Call], &settings.sizes, &settings);
-        println!("{}", report::round_trips(mode, &cells, &settings));
-        round_trips.extend(cells);
+    let round_trips = match choice.has(Part::RoundTrips) {
+        true => round_trips(&settings, choice),
+        false => Vec::new(),
+    };
+    let bandwidth = match choice.has(Part::Bandwidth) {
+        true => bandwidth(&settings, choice),
+        false => Vec::new(),
+    };
+    let many_clients = match choice.has(Part::ManyClients) {
+        true => many::measure(&settings),
+        false => Vec::new(),
+    };
+    if choice.has(Part::ManyClients) {
+        println!("{}", report::many(&many_clients));
     }
-    let mut bandwidth = Vec::new();
-    for mode in settings.modes() {
-        let tasks = [Task::Stream, Task::Call];
-        bandwidth.extend(measure::alternate(&streaming_rows(), mode, &tasks, &[ITEM], &settings));
-    }
-    println!("{}", report::bandwidth(&bandwidth, &settings));
-    let many_clients = many::measure(&settings);
-    println!("{}", report::many(&many_clients));
     let reach = reach::judge(&round_trips, &bandwidth);
     println!("{}", crate::reach::render(&reach));
     Ok(Outcome { machine, settings, round_trips, bandwidth, many_clients, reach })
+}
+
+fn round_trips(settings: &Settings, choice: &Choice) -> Vec<Cell> {
+    let mut all = Vec::new();
+    for mode in settings.modes() {
+        let rows = choice.rows(rows());
+        let cells = measure::alternate(&rows, mode, &[Task::Call], &settings.sizes, settings);
+        println!("{}", report::round_trips(mode, &cells, settings));
+        all.extend(cells);
+    }
+    all
+}
+
+fn bandwidth(settings: &Settings, choice: &Choice) -> Vec<Cell> {
+    let tasks = [Task::Stream, Task::Call];
+    let of = |mode| {
+        let rows = choice.rows(streaming_rows());
+        measure::alternate(&rows, mode, &tasks, &[ITEM], settings)
+    };
+    let all: Vec<Cell> = settings.modes().into_iter().flat_map(of).collect();
+    println!("{}", report::bandwidth(&all, settings));
+    all
 }
 
 /// The named mode's cells, for tables that compare within one.
