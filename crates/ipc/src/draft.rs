@@ -13,7 +13,7 @@ use crate::gather::Gather;
 use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, next_seq};
 use crate::link::{LocalRequest, lock};
 use crate::message::{bytes_of, bytes_of_mut};
-use crate::rt::{CallError, Encoder};
+use crate::rt::{CallError, Encoder, Writer};
 
 /// Where the body is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl<'c, 'd> Draft<'c, 'd> {
 
     /// Writes the body and takes items, descriptors and grants.
     #[inline]
-    pub fn encoder(&mut self) -> &mut Encoder<'d> {
-        &mut self.encoder
+    pub fn encoder(&mut self) -> Writer<'_, 'd> {
+        self.encoder.writer()
     }
 
     /// Sends the request and waits for its answer.

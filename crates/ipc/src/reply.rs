@@ -13,7 +13,7 @@ use crate::layout::{
 };
 use crate::link::{Answer, Link, LongReply, lock};
 use crate::message::{bytes_of, bytes_of_mut};
-use crate::rt::{ClientId, Encoder, Fault, Gone};
+use crate::rt::{ClientId, Encoder, Fault, Gone, Writer};
 use sojourn_shm::ring;
 use std::sync::Arc;
 
@@ -151,8 +151,8 @@ pub struct ReplyDraft<'d> {
 impl<'d> ReplyDraft<'d> {
     /// Writes the body and takes items and descriptors.
     #[inline]
-    pub fn encoder(&mut self) -> &mut Encoder<'d> {
-        &mut self.encoder
+    pub fn encoder(&mut self) -> Writer<'_, 'd> {
+        self.encoder.writer()
     }
 
     /// Answers with a fault instead.

@@ -2,7 +2,7 @@
 //!
 //! Nothing but forwarding: what each call does is documented where it is implemented.
 
-use crate::rt::{self, Arrival, CallError, Caller, ClientId, Decoder, Encoder, Fault, Gone};
+use crate::rt::{self, Arrival, CallError, Caller, ClientId, Decoder, Fault, Gone, Writer};
 use crate::{
     Connection, Deadline, Draft, Event, ReadyReply, Reason, RecvError, Reply, ReplyDraft,
     ReplyToken, Request, Server,
@@ -27,7 +27,7 @@ impl<'c, 'd> rt::Draft<'d> for Draft<'c, 'd> {
     type Reply = Reply<'c>;
 
     #[inline]
-    fn encoder(&mut self) -> &mut Encoder<'d> {
+    fn encoder(&mut self) -> Writer<'_, 'd> {
         Draft::encoder(self)
     }
 
@@ -118,7 +118,7 @@ impl<'d> rt::ReplyDraft<'d> for ReplyDraft<'d> {
     type Ready = ReadyReply;
 
     #[inline]
-    fn encoder(&mut self) -> &mut Encoder<'d> {
+    fn encoder(&mut self) -> Writer<'_, 'd> {
         ReplyDraft::encoder(self)
     }
 

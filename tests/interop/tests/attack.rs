@@ -68,10 +68,10 @@ impl Raw {
     /// Sends it; answers what the client learns, for a one-way message by a call after it.
     fn send(&self, to: &mut Bound, request: &Request) -> Result<(), CallError> {
         let mut draft = to.connection.start(to.base + request.op, self.body.len());
-        let encoder = draft.encoder();
-        encoder.put_bytes(&self.body)?;
-        self.items.iter().try_for_each(|item| encoder.put_item(item))?;
-        self.fds.iter().try_for_each(|fd| encoder.put_fd(fd.as_fd()))?;
+        let mut writer = draft.encoder();
+        writer.put_bytes(&self.body)?;
+        self.items.iter().try_for_each(|item| writer.put_item(item))?;
+        self.fds.iter().try_for_each(|fd| writer.put_fd(fd.as_fd()))?;
         if !request.oneway {
             return draft.call(soon()).map(drop);
         }

@@ -130,8 +130,8 @@ impl<'c, 'd, S: Service<MemoryServer>> rt::Draft<'d> for Draft<'c, 'd, S> {
     type Reply = Reply<'c>;
 
     #[inline]
-    fn encoder(&mut self) -> &mut Encoder<'d> {
-        &mut self.encoder
+    fn encoder(&mut self) -> rt::Writer<'_, 'd> {
+        self.encoder.writer()
     }
 
     #[inline]
@@ -249,8 +249,8 @@ impl<'d> rt::ReplyDraft<'d> for ReplyDraft<'d> {
     type Ready = Ready;
 
     #[inline]
-    fn encoder(&mut self) -> &mut Encoder<'d> {
-        &mut self.encoder
+    fn encoder(&mut self) -> rt::Writer<'_, 'd> {
+        self.encoder.writer()
     }
 
     #[inline]

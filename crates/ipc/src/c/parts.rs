@@ -1,9 +1,9 @@
-//! What travels beside a body, out of an `sj_out` into an encoder.
+//! What travels beside a body, out of an `sj_out` into a message.
 
 use super::status::Status;
 use super::types::Out;
 use crate::layout::TABLE_LEN;
-use crate::rt::{Encoder, FDS_MAX, GRANTS_MAX, Grant, ITEMS_MAX};
+use crate::rt::{FDS_MAX, GRANTS_MAX, Grant, ITEMS_MAX, Writer};
 use rustix::fd::BorrowedFd;
 
 /// Whether there is anything beside the body.
@@ -53,12 +53,12 @@ pub(super) unsafe fn total(out: *const Out, body_len: usize) -> u64 {
     })
 }
 
-/// Gives all of it to `encoder`.
+/// Gives all of it to `writer`.
 ///
 /// # Safety
 /// As for [`check`], which has accepted it; items stay as they are, and descriptors open, for `'d`.
 #[inline(never)]
-pub(super) unsafe fn attach<'d>(out: *const Out, encoder: &mut Encoder<'d>) -> Result<(), Status> {
+pub(super) unsafe fn attach<'d>(out: *const Out, mut writer: Writer<'_, 'd>) -> Result<(), Status> {
     // SAFETY: the caller's contract.
     let (items, fds, grants) = unsafe { ((*out).n_items, (*out).n_fds, (*out).n_grants) };
     for at in 0..items as usize {
@@ -70,19 +70,19 @@ pub(super) unsafe fn attach<'d>(out: *const Out, encoder: &mut Encoder<'d>) -> R
                 len => core::slice::from_raw_parts(item.start, len),
             }
         };
-        encoder.put_item(bytes).map_err(|_| Status::Invalid)?;
+        writer.put_item(bytes).map_err(|_| Status::Invalid)?;
     }
     for at in 0..fds as usize {
         // SAFETY: checked not to be negative; open for `'d`, or the kernel says that it is not.
         let fd = unsafe { BorrowedFd::borrow_raw((*out).fds[at]) };
-        encoder.put_fd(fd).map_err(|_| Status::Invalid)?;
+        writer.put_fd(fd).map_err(|_| Status::Invalid)?;
     }
     for at in 0..grants as usize {
         // SAFETY: checked to be within the array; written by C.
         let grant = unsafe { (*out).grants[at] };
         let grant =
             Grant { id: grant.id, flags: grant.flags, offset: grant.offset, len: grant.len };
-        encoder.grant(grant).map_err(|_| Status::Invalid)?;
+        writer.grant(grant).map_err(|_| Status::Invalid)?;
     }
     Ok(())
 }

@@ -51,6 +51,9 @@ impl Beside<'_> {
 }
 
 /// A message being written: the body, and what travels beside it for `'d`.
+///
+/// Transports own one for each message and lend [`Writer`]s of it. They never lend the encoder itself:
+/// it points to the memory of one connection and must not be exchanged for another's.
 #[derive(Debug)]
 pub struct Encoder<'d> {
     body: *mut u8,
@@ -66,7 +69,8 @@ impl<'d> Encoder<'d> {
     ///
     /// # Safety
     /// `body` is aligned to 8, and `len` bytes there stay writable as long as this encoder and what
-    /// it lends live. No reference to them exists meanwhile; another process may read them.
+    /// it lends live. No reference to them exists meanwhile; another process may read them. Code that
+    /// does not know of this gets [`Encoder::writer`] and never the encoder.
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(body: *mut u8, len: usize) -> Self {
@@ -96,25 +100,6 @@ impl<'d> Encoder<'d> {
         self.beside.get_or_insert_with(Beside::boxed)
     }
 
-    /// Context handles are issued and looked up in `scope` from now on (servers).
-    pub fn set_contexts(&mut self, scope: ContextScope) {
-        self.contexts = Some(scope);
-    }
-
-    /// Which arrays become string items; until this is said, none.
-    #[inline]
-    pub fn set_forms(&mut self, forms: Forms) {
-        self.forms = forms;
-    }
-
-    /// Appends a grant, in the order of the headers of form 3 in the body.
-    ///
-    /// # Errors
-    /// [`EncodeError::Overflow`] beyond [`GRANTS_MAX`].
-    pub fn grant(&mut self, grant: Grant) -> Result<(), EncodeError> {
-        if self.beside().grants.push(grant) { Ok(()) } else { Err(EncodeError::Overflow) }
-    }
-
     /// The string items, in order.
     #[must_use]
     pub fn items(&self) -> &[&'d [u8]] {
@@ -133,18 +118,87 @@ impl<'d> Encoder<'d> {
         self.beside.as_ref().map_or(&[], |beside| beside.grants.as_slice())
     }
 
+    /// What writes into this message: all that safe code is given of it.
+    #[inline]
+    pub fn writer<'e>(&'e mut self) -> Writer<'e, 'd> {
+        Writer { encoder: self }
+    }
+}
+
+/// Writes one message: hands out the blocks of its body, and takes what travels beside it.
+///
+/// Borrowed from the message's draft and passed by value. What it writes to cannot be reached through
+/// it, so two messages cannot be exchanged; exchanging two writers only renames them, since each keeps
+/// the drafts of both from being sent or dropped.
+///
+/// ```compile_fail,E0308
+/// # use sojourn_ipc::rt::{Draft, Transport};
+/// fn exchange<T: Transport>(one: &mut T, other: &mut T) {
+///     let (mut first, mut second) = (one.start(0, 8), other.start(0, 8));
+///     core::mem::swap(first.encoder(), second.encoder());
+/// }
+/// ```
+///
+/// ```compile_fail,E0505
+/// # use sojourn_ipc::rt::{Deadline, Draft, Transport};
+/// fn keep<T: Transport>(one: &mut T, other: &mut T) {
+///     let (mut first, mut second) = (one.start(0, 8), other.start(0, 8));
+///     let (mut here, mut there) = (first.encoder(), second.encoder());
+///     core::mem::swap(&mut here, &mut there);
+///     let _ = first.call(Deadline::NEVER); // still borrowed by what was exchanged
+///     let _ = there.put_bytes(&[1]);
+/// }
+/// ```
+///
+/// The same without the offence:
+///
+/// ```
+/// # use sojourn_ipc::rt::{Deadline, Draft, Transport};
+/// fn rename<T: Transport>(one: &mut T, other: &mut T) {
+///     let (mut first, mut second) = (one.start(0, 8), other.start(0, 8));
+///     let (mut here, mut there) = (first.encoder(), second.encoder());
+///     core::mem::swap(&mut here, &mut there);
+///     let _ = there.put_bytes(&[1]);
+///     let _ = first.call(Deadline::NEVER);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Writer<'e, 'd> {
+    encoder: &'e mut Encoder<'d>,
+}
+
+impl<'d> Writer<'_, 'd> {
+    /// Context handles are issued and looked up in `scope` from now on (servers).
+    pub fn set_contexts(&mut self, scope: ContextScope) {
+        self.encoder.contexts = Some(scope);
+    }
+
+    /// Which arrays become string items; until this is said, none.
+    #[inline]
+    pub fn set_forms(&mut self, forms: Forms) {
+        self.encoder.forms = forms;
+    }
+
+    /// Appends a grant, in the order of the headers of form 3 in the body.
+    ///
+    /// # Errors
+    /// [`EncodeError::Overflow`] beyond [`GRANTS_MAX`].
+    pub fn grant(&mut self, grant: Grant) -> Result<(), EncodeError> {
+        if self.encoder.beside().grants.push(grant) { Ok(()) } else { Err(EncodeError::Overflow) }
+    }
+
     /// Bytes written, in whole blocks.
     #[inline]
     #[must_use]
     pub fn written(&self) -> usize {
-        self.at
+        self.encoder.at
     }
 
     /// Bytes of the body.
     #[inline]
     #[must_use]
     pub fn body_len(&self) -> usize {
-        self.len
+        self.encoder.len
     }
 
     /// Appends bytes to the body as they are, without padding: for messages put together by hand.
@@ -153,15 +207,15 @@ impl<'d> Encoder<'d> {
     /// [`EncodeError::Overflow`] if the body is full.
     #[inline]
     pub fn put_bytes(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
-        if bytes.len() > self.len - self.at {
+        if bytes.len() > self.encoder.len - self.encoder.at {
             return Err(EncodeError::Overflow);
         }
         // SAFETY: at + bytes.len() <= len, as just checked; the body overlaps no Rust reference.
         unsafe {
-            let target = self.body.add(self.at);
+            let target = self.encoder.body.add(self.encoder.at);
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
         }
-        self.at += bytes.len();
+        self.encoder.at += bytes.len();
         Ok(())
     }
 
@@ -170,7 +224,7 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
     pub fn put_item(&mut self, item: &'d [u8]) -> Result<(), EncodeError> {
-        if self.beside().items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) }
+        if self.encoder.beside().items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) }
     }
 
     /// Appends a descriptor; it is duplicated, not consumed.
@@ -178,20 +232,8 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`FDS_MAX`].
     pub fn put_fd(&mut self, fd: BorrowedFd<'d>) -> Result<(), EncodeError> {
-        if self.beside().fds.push(fd) { Ok(()) } else { Err(EncodeError::Overflow) }
+        if self.encoder.beside().fds.push(fd) { Ok(()) } else { Err(EncodeError::Overflow) }
     }
-
-    /// What writes into this message.
-    #[inline]
-    pub fn writer<'e>(&'e mut self) -> Writer<'e, 'd> {
-        Writer { encoder: self }
-    }
-}
-
-/// Hands out the blocks of a body.
-#[derive(Debug)]
-pub struct Writer<'e, 'd> {
-    encoder: &'e mut Encoder<'d>,
 }
 
 const WORD: usize = 8;
@@ -339,7 +381,7 @@ impl<'e, 'd> Writer<'e, 'd> {
 
     #[cold]
     fn push_item(&mut self, bytes: &'d [u8]) -> Result<(), EncodeError> {
-        self.encoder.put_item(bytes)
+        self.put_item(bytes)
     }
 
     /// Appends a descriptor, if there is one, and writes its word.

@@ -15,7 +15,7 @@ use super::transport::{
 };
 use super::{
     CallError, Caller, ClientId, Credentials, Deadline, Decoder, Encoder, Fault, FdList, Item,
-    Reason, SharedBytes,
+    Reason, SharedBytes, Writer,
 };
 
 /// A message at rest.
@@ -85,9 +85,10 @@ pub fn build<'d>(
     write: impl FnOnce(&mut super::Writer<'_, 'd>) -> Result<(), super::EncodeError>,
 ) -> Result<Message, super::EncodeError> {
     let mut building = Building::new(size.body_len);
-    building.encoder.set_forms(size.forms);
-    write(&mut building.encoder.writer())?;
-    if building.encoder.written() != size.body_len {
+    let mut writer = building.encoder.writer();
+    writer.set_forms(size.forms);
+    write(&mut writer)?;
+    if writer.written() != size.body_len {
         return Err(super::EncodeError::Overflow);
     }
     building.collect().map_err(|_| super::EncodeError::Descriptors)
@@ -177,8 +178,8 @@ impl LoopDraft<'_, '_> {
 impl<'d> Draft<'d> for LoopDraft<'_, 'd> {
     type Reply = LoopReply;
 
-    fn encoder(&mut self) -> &mut Encoder<'d> {
-        &mut self.building.encoder
+    fn encoder(&mut self) -> Writer<'_, 'd> {
+        self.building.encoder.writer()
     }
 
     fn call(self, deadline: Deadline) -> Result<LoopReply, CallError> {
@@ -300,8 +301,8 @@ pub struct LoopReplyDraft<'d> {
 impl<'d> ReplyDraft<'d> for LoopReplyDraft<'d> {
     type Ready = LoopReady;
 
-    fn encoder(&mut self) -> &mut Encoder<'d> {
-        &mut self.building.encoder
+    fn encoder(&mut self) -> Writer<'_, 'd> {
+        self.building.encoder.writer()
     }
 
     fn finish(self) -> LoopReady {

@@ -50,9 +50,9 @@ pub fn call<'d, T: Transport, R>(
     read: impl FnOnce(Decoder<'_>) -> Result<R, DecodeError>,
 ) -> Result<R, CallError> {
     let mut draft = transport.start(op, size.body_len);
-    let encoder = draft.encoder();
-    encoder.set_forms(size.forms);
-    write(&mut encoder.writer())?;
+    let mut writer = draft.encoder();
+    writer.set_forms(size.forms);
+    write(&mut writer)?;
     let mut reply = draft.call(deadline)?;
     Ok(read(reply.decoder())?)
 }
@@ -70,9 +70,9 @@ pub fn send<'d, T: Transport>(
     write: impl FnOnce(&mut Writer<'_, 'd>) -> Result<(), EncodeError>,
 ) -> Result<(), CallError> {
     let mut draft = transport.start(op, size.body_len);
-    let encoder = draft.encoder();
-    encoder.set_forms(size.forms);
-    write(&mut encoder.writer())?;
+    let mut writer = draft.encoder();
+    writer.set_forms(size.forms);
+    write(&mut writer)?;
     draft.send(deadline)
 }
 
@@ -86,12 +86,12 @@ pub fn reply<'d, K: Token>(
 ) -> K::Ready {
     let Ok(size) = size else { return token.fault(Fault::DROPPED) };
     let mut draft = token.start(size.body_len);
-    let encoder = draft.encoder();
-    encoder.set_forms(size.forms);
+    let mut writer = draft.encoder();
+    writer.set_forms(size.forms);
     if let Some(scope) = contexts {
-        encoder.set_contexts(scope);
+        writer.set_contexts(scope);
     }
-    match write(&mut encoder.writer()) {
+    match write(&mut writer) {
         Ok(()) => draft.finish(),
         Err(_) => draft.fault(Fault::DROPPED),
     }

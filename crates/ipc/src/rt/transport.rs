@@ -7,7 +7,7 @@
 use core::any::Any;
 use std::sync::Arc;
 
-use super::{CallError, Caller, ClientId, Credentials, Deadline, Decoder, Encoder, Fault};
+use super::{CallError, Caller, ClientId, Credentials, Deadline, Decoder, Fault, Writer};
 
 /// The client's end.
 pub trait Transport {
@@ -31,8 +31,8 @@ pub trait Draft<'d> {
     /// The answer.
     type Reply: Reply;
 
-    /// Where to write it.
-    fn encoder(&mut self) -> &mut Encoder<'d>;
+    /// What writes it.
+    fn encoder(&mut self) -> Writer<'_, 'd>;
 
     /// Sends it and waits for the answer.
     ///
@@ -131,8 +131,8 @@ pub trait ReplyDraft<'d> {
     /// An answer on its way.
     type Ready;
 
-    /// Where to write it.
-    fn encoder(&mut self) -> &mut Encoder<'d>;
+    /// What writes it.
+    fn encoder(&mut self) -> Writer<'_, 'd>;
     /// Ends it. Nothing it refers to is needed afterwards.
     fn finish(self) -> Self::Ready;
     /// Drops what was written and answers with a fault.
