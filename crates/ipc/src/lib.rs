@@ -43,7 +43,7 @@ mod c;
 mod connect;
 mod connection;
 mod control;
-mod deadline;
+use sojourn_shm::{deadline, wait};
 mod draft;
 mod endpoint;
 mod fault;
@@ -65,7 +65,6 @@ mod server;
 mod stubs;
 mod thread;
 mod threshold;
-mod wait;
 
 pub use address::{Address, AddressError};
 pub use connect::{ConnectError, ConnectOptions};

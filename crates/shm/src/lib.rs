@@ -2,7 +2,8 @@
 //!
 //! What is here: sealed anonymous segments and their mapping ([`Segment`], [`Mapping`]), checked spans
 //! and the copies in and out of them ([`Span`], [`copy`]), futexes ([`futex`]), the line of words that
-//! carries a message ([`Line`]), the order of messages ([`ring`]) and the parking protocol ([`park`]).
+//! carries a message ([`Line`]), the order of messages ([`ring`]), the parking protocol ([`park`]), and how
+//! long to spin before parking ([`wait`], [`Deadline`]).
 //! What is not: messages, sockets, protocols; whoever maps a segment decides what its bytes mean.
 //!
 //! Two rules hold everywhere: no Rust reference other than to an atomic ever points into memory that a
@@ -21,12 +22,18 @@ pub use sync::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub mod copy;
 #[cfg(not(loom))]
+pub mod deadline;
+#[cfg(not(loom))]
 pub mod futex;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+pub mod wait;
 
+#[cfg(not(loom))]
+pub use deadline::Deadline;
 #[cfg(not(loom))]
 pub use mapping::{Access, Mapping, Span};
 #[cfg(not(loom))]

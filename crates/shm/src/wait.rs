@@ -2,8 +2,8 @@
 //!
 //! The rule (`docs/ipc.md`, "Waiting"): spinning pays while it costs less than the wake-up it saves.
 //! It never pays when the peer ran on this very processor last, for then it cannot run while we spin,
-//! nor when more threads want to run than there are processors. Not here: the sleeping; see
-//! `connection` and `server`, which park differently.
+//! nor when more threads want to run than there are processors. Not here: the sleeping; who waits
+//! does that, each in its own way.
 
 use crate::deadline::{Deadline, now_ns};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ const EAGER: u32 = 1000;
 
 /// The waiting policy of one connection or server thread, with what it learnt.
 #[derive(Debug)]
-pub(crate) struct Policy {
+pub struct Policy {
     wait: Wait,
     failures: u32,
     skip: u32,
@@ -48,8 +48,10 @@ pub(crate) struct Policy {
 
 /// How one spin ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spun {
+pub enum Spun {
+    /// What was waited for is there.
     Ready,
+    /// It is not, and spinning on does not pay: sleep.
     GaveUp,
 }
 
@@ -101,7 +103,8 @@ impl Quiet {
 }
 
 impl Policy {
-    pub(crate) fn new(wait: Wait) -> Self {
+    /// A policy that has learnt nothing yet. Adaptive ones measure what a wake-up costs, once per process.
+    pub fn new(wait: Wait) -> Self {
         if wait == Wait::Adaptive {
             wake_cost_ns();
         }
@@ -111,7 +114,7 @@ impl Policy {
 
     /// The processor we run on, plus one.
     #[inline]
-    pub(crate) fn cpu(&mut self) -> u16 {
+    pub fn cpu(&mut self) -> u16 {
         if self.cpu_uses == 0 {
             self.cpu = cpu();
             self.cpu_uses = CPU_USES;
@@ -121,14 +124,14 @@ impl Policy {
     }
 
     /// We slept, and may have woken elsewhere.
-    pub(crate) fn slept(&mut self) {
+    pub fn slept(&mut self) {
         self.cpu_uses = 0;
     }
 
     /// Spins until `ready`, as long as this policy allows for a peer that was last seen on processor
     /// `peer_cpu` (as in a header), and not beyond `deadline`.
     #[inline]
-    pub(crate) fn spin(
+    pub fn spin(
         &mut self,
         peer_cpu: u16,
         deadline: Deadline,
@@ -193,14 +196,14 @@ impl Policy {
     }
 
     /// Whether this side sleeps at all.
-    pub(crate) fn parks(&self) -> bool {
+    pub fn parks(&self) -> bool {
         self.wait != Wait::Spin(None)
     }
 }
 
 /// The processor we run on, plus one, as it goes into headers.
 #[inline(always)]
-pub(crate) fn cpu() -> u16 {
+pub fn cpu() -> u16 {
     // SAFETY: no arguments; answers -1 where it cannot know.
     let cpu = unsafe { libc::sched_getcpu() };
     (cpu + 1) as u16
@@ -237,10 +240,10 @@ fn measure_wake_cost() -> u64 {
     let limit = Deadline::after(Duration::from_millis(200));
     let turn = move |word: &AtomicU32, mine: u32| {
         while word.load(Ordering::Acquire) != mine && !limit.is_over() {
-            sojourn_shm::futex::wait(word, 1 - mine, Some(Duration::from_millis(10)));
+            crate::futex::wait(word, 1 - mine, Some(Duration::from_millis(10)));
         }
         word.store(1 - mine, Ordering::Release);
-        sojourn_shm::futex::wake(word);
+        crate::futex::wake(word);
     };
     let other = {
         let word = Arc::clone(&word);

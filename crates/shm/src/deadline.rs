@@ -1,7 +1,7 @@
 //! Absolute points in time that end a wait.
 //!
-//! A deadline is nanoseconds of `CLOCK_MONOTONIC`, the clock of futex and poll. Every wait of this
-//! crate takes one; none is relative, so a wait that is resumed does not start anew.
+//! A deadline is nanoseconds of `CLOCK_MONOTONIC`, the clock of futex and poll. Every wait of the
+//! project takes one; none is relative, so a wait that is resumed does not start anew.
 
 use core::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
@@ -40,7 +40,7 @@ impl Deadline {
     }
 
     /// As time since the clock's zero, `None` for [`Deadline::NEVER`].
-    pub(crate) fn since_zero(self) -> Option<Duration> {
+    pub fn since_zero(self) -> Option<Duration> {
         (self.ns != u64::MAX).then(|| Duration::from_nanos(self.ns))
     }
 }

@@ -1,0 +1,2 @@
+//! `sojourn`.
+fn main() {}

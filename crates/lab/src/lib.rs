@@ -1,0 +1,1 @@
+//! Test hosts and real programs for whole-system tests.

@@ -1,0 +1,1 @@
+//! The protocol library: a program's sessions, their moves and their readiness.

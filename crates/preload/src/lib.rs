@@ -1,0 +1,1 @@
+//! The preload library: C calls in, protocol library calls out.

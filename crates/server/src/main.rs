@@ -1,0 +1,2 @@
+//! `sojournd`, the session server.
+fn main() {}

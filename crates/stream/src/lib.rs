@@ -1,0 +1,1 @@
+//! Byte streams between two processes in shared memory.
