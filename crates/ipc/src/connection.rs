@@ -14,7 +14,8 @@ use crate::draft::Draft;
 use crate::endpoint::Shared;
 use crate::fault;
 use crate::layout::{
-    CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, Region, distance, is_answer, is_direct, next_seq,
+    CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, PAGE, Region, distance, is_answer, is_direct,
+    next_seq,
 };
 use crate::link::{Link, lock};
 use crate::message::Incoming;
@@ -24,7 +25,7 @@ use crate::wait::Policy;
 use core::any::Any;
 use core::time::Duration;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_shm::{Ordering, ring};
+use sojourn_shm::{Ordering, Span, ring};
 use std::sync::Arc;
 
 mod replies;
@@ -37,6 +38,14 @@ pub use replies::Reply;
 const ON_BELL: Duration = Duration::from_millis(5);
 /// Parcels of descriptors from the server that may wait for their answers.
 const PARCELS_MAX: usize = 128;
+
+/// Messages from this length on (bytes) travel in pieces where that pays: in so many, of this length at
+/// most. Measured: `docs/performance.md`.
+const SPLIT_MIN: usize = 6 << 10;
+const PIECES: usize = 4;
+const PIECE_MAX: usize = 32 << 10;
+/// With fewer slots there is no place for the next piece.
+const SPLIT_SLOTS_MIN: u32 = 4;
 
 /// What a connection is made of.
 #[derive(Debug)]
@@ -335,6 +344,28 @@ impl Connection {
     /// Whether the server was last seen on this very processor, where it cannot run while we do.
     pub(crate) fn is_server_here(&mut self) -> bool {
         self.server_cpu == self.parts.policy.cpu()
+    }
+
+    /// Length of the pieces in which a message of `len` bytes gets there sooner than in whole areas:
+    /// the server, on another processor, copies one piece out while we copy the next one in. `None`
+    /// where that does not pay.
+    pub(crate) fn piece_len(&mut self, len: u64) -> Option<usize> {
+        let layout = self.parts.region.layout;
+        let len = usize::try_from(len).ok().filter(|len| *len >= SPLIT_MIN)?;
+        let pays = layout.slots >= SPLIT_SLOTS_MIN && self.link.is_none() && !self.is_server_here();
+        pays.then(|| len.div_ceil(PIECES).next_multiple_of(PAGE).min(PIECE_MAX).min(layout.area))
+    }
+
+    /// Where the piece in slot `seq` goes, with its offset in the slot's area: to the whole of it, or to
+    /// `piece_len` bytes. Those take turns within the area: memory that the peer has read a while ago is
+    /// written faster than memory that it read last (`docs/performance.md`).
+    pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> (u64, Span<'_>) {
+        let layout = self.parts.region.layout;
+        let area = self.parts.region.request_area(seq);
+        let Some(len) = piece_len else { return (0, area) };
+        let turns = (layout.area / len).max(1);
+        let offset = (seq / layout.slots) as usize % turns * len;
+        area.part(offset, len).map_or((0, area), |part| (offset as u64, part))
     }
 
     /// Whether a request slot is free.

@@ -10,7 +10,9 @@ use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
 use crate::fault;
 use crate::gather::Gather;
-use crate::layout::{BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, next_seq};
+use crate::layout::{
+    BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, is_direct, next_seq,
+};
 use crate::link::{LocalRequest, lock};
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{CallError, Encoder, Writer};
@@ -170,7 +172,8 @@ impl<'c, 'd> Draft<'c, 'd> {
     fn fits_call_line(&mut self, may_lend: bool) -> bool {
         let items: usize = self.encoder.items().iter().map(|item| item.len() + 8).sum();
         let total = TABLE_LEN.saturating_add(self.body_len + 8).saturating_add(items);
-        let is_small = total <= self.connection.parts.region.layout.area;
+        let is_small = total <= self.connection.parts.region.layout.area
+            && !(self.place == Place::Inline && self.connection.piece_len(total as u64).is_some());
         (is_small || may_lend && self.connection.link.is_some())
             && !self.connection.is_torn
             && !matches!(self.place, Place::Area { direct: false })
@@ -276,23 +279,31 @@ fn post_pieces(
     body_len: usize,
     deadline: Deadline,
 ) -> Result<(), CallError> {
-    let mut sent = gather.copy(0, connection.parts.region.request_area(header.seq)) as u64;
-    connection.publish_quietly(&header, &[gather.total(), body_len as u64]);
+    let total = gather.total();
     // A server on another processor can copy the first piece out while we copy the next one in; one on
     // this processor would only take turns with us.
-    if sent == gather.total() || !connection.is_server_here() {
+    let overlaps = !connection.is_server_here();
+    // One-way messages overlap with each other as they are.
+    let may_split = header.kind == Kind::Call && gather.has_body() && !is_direct(header.seq);
+    let piece_len = if may_split { connection.piece_len(total) } else { None };
+    let (offset, area) = connection.piece_area(header.seq, piece_len);
+    let mut sent = gather.copy(0, area) as u64;
+    connection.publish_quietly(&header, &[total, body_len as u64, offset, sent]);
+    if sent == total || overlaps {
         connection.ring_server();
     }
-    while sent < gather.total() {
+    while sent < total {
         fault::point("client.piece");
         if let Err(error) = connection.wait_for_room(deadline) {
             connection.is_torn = true;
             return Err(error);
         }
         let chunk = connection.next_header(Kind::Chunk, 0, false);
-        sent += gather.copy(sent, connection.parts.region.request_area(chunk.seq)) as u64;
-        connection.publish_quietly(&chunk, &[]);
-        if sent == gather.total() {
+        let (offset, area) = connection.piece_area(chunk.seq, piece_len);
+        let len = gather.copy(sent, area) as u64;
+        connection.publish_quietly(&chunk, &[offset, len]);
+        sent += len;
+        if sent == total {
             connection.ring_server();
         }
     }

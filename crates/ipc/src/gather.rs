@@ -57,6 +57,11 @@ impl<'d> Gather<'d> {
         self.total
     }
 
+    /// Whether all of it is yet to be copied: no body that lies in an area already.
+    pub(crate) fn has_body(&self) -> bool {
+        self.body.is_some()
+    }
+
     /// The table.
     pub(crate) fn table(&self) -> &[u8; TABLE_LEN] {
         &self.table

@@ -21,7 +21,7 @@ use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};
 use sojourn_shm::ring::{self, Expected, Next};
-use sojourn_shm::{Line, Ordering};
+use sojourn_shm::{Line, Ordering, Span};
 use std::sync::Arc;
 
 /// A message of which only some pieces have come.
@@ -220,16 +220,17 @@ impl Lane {
 
     fn take_long(&mut self, header: Header, incoming: &mut Incoming) -> Result<Look, Reason> {
         let link = &self.link;
-        let mut words = [0; 3];
+        let mut words = [0; 5];
         link.region.request(header.seq).copy_out(&mut words);
         let (total, body_len) = (words[1], words[2]);
         if total > link.request_max {
             return Err(Reason::BadLength);
         }
         let area = link.region.request_area(header.seq);
-        if total <= area.len() as u64 {
+        let first = piece(area, words[3], words[4], total).ok_or(Reason::BadLength)?;
+        if total == first.len() as u64 {
             let sizes = (total, body_len);
-            incoming.load_area(header, area, sizes, false).ok_or(Reason::BadLength)?;
+            incoming.load_area(header, first, sizes, false).ok_or(Reason::BadLength)?;
             return Ok(Look::Message);
         }
         if is_direct(header.seq) {
@@ -245,7 +246,7 @@ impl Lane {
         if stream.len() < words {
             stream.resize(words, 0);
         }
-        let filled = area.copy_to(bytes_of_mut(&mut stream));
+        let filled = first.copy_to(bytes_of_mut(&mut stream));
         self.assembly = Some(Assembly { header, total, body_len, stream, filled });
         Ok(Look::Progress)
     }
@@ -254,9 +255,12 @@ impl Lane {
         fault::point("server.piece");
         let Some(mut assembly) = self.assembly.take() else { return Err(Reason::BadHeader) };
         let total = assembly.total as usize;
+        let mut words = [0; 3];
+        self.link.region.slot(self.seq).copy_out(&mut words);
         let area = self.link.region.request_area(self.seq);
         let rest = &mut bytes_of_mut(&mut assembly.stream)[assembly.filled..total];
-        assembly.filled += area.copy_to(rest);
+        let part = piece(area, words[1], words[2], rest.len() as u64).ok_or(Reason::BadLength)?;
+        assembly.filled += part.copy_to(rest);
         if assembly.filled < total {
             self.assembly = Some(assembly);
             return Ok(Look::Progress);
@@ -288,6 +292,14 @@ impl Lane {
         }
         Ok(Look::Message)
     }
+}
+
+/// The part of an area that holds the next piece of a message of which `left` bytes are missing: not
+/// more than those, and not nothing. A length of 0 stands for as much as there can be.
+fn piece(area: Span<'_>, offset: u64, len: u64, left: u64) -> Option<Span<'_>> {
+    let len = if len == 0 { left.min(area.len() as u64) } else { len };
+    let part = area.part(usize::try_from(offset).ok()?, usize::try_from(len).ok()?)?;
+    (len <= left && len > 0).then_some(part)
 }
 
 /// The header in `line`, whose tag was just loaded.

@@ -29,7 +29,7 @@ const TO_SERVER: usize = 512;
 const TO_CLIENT: usize = 640;
 const LINES: usize = 1024;
 const LINE: usize = 128;
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// The two numbers that determine a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -220,6 +220,57 @@ fn lengths_that_lie() {
         raw.post(ECHO, CALL, LONG, &[plain(), area + 8, 9]);
         raw.post(ECHO, CHUNK, 0, &[plain()]);
     });
+    let area = siege.attacker().region.area as u64;
+    for (what, total, offset, len) in [
+        ("a piece behind the area", TABLE + 8, area, 8),
+        ("a piece that leaves the area", TABLE + 8, area - 4, 8),
+        ("a piece so far away that it is near", TABLE + 8, u64::MAX - 3, 8),
+        ("a piece longer than the message", TABLE + 8, 0, TABLE + 9),
+        ("a piece as long as can be", TABLE + 8, 0, u64::MAX),
+        ("a message of nothing", 0, 0, 0),
+    ] {
+        siege.expect(what, Reason::BadLength, |raw| {
+            raw.post(ECHO, CALL, LONG, &[plain(), total, 8, offset, len]);
+        });
+        siege.expect(what, Reason::BadLength, |raw| {
+            raw.post(ECHO, CALL, LONG, &[plain(), area + total, 8, 0, area]);
+            raw.post(ECHO, CHUNK, 0, &[plain(), offset, if total == 0 { 9 } else { len }]);
+        });
+    }
+    siege.end();
+}
+
+/// Pieces of any length, anywhere in their areas, make one message.
+#[test]
+fn pieces_lie_where_the_sender_says() {
+    let _watchdog = watchdog(60);
+    let siege = Siege::begin();
+    let mut raw = siege.attacker();
+    let total = TABLE + 8;
+    for (round, cuts) in
+        [vec![1, 2], vec![100, 300], vec![TABLE], vec![7, TABLE + 3]].iter().enumerate()
+    {
+        let word = 0x1234_5678 + round as u64;
+        let stream = [table(&[], &[]), word.to_ne_bytes().to_vec()].concat();
+        assert_eq!(stream.len() as u64, total);
+        let ends: Vec<u64> = cuts.iter().copied().chain([total]).collect();
+        let mut start = 0;
+        for end in ends {
+            let offset = 11 * (round as u64 + start);
+            let at = raw.region.request_area(raw.seq + 1) + offset as usize;
+            raw.region.write(at, &stream[start as usize..end as usize]);
+            let meta = meta(|meta| meta.line = 1);
+            match start {
+                0 => raw.post(ECHO, CALL, LONG, &[meta, total, 8, offset, end]),
+                _ => raw.post(ECHO, CHUNK, 0, &[plain(), offset, end - start]),
+            }
+            start = end;
+        }
+        // The call's number is that of its first piece.
+        let first = raw.seq - cuts.len() as u32;
+        assert_eq!(raw.await_answer(1, first), Some((RESULT, word)));
+    }
+    drop(raw);
     siege.end();
 }
 
