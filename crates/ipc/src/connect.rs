@@ -4,6 +4,7 @@
 //! layout, the seals of the region. Not here: calls; see `connection`.
 
 use crate::address::Address;
+use crate::ancillary;
 use crate::connection::{Connection, Parts};
 use crate::control::{self, GREETING, Packet, Received, Topic};
 use crate::deadline::Deadline;
@@ -92,7 +93,7 @@ pub(crate) fn connect(
     let socket = open(address, &name, options.timeout)?;
     fault::point("client.connected");
     let system = |error| ConnectError::System(name.clone(), error);
-    let server = control::peer(socket.as_fd()).map_err(system)?;
+    let server = ancillary::peer(socket.as_fd()).map_err(system)?;
     if let Some(wanted) = options.server_uid
         && server.uid != wanted
     {

@@ -5,13 +5,11 @@
 //! 40 bytes, so a short or long one is an error at once. See unix(7), cmsg(3). Not here: what a packet
 //! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
 
+use crate::ancillary::{self, Arrived};
 use crate::rt::{Credentials, FDS_MAX};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use sojourn_shm::{AtomicU32, futex, park};
 use std::mem::MaybeUninit;
 
@@ -118,63 +116,18 @@ pub(crate) fn send(
     sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags).map(drop)
 }
 
-/// Who connected, from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process is 0 for a
-/// peer in a pid name space that we cannot see, which rustix's type has no room for.
-pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
-    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `who` has `len` bytes, and any bytes are a valid value of it.
-    let failed = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut who).cast(),
-            &raw mut len,
-        )
-    };
-    if failed != 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
-    }
-    Ok(Credentials { pid: who.pid, uid: who.uid, gid: who.gid })
-}
-
-/// Who sent a packet, from the kernel's word.
-fn credentials(who: rustix::net::UCred) -> Credentials {
-    Credentials {
-        pid: who.pid.as_raw_nonzero().get(),
-        uid: who.uid.as_raw(),
-        gid: who.gid.as_raw(),
-    }
-}
-
 /// Takes one packet without waiting.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
     let mut bytes = [0; PACKET_LEN + 1];
-    let mut space =
-        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX), ScmCredentials(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let message = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
-        Ok(message) => message,
-        Err(Errno::AGAIN) => return Received::Empty,
-        Err(Errno::INTR) => return Received::Empty,
+    let Arrived { len, fds, lost, sender } = match ancillary::receive(socket, &mut bytes) {
+        Ok(arrived) => arrived,
+        Err(Errno::AGAIN | Errno::INTR) => return Received::Empty,
         Err(_) => return Received::Ended,
     };
-    let (mut fds, mut sender) = (Vec::new(), None);
-    for part in ancillary.drain() {
-        match part {
-            RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
-            RecvAncillaryMessage::ScmCredentials(who) => sender = Some(credentials(who)),
-            _ => {}
-        }
-    }
-    if message.bytes == 0 {
+    if len == 0 {
         return Received::Ended;
     }
-    let lost = message.flags.contains(ReturnFlags::CTRUNC);
-    match bytes.get(..message.bytes).and_then(Packet::from_bytes) {
+    match bytes.get(..len).and_then(Packet::from_bytes) {
         Some(packet) => Received::Packet { packet, fds, lost, sender },
         None => Received::Nonsense,
     }

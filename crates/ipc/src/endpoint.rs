@@ -44,6 +44,11 @@ pub struct ServerOptions {
     pub max_inflight: u32,
     /// Clients at one time.
     pub max_clients: u32,
+    /// Clients at one time that run as the same user; 0: half of `max_clients` for every user but the
+    /// one that the server runs as, who may have all. More are refused with
+    /// [`crate::Reason::TooManyOfUser`]. Users whom the server's user name space does not know count as
+    /// one (`/proc/sys/kernel/overflowuid`).
+    pub clients_per_user_max: u32,
     /// Bytes of memory that one client may register as grants.
     pub max_granted: u64,
 }
@@ -56,7 +61,19 @@ impl Default for ServerOptions {
             max_message: 16 << 20,
             max_inflight: 8,
             max_clients: 4096,
+            clients_per_user_max: 0,
             max_granted: 256 << 20,
+        }
+    }
+}
+
+impl ServerOptions {
+    /// Clients that user `uid` may have, of a server that runs as `own`.
+    pub(crate) fn clients_of(&self, uid: u32, own: u32) -> usize {
+        match self.clients_per_user_max {
+            0 if uid == own => usize::MAX,
+            0 => (self.max_clients as usize / 2).max(1),
+            max => max as usize,
         }
     }
 }
@@ -322,5 +339,22 @@ impl Shared {
     /// Whether the endpoint has been dropped.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_may_have_so_many_clients() {
+        let of = |max_clients, clients_per_user_max| {
+            let options =
+                ServerOptions { max_clients, clients_per_user_max, ..ServerOptions::default() };
+            (options.clients_of(7, 7), options.clients_of(8, 7))
+        };
+        assert_eq!(of(4096, 0), (usize::MAX, 2048));
+        assert_eq!(of(1, 0), (usize::MAX, 1));
+        assert_eq!(of(100, 3), (3, 3));
     }
 }

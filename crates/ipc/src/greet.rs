@@ -6,6 +6,7 @@
 //! From then on the socket belongs to a link, and what comes over it is read by [`ServerThread::drain`].
 //! All sockets are in one epoll set; this thread waits nowhere else.
 
+use crate::ancillary;
 use crate::control::{self, GREETING, Packet, Received, Topic};
 use crate::deadline::now_ns;
 use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 /// How long a client may take to greet.
 const GREET_NS: u64 = 5_000_000_000;
-/// Clients that may wait in the lobby; the one that has waited longest makes room for the next.
+/// Clients that may wait in the lobby; when it is full one makes room for the next.
 const LOBBY_MAX: usize = 256;
 /// How long to leave the listener alone when descriptors have run out.
 const PAUSE_NS: u64 = 100_000_000;
@@ -36,6 +37,8 @@ const PAUSE_NS: u64 = 100_000_000;
 struct Guest {
     socket: OwnedFd,
     until_ns: u64,
+    /// Who connected; of an offered socket, who offered it.
+    uid: u32,
     /// Made by [`crate::Endpoint::offer`]: its greeting says who it is.
     is_offered: bool,
 }
@@ -148,18 +151,31 @@ impl Lobby {
     }
 
     fn enter(&mut self, socket: OwnedFd, is_offered: bool) {
-        if self.guests.len() >= LOBBY_MAX
-            && let Some(oldest) =
-                self.guests.iter().min_by_key(|(_, guest)| guest.until_ns).map(|(key, _)| *key)
-        {
-            // Who greets does so at once; whom this hits had as long as 256 others took to come.
-            self.guests.remove(&oldest);
+        if self.guests.len() >= LOBBY_MAX {
+            self.make_room();
         }
+        let uid = ancillary::peer(socket.as_fd()).map_or(u32::MAX, |who| who.uid);
         let key = self.next_guest;
         self.next_guest = LOBBY | (self.next_guest.wrapping_add(1) & (LOBBY - 1) & !(1 << 62));
         if self.control.watch(&socket, key).is_ok() {
             let until_ns = now_ns() + GREET_NS;
-            self.guests.insert(key, Guest { socket, until_ns, is_offered });
+            self.guests.insert(key, Guest { socket, until_ns, uid, is_offered });
+        }
+    }
+
+    /// Lets the guest go that has waited longest, of the user that has most of them: who greets does so
+    /// at once, and a crowd of one user does not drive out another's.
+    fn make_room(&mut self) {
+        let mut crowds: HashMap<u32, usize> = HashMap::new();
+        for guest in self.guests.values() {
+            *crowds.entry(guest.uid).or_default() += 1;
+        }
+        let rank = |guest: &Guest| {
+            (crowds.get(&guest.uid).copied().unwrap_or(0), core::cmp::Reverse(guest.until_ns))
+        };
+        let last = self.guests.iter().max_by_key(|(_, guest)| rank(guest)).map(|(key, _)| *key);
+        if let Some(last) = last {
+            self.guests.remove(&last);
         }
     }
 
@@ -191,7 +207,7 @@ impl Lobby {
                 let credentials = if guest.is_offered {
                     sender
                 } else {
-                    control::peer(guest.socket.as_fd()).ok()
+                    ancillary::peer(guest.socket.as_fd()).ok()
                 };
                 let Some(credentials) = credentials else {
                     return refuse(&guest.socket, Reason::BadPacket);
@@ -204,6 +220,9 @@ impl Lobby {
     }
 
     fn greeted(&mut self, greeted: Greeted) {
+        if self.has_too_many(greeted.credentials.uid) {
+            return refuse(&greeted.socket, Reason::TooManyOfUser);
+        }
         if !lock(&self.shared.threads).is_empty() {
             return self.admit(greeted);
         }
@@ -211,6 +230,18 @@ impl Lobby {
             true => self.waiting.push(greeted),
             false => refuse(&greeted.socket, Reason::TooManyClients),
         }
+    }
+
+    /// Whether a user has as many clients as one may: those who are served and those who wait for it.
+    fn has_too_many(&self, uid: u32) -> bool {
+        let is_theirs = |who: &Credentials| who.uid == uid;
+        let links = lock(&self.shared.links);
+        let served = links.iter().filter_map(|slot| slot.link.as_ref());
+        let served = served.filter(|link| is_theirs(&link.credentials)).count();
+        drop(links);
+        let waiting = self.waiting.iter().filter(|guest| is_theirs(&guest.credentials)).count();
+        let own = rustix::process::geteuid().as_raw();
+        served + waiting >= self.shared.options.clients_of(uid, own)
     }
 
     /// Gives a client that greeted its region and its thread.

@@ -39,6 +39,7 @@
 #![allow(unsafe_code, reason = "shared memory and the C interface are what this crate is for")]
 
 mod address;
+mod ancillary;
 mod c;
 mod connect;
 mod connection;

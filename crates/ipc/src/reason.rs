@@ -37,9 +37,11 @@ pub enum Reason {
     TooManyClients = 15,
     /// The server ran out of memory or descriptors while taking the client.
     NoResources = 16,
+    /// The server serves as many clients of this user as it may.
+    TooManyOfUser = 17,
 }
 
-const ALL: [Reason; 16] = [
+const ALL: [Reason; 17] = [
     Reason::PeerDied,
     Reason::Closed,
     Reason::Expelled,
@@ -56,6 +58,7 @@ const ALL: [Reason; 16] = [
     Reason::Version,
     Reason::TooManyClients,
     Reason::NoResources,
+    Reason::TooManyOfUser,
 ];
 
 impl Reason {
@@ -88,6 +91,7 @@ impl Reason {
             Self::Version => "the peer speaks another version of the protocol",
             Self::TooManyClients => "the server has as many clients as it may",
             Self::NoResources => "the server is out of memory or descriptors",
+            Self::TooManyOfUser => "the server has as many clients of this user as it may",
         }
     }
 }

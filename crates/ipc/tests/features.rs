@@ -21,6 +21,8 @@ fn child_entry() {
     common::child::entry(&[
         ("few-descriptors", few_descriptors),
         ("offered", offered),
+        ("greedy", greedy),
+        ("secluded", secluded),
         ("bind-ignoring-children", bind_ignoring_children),
     ]);
 }
@@ -47,6 +49,7 @@ in_both_homes! {
     a_dropped_token_answers_with_a_fault
     too_large_is_an_error_and_nothing_worse
     clients_beyond_the_limit_are_refused
+    clients_of_one_user_beyond_the_limit_are_refused
     an_expelled_client_knows_why
     identifiers_are_not_reused
     closing_is_told
@@ -333,6 +336,105 @@ fn clients_beyond_the_limit_are_refused(home: Home) {
     held.pop();
     until("a place is free", || Connection::connect(echo.address(), &Default::default()).is_ok());
     assert_eq!(call(&mut held[0], ECHO, b"x").unwrap(), b"x");
+}
+
+fn clients_of_one_user_beyond_the_limit_are_refused(home: Home) {
+    let _watchdog = watchdog(60);
+    let options = ServerOptions { clients_per_user_max: 2, ..Default::default() };
+    let echo = Echo::start_with(home, 1, options);
+    let mut held: Vec<_> = (0..2).map(|_| echo.connect()).collect();
+    let error = Connection::connect(echo.address(), &Default::default()).unwrap_err();
+    assert!(matches!(error, ConnectError::Refused(_, Reason::TooManyOfUser)), "{error}");
+    assert!(error.to_string().contains("as many clients of this user as it may"));
+    held.pop();
+    until("a place is free", || Connection::connect(echo.address(), &Default::default()).is_ok());
+    assert_eq!(call(&mut held[0], ECHO, b"x").unwrap(), b"x");
+}
+
+/// What one user takes leaves room for others, though nobody said how much.
+#[test]
+fn another_user_cannot_take_all_places() {
+    let _watchdog = watchdog(60);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let options = ServerOptions { max_clients: 5, ..Default::default() };
+    let echo = Echo::start_with(Home::Within, 1, options);
+    let mut child = common::child::Process::start_with("greedy", &[&echo.name], |command| {
+        std::os::unix::process::CommandExt::uid(command, 12_345);
+    });
+    let reason = Reason::TooManyOfUser.to_string();
+    assert_eq!(child.hear("took"), Some(format!("2 {reason}")));
+    let held: Vec<_> = (0..3).map(|_| echo.connect()).collect();
+    let error = Connection::connect(echo.address(), &Default::default()).unwrap_err();
+    assert!(matches!(error, ConnectError::Refused(_, Reason::TooManyClients)), "{error}");
+    assert!(child.end());
+    drop(held);
+}
+
+/// Connects until it is refused.
+fn greedy(words: &[&str]) {
+    let address = || Address::parse(words[0]).unwrap();
+    let mut held = vec![];
+    let error = loop {
+        match Connection::connect(address(), &Default::default()) {
+            Ok(connection) => held.push(connection),
+            Err(error) => break error,
+        }
+    };
+    let ConnectError::Refused(_, reason) = error else { panic!("{error}") };
+    common::child::say("took", format!("{} {reason}", held.len()));
+    common::child::wait_for_parent();
+}
+
+/// A server that cannot see our process at all, in a pid name space of its own, knows who we are but
+/// for that, over its name and over a socket that it offers.
+#[test]
+#[allow(unsafe_code, reason = "a name space is unshared by a system call")]
+fn a_client_whose_process_is_not_seen_is_process_0() {
+    let _watchdog = watchdog(60);
+    let name = common::name();
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let words = name.clone();
+    // A thread of its own: what it unshares is where its later children live.
+    let child = std::thread::spawn(move || {
+        // SAFETY: nothing but the name space of this thread's children changes.
+        let unshared =
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWPID) };
+        unshared.ok()?;
+        Some(common::child::Process::start_with("secluded", &[&words], |command| {
+            command.stdin(std::process::Stdio::from(OwnedFd::from(theirs)));
+        }))
+    });
+    let Some(mut child) = child.join().unwrap() else {
+        eprintln!("skipped: no right to make a pid name space");
+        return;
+    };
+    assert_eq!(child.hear("ready"), Some("1".into()));
+    let offer = common::raw::receive_fd(&ours.as_fd().try_clone_to_owned().unwrap());
+    for address in [Address::abstract_name(&name), Address::Descriptor(offer)] {
+        let mut connection = Connection::connect(address, &Default::default()).unwrap();
+        assert!(!connection.is_local());
+        assert_eq!(call(&mut connection, ECHO, &[3; 5000]).unwrap(), [3; 5000]);
+        let who = ask(&mut connection, WHO, &[]).unwrap();
+        assert_eq!(who[1..3], [0, u64::from(rustix::process::geteuid().as_raw())]);
+    }
+    drop(ours);
+    child.child.wait().unwrap();
+}
+
+fn secluded(words: &[&str]) {
+    let endpoint = Endpoint::bind(Address::abstract_name(words[0]), Default::default()).unwrap();
+    let server = endpoint.server();
+    let serving = std::thread::spawn(move || serve(server));
+    let offer = endpoint.offer().unwrap();
+    let parent = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    common::raw::send_bytes(&parent, b"x", &[offer.as_fd()]).unwrap();
+    common::child::say("ready", std::process::id());
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(endpoint);
+    serving.join().unwrap();
 }
 
 fn an_expelled_client_knows_why(home: Home) {

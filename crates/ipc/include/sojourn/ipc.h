@@ -58,6 +58,7 @@ typedef struct sj_memory sj_memory;
 #define SJ_REASON_VERSION 14
 #define SJ_REASON_TOO_MANY_CLIENTS 15
 #define SJ_REASON_NO_RESOURCES 16
+#define SJ_REASON_TOO_MANY_OF_USER 17
 
 /* Flags of a grant. */
 #define SJ_GRANT_WRITE 1u /* the receiver may write; the memory must have been made so */
@@ -99,7 +100,8 @@ typedef struct sj_credentials { pid_t pid; uid_t uid; gid_t gid; } sj_credential
 typedef struct sj_client { uint32_t index, generation; } sj_client;
 
 /* The right to answer one call once. Copy it to answer later (deferred reply). Using it twice, or after the client is gone, is
- * an error and nothing worse. A call whose token is forgotten is never answered: its caller waits until its deadline. */
+ * an error and nothing worse. Who will not answer says so with sj_token_drop(). A call whose token is forgotten is answered with
+ * the fault Dropped (6) when the handle that received it is freed; until then its caller waits, or until its deadline. */
 typedef struct sj_token { uint64_t opaque[4]; } sj_token;
 
 typedef enum sj_event_kind {
@@ -152,7 +154,7 @@ sj_client sj_self(const sj_connection *c);
 /* Readable when the server has gone, for poll(). Not to be read or closed. */
 int sj_socket(const sj_connection *c);
 
-/* Begins a request of body_len bytes; out->body is where to write them. Cannot fail: a body too large is found at the call.
+/* Begins a request of body_len bytes, without items, descriptors and grants; out->body is where to write them. Cannot fail: a body too large is found at the call.
  * Only for a body beyond max_message for which there is no memory is out->body NULL. */
 void sj_start(sj_connection *c, uint16_t op, size_t body_len, sj_out *out);
 /* Sends and waits for the answer. deadline_ns: absolute CLOCK_MONOTONIC, or SJ_FOREVER. */
@@ -205,7 +207,8 @@ sj_status sj_memory_unregister(sj_connection *c, uint32_t id, int64_t deadline_n
 
 /* Bytes from which a string item is cheaper than the body on this machine (measured once). */
 size_t sj_reference_threshold(void);
-/* Non-null: the server is in this address space, and this is what it gave to sj_endpoint_set_local(). */
+/* Non-null: the server is in this address space, and this is what it gave to sj_endpoint_set_local(). The object of a server
+ * written in Rust is not for C, nor the other way round: this is NULL then, and generated stubs call by messages. */
 void *sj_local(sj_connection *c);
 /* Whether the server is in this address space. */
 int sj_is_local(const sj_connection *c);
@@ -217,6 +220,7 @@ int sj_is_local(const sj_connection *c);
 sj_status sj_listen(const char *address, const sj_options *options, sj_endpoint **out);
 /* No new clients; those there are disconnected, and sj_recv() gives SJ_DISCONNECTED when it has reported that. */
 void sj_close(sj_endpoint *e);
+/* object: a router of generated stubs (sj_router), or memory of at least 8 bytes that does not begin as one does. */
 void sj_endpoint_set_local(sj_endpoint *e, void *object);
 /* A connected socket to this endpoint: the right to connect, to be handed to somebody, who says "fd:N". */
 sj_status sj_offer(sj_endpoint *e, int *fd);
@@ -224,7 +228,7 @@ sj_status sj_offer(sj_endpoint *e, int *fd);
 sj_status sj_server_new(sj_endpoint *e, sj_server **out);
 /* A handle that only answers, for a thread that is handed tokens of calls others received. sj_recv() on it: SJ_INVALID. */
 sj_status sj_answerer_new(sj_endpoint *e, sj_server **out);
-/* The clients of this handle are disconnected. */
+/* The clients of this handle are disconnected; the callers of calls that it received and nobody answered get the fault Dropped. */
 void sj_server_free(sj_server *s);
 /* SJ_DISCONNECTED: the endpoint is closed and its last client is gone. */
 sj_status sj_recv(sj_server *s, int64_t deadline_ns, sj_event *event);
@@ -234,6 +238,8 @@ void sj_reply_start(sj_server *s, const sj_token *token, size_t body_len, sj_out
  * SJ_TOO_LARGE: for the client; the token is still good. */
 sj_status sj_reply(sj_server *s, sj_out *out);
 sj_status sj_reply_fault(sj_server *s, const sj_token *token, uint32_t fault);
+/* Gives up the right to answer: the caller gets the fault Dropped (6). */
+sj_status sj_token_drop(sj_server *s, const sj_token *token);
 /* sj_reply() and sj_recv() in one operation; out may be NULL. An answer to a client that is gone is dropped; after SJ_INVALID
  * and SJ_TOO_LARGE nothing was sent or received. */
 sj_status sj_reply_wait(sj_server *s, sj_out *out, int64_t deadline_ns, sj_event *event);

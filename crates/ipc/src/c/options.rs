@@ -95,5 +95,6 @@ pub(super) unsafe fn server_options(options: *const Options) -> Result<ServerOpt
         max_inflight: or(options.max_inflight, default.max_inflight),
         max_clients: or(options.max_clients, default.max_clients),
         max_granted: or(options.max_granted, default.max_granted),
+        ..default
     })
 }

@@ -66,6 +66,20 @@ pub fn send_bytes(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Res
     sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags).map(drop)
 }
 
+/// The descriptor that comes next, within 20 seconds.
+pub fn receive_fd(socket: &OwnedFd) -> OwnedFd {
+    assert!(super::is_readable(socket, 20_000), "nothing came from the peer");
+    let mut space = [MaybeUninit::uninit(); 1024];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    recvmsg(socket, &mut [IoSliceMut::new(&mut [0; 8])], &mut ancillary, flags).unwrap();
+    let parts: Vec<_> = ancillary.drain().collect();
+    match parts.into_iter().next() {
+        Some(RecvAncillaryMessage::ScmRights(mut fds)) => fds.next().unwrap(),
+        _ => panic!("no descriptor came"),
+    }
+}
+
 /// The next packet within 20 seconds; `None` when the peer has gone.
 pub fn receive(socket: &OwnedFd) -> Option<(Packet, Vec<OwnedFd>)> {
     assert!(super::is_readable(socket, 20_000), "nothing came from the peer");

@@ -236,6 +236,7 @@ pub fn words(options: &ServerOptions) -> Vec<String> {
         u64::from(options.max_inflight),
         u64::from(options.max_clients),
         options.max_granted,
+        u64::from(options.clients_per_user_max),
     ];
     std::iter::once(wait.into()).chain(numbers.map(|n| n.to_string())).collect()
 }
@@ -254,6 +255,7 @@ fn options(words: &[&str]) -> ServerOptions {
         max_inflight: number(3) as u32,
         max_clients: number(4) as u32,
         max_granted: number(5),
+        clients_per_user_max: number(6) as u32,
     }
 }
 

@@ -1,0 +1,160 @@
+//! Receiving a packet with what came beside it: descriptors and the sender's credentials.
+//!
+//! rustix would do it, but for one thing: its type for credentials cannot hold process 0, which is what
+//! the kernel says of a sender in a pid name space that we cannot see (pid_namespaces(7)), so reading
+//! one into it would be undefined. The system calls go past the C library's functions of that name,
+//! which a program may have put its own in place of. Not here: what a packet means; see `control`.
+
+use crate::rt::{Credentials, FDS_MAX};
+use core::ffi::{c_int, c_long};
+use core::mem::offset_of;
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+
+/// Room for the descriptors of one packet and its sender, in words: headers are aligned to them.
+const WORDS: usize = (space(FDS_MAX * 4) + space(size_of::<libc::ucred>())) / 8;
+/// Bytes of a header in front of its payload (`CMSG_LEN(0)`).
+const HEADER: usize = size_of::<libc::cmsghdr>().next_multiple_of(8);
+
+/// `CMSG_SPACE`.
+const fn space(len: usize) -> usize {
+    HEADER + len.next_multiple_of(8)
+}
+
+/// What came in one packet.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// Bytes written to the buffer; 0: the peer has ended.
+    pub(crate) len: usize,
+    pub(crate) fds: Vec<OwnedFd>,
+    /// There was more beside it than the kernel could give us.
+    pub(crate) lost: bool,
+    /// Who sent it, where the socket was told to say so. Process 0: one that we cannot see.
+    pub(crate) sender: Option<Credentials>,
+}
+
+/// Takes one packet without waiting.
+pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
+    let mut control = [0u64; WORDS];
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: all zeroes is an empty message header.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the header names one buffer for bytes and one for control messages, both ours, of the
+    // lengths it says, both untouched until the call returns.
+    let got = unsafe {
+        libc::syscall(
+            libc::SYS_recvmsg,
+            c_long::from(socket.as_raw_fd()),
+            &raw mut message,
+            c_long::from(flags),
+        )
+    };
+    let len = usize::try_from(got).map_err(|_| last_error())?;
+    let lost = message.msg_flags & libc::MSG_CTRUNC != 0;
+    let used = (message.msg_controllen as usize).div_ceil(8).min(WORDS);
+    let (numbers, sender) = parse(crate::message::bytes_of(&control[..used]));
+    // SAFETY: the kernel has just installed these for us, and told nobody else.
+    let fds = numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
+    Ok(Arrived { len, fds, lost, sender })
+}
+
+/// Who connected, from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process is 0 for
+/// a peer in a pid name space that we cannot see.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `who` has `len` bytes, and any bytes are a valid value of it.
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_getsockopt,
+            c_long::from(socket.as_raw_fd()),
+            c_long::from(libc::SOL_SOCKET),
+            c_long::from(libc::SO_PEERCRED),
+            &raw mut who,
+            &raw mut len,
+        )
+    };
+    match failed {
+        0 => Ok(Credentials { pid: who.pid, uid: who.uid, gid: who.gid }),
+        _ => Err(last_error()),
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+}
+
+/// Descriptors and credentials in a row of control messages as the kernel writes them (cmsg(3)).
+fn parse(mut control: &[u8]) -> (Vec<RawFd>, Option<Credentials>) {
+    let (mut fds, mut sender) = (Vec::new(), None);
+    while control.len() >= HEADER {
+        let number = |bytes: &[u8], at: usize| {
+            bytes
+                .get(at..at + 4)
+                .and_then(|word| word.try_into().ok())
+                .map_or(0, c_int::from_ne_bytes)
+        };
+        let len =
+            control[offset_of!(libc::cmsghdr, cmsg_len)..].first_chunk::<{ size_of::<usize>() }>();
+        let len = len.map_or(0, |len| usize::from_ne_bytes(*len));
+        let Some(payload) = control.get(HEADER..len) else { break };
+        let level = number(control, offset_of!(libc::cmsghdr, cmsg_level));
+        match (level, number(control, offset_of!(libc::cmsghdr, cmsg_type))) {
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                fds.extend(payload.chunks_exact(4).map(|fd| number(fd, 0)));
+            }
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if payload.len() >= 12 => {
+                let [pid, uid, gid] = [0, 4, 8].map(|at| number(payload, at));
+                let (uid, gid) = (uid.cast_unsigned(), gid.cast_unsigned());
+                sender = Some(Credentials { pid, uid, gid });
+            }
+            _ => {}
+        }
+        control = control.get(len.next_multiple_of(8)..).unwrap_or(&[]);
+    }
+    (fds, sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(kind: c_int, numbers: &[c_int]) -> Vec<u8> {
+        let payload: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let mut bytes = (HEADER + payload.len()).to_ne_bytes().to_vec();
+        bytes.extend(libc::SOL_SOCKET.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(payload);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
+    #[test]
+    fn descriptors_and_a_sender_nobody_sees_are_told_apart() {
+        let rights = part(libc::SCM_RIGHTS, &[7, 8, 9]);
+        let who = part(libc::SCM_CREDENTIALS, &[0, 1000, -1]);
+        for control in [[rights.clone(), who.clone()].concat(), [who, rights].concat()] {
+            let (fds, sender) = parse(&control);
+            assert_eq!(fds, [7, 8, 9]);
+            assert_eq!(sender, Some(Credentials { pid: 0, uid: 1000, gid: u32::MAX }));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_unknown_is_left_out() {
+        let mut control = part(libc::SCM_RIGHTS + 77, &[1]);
+        control.extend(part(libc::SCM_CREDENTIALS, &[1, 2]));
+        control.extend(part(libc::SCM_RIGHTS, &[5]));
+        let whole = control.len();
+        assert_eq!(parse(&control), (vec![5], None));
+        control.truncate(whole - 8);
+        assert_eq!(parse(&control), (vec![], None));
+        assert_eq!(parse(&[0; 64]), (vec![], None));
+        assert_eq!(parse(&[]), (vec![], None));
+    }
+}
