@@ -57,6 +57,9 @@ pub(crate) struct Choice {
     /// Only rows whose name contains this, and the floor; may be given several times.
     #[arg(long)]
     row: Vec<String>,
+    /// Only this way of waiting; may be given several times.
+    #[arg(long)]
+    mode: Vec<Mode>,
     /// Only messages of so many bytes; may be given several times.
     #[arg(long)]
     size: Vec<usize>,
@@ -65,6 +68,12 @@ pub(crate) struct Choice {
 impl Choice {
     fn has(&self, part: Part) -> bool {
         self.part.is_empty() || self.part.contains(&part)
+    }
+
+    fn modes(&self, settings: &Settings) -> Vec<Mode> {
+        let mut modes = settings.modes();
+        modes.retain(|mode| self.mode.is_empty() || self.mode.contains(mode));
+        modes
     }
 
     fn rows(&self, mut rows: Vec<Box<dyn Row>>) -> Vec<Box<dyn Row>> {
@@ -149,7 +158,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
 
 fn round_trips(settings: &Settings, choice: &Choice) -> Vec<Cell> {
     let mut all = Vec::new();
-    for mode in settings.modes() {
+    for mode in choice.modes(settings) {
         let rows = choice.rows(rows());
         let cells = measure::alternate(&rows, mode, &[Task::Call], &settings.sizes, settings);
         println!("{}", report::round_trips(mode, &cells, settings));
@@ -164,7 +173,7 @@ fn bandwidth(settings: &Settings, choice: &Choice) -> Vec<Cell> {
         let rows = choice.rows(streaming_rows());
         measure::alternate(&rows, mode, &tasks, &[ITEM], settings)
     };
-    let all: Vec<Cell> = settings.modes().into_iter().flat_map(of).collect();
+    let all: Vec<Cell> = choice.modes(settings).into_iter().flat_map(of).collect();
     println!("{}", report::bandwidth(&all, settings));
     all
 }

@@ -13,7 +13,7 @@ pub(crate) const SIZE_MAX: usize = 1 << 20;
 const LINE: usize = 64;
 
 /// How both sides wait, and where they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// Two processors, both sides spinning: no sleep anywhere.
