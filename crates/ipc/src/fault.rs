@@ -2,7 +2,8 @@
 //!
 //! Debug builds only; in a release build a point is nothing at all. The environment variable
 //! `SOJOURN_FAULT_POINT` names the label and, after a colon, how often it is passed before.
-//! The tests that use it: `tests/death.rs`.
+//! The tests that use it: `tests/death.rs`. `SOJOURN_WITHOUT` names a facility of the kernel that this
+//! process is to do without, as on an older one: `futex_waitv`; the test is in `tests/features.rs`.
 
 /// Dies here if that is wanted.
 #[inline(always)]
@@ -35,4 +36,9 @@ fn pass(label: &str) {
             std::thread::park();
         }
     }
+}
+
+/// Whether this process is to do without a facility of the kernel.
+pub(crate) fn is_without(facility: &str) -> bool {
+    cfg!(debug_assertions) && std::env::var("SOJOURN_WITHOUT").is_ok_and(|name| name == facility)
 }

@@ -20,7 +20,7 @@ use crate::rt::{ClientId, Credentials};
 use crate::thread::{Note, ServerThread};
 use crate::wait::{Policy, Spun};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use sojourn_shm::futex::{WAIT_ANY_MAX, WaitSet};
+use sojourn_shm::futex::{self, WAIT_ANY_MAX, WaitSet};
 use std::sync::Arc;
 
 mod event;
@@ -63,6 +63,8 @@ pub struct Server {
     pub(crate) incoming: Incoming,
     kept: Vec<Arc<Granted>>,
     waits: WaitSet,
+    /// The kernel can wait on several futexes at once.
+    can_wait_any: bool,
     policy: Policy,
     /// Processor the last client was seen on.
     peer_cpu: u16,
@@ -83,6 +85,7 @@ impl Server {
             incoming: Incoming::new(),
             kept: Vec::new(),
             waits: WaitSet::new(),
+            can_wait_any: futex::can_wait_any() && !fault::is_without("futex_waitv"),
             policy,
             peer_cpu: 0,
             unclaimed: None,
@@ -446,6 +449,13 @@ impl Lane {
         self.link.forgive();
         let badge = self.link.badge.load(Ordering::Relaxed);
         (bits != 0).then_some(Found::Notify(self.link.id, badge, bits))
+    }
+}
+
+impl Server {
+    /// The clients that this thread serves, for the C interface.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &Arc<Link>> {
+        self.lanes.iter().flatten().map(|lane| &lane.link)
     }
 }
 

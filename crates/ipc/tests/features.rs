@@ -351,6 +351,54 @@ fn clients_of_one_user_beyond_the_limit_are_refused(home: Home) {
     assert_eq!(call(&mut held[0], ECHO, b"x").unwrap(), b"x");
 }
 
+/// The system calls that the threads of a process are asleep in; `None` while one of them runs.
+fn sleeping_in(pid: i32) -> Option<Vec<i64>> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let call = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.ok()?.path().join("syscall")).ok()?;
+        text.split(' ').next()?.trim().parse().ok()
+    };
+    tasks.map(call).collect()
+}
+
+/// On a kernel before 5.16 a server thread cannot wait for several clients' futexes at once.
+#[test]
+fn a_server_does_without_futex_waitv() {
+    let _watchdog = watchdog(60);
+    for wait in [Wait::Park, Wait::Adaptive] {
+        let name = format!("@{}", common::name());
+        let options = ServerOptions { wait, ..Default::default() };
+        let words = [&[name.clone(), "1".into()][..], &common::service::words(&options)].concat();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut server = common::child::Process::start_with("serve", &words, |command| {
+            command.env("SOJOURN_WITHOUT", "futex_waitv");
+        });
+        assert!(server.hear("ready").is_some());
+        let options = ConnectOptions { wait, ..Default::default() };
+        let connect = || Connection::connect(Address::parse(&name).unwrap(), &options).unwrap();
+        let mut clients: Vec<_> = (0..3).map(|_| connect()).collect();
+        for round in 0..50u8 {
+            for client in &mut clients {
+                assert_eq!(call(client, ECHO, &[round; 200]).unwrap(), [round; 200]);
+            }
+        }
+        clients[1].notify(4).unwrap();
+        assert_eq!(clients[1].wait_notify(limit()).unwrap(), 8);
+        // It sleeps, and not in the call that it is to do without.
+        until("every thread of the server sleeps", || {
+            let calls = sleeping_in(server.pid());
+            calls.is_some_and(|calls| {
+                assert!(!calls.contains(&libc::SYS_futex_waitv));
+                calls.contains(&libc::SYS_futex)
+            })
+        });
+        clients.pop();
+        until("the server knows who has gone", || ask(&mut clients[0], GONE, &[]).unwrap()[0] == 1);
+        drop(clients);
+        assert!(server.end());
+    }
+}
+
 /// What one user takes leaves room for others, though nobody said how much.
 #[test]
 fn another_user_cannot_take_all_places() {
@@ -582,8 +630,8 @@ fn a_stopped_server_holds_nobody_past_the_deadline_and_goes_on_later() {
             // In pieces, of which only some find room; with descriptors; short; one-way.
             let error = call_until(&mut connection, ECHO, &[3; 300_000], soon(50)).unwrap_err();
             assert_eq!(error, CallError::Timeout);
-            let mut draft = connection.start(FDS, 200_000);
             let fd = null();
+            let mut draft = connection.start(FDS, 200_000);
             draft.encoder().put_fd(fd.as_fd()).unwrap();
             assert_eq!(draft.call(soon(50)).unwrap_err(), CallError::Timeout);
             assert_eq!(call_until(&mut connection, ECHO, b"y", soon(50)), Err(CallError::Timeout));

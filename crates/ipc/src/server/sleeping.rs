@@ -7,7 +7,7 @@ use crate::deadline::Deadline;
 use crate::fault;
 use crate::reason::Reason;
 use core::sync::atomic::Ordering;
-use sojourn_shm::futex::Woken;
+use sojourn_shm::futex::{self, Woken};
 use sojourn_shm::park;
 
 impl Server {
@@ -48,6 +48,9 @@ impl Server {
     /// Sleeps until a hot lane or the mailbox is rung, or the deadline.
     #[inline(never)]
     pub(super) fn park(&mut self, deadline: Deadline) {
+        if !self.can_wait_any {
+            return self.park_on_mailbox(deadline);
+        }
         self.cool_idle();
         let poke = self.mailbox.poke.load(Ordering::Acquire);
         self.waits.clear();
@@ -72,6 +75,25 @@ impl Server {
                 park::withdraw(lane.link.region.server_bell());
             }
         }
+    }
+
+    /// Sleeps on a kernel that cannot wait on several futexes at once: all lanes are cold meanwhile, so
+    /// whoever has something says so to the control thread, which posts a note.
+    #[cold]
+    fn park_on_mailbox(&mut self, deadline: Deadline) {
+        let poke = self.mailbox.poke.load(Ordering::Acquire);
+        for at in (0..self.hot.len()).rev() {
+            let index = self.hot[at];
+            if self.cool(index) {
+                self.hot.swap_remove(at);
+            }
+        }
+        let ready = self.mailbox.has_notes.load(Ordering::Acquire) || self.is_over();
+        fault::point("server.park");
+        if self.hot.is_empty() && !ready {
+            futex::wait(&self.mailbox.poke, poke, deadline.left());
+        }
+        self.policy.slept();
     }
 
     /// Counts who woke us for nothing, and lets go of those who do it all the time.
