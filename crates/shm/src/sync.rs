@@ -57,5 +57,15 @@ mod modelled {
         pub fn fetch_add(&self, value: u32, ordering: Ordering) -> u32 {
             self.0.fetch_add(value, ordering)
         }
+
+        /// Sets bits; answers what it was.
+        pub fn fetch_or(&self, bits: u32, ordering: Ordering) -> u32 {
+            self.0.fetch_or(bits, ordering)
+        }
+
+        /// Keeps only the bits of `mask`; answers what it was.
+        pub fn fetch_and(&self, mask: u32, ordering: Ordering) -> u32 {
+            self.0.fetch_and(mask, ordering)
+        }
     }
 }

@@ -1,1 +1,36 @@
-//! Byte streams between two processes in shared memory.
+//! A byte stream between two processes, in memory that both can write.
+//!
+//! What is here: the stream ([`Stream`]), the region's layout ([`Layout`]), and the inbox that tells one
+//! waiter which of many streams stirred ([`Inbox`]). What is not: sockets, sessions, who the ends
+//! are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's writers and its readers
+//! apart: the caller has them. Read `docs/streams.md` first.
+//!
+//! [`ring`], [`bell`] and [`bits`] are the parts that touch shared words, without mapping or system call, so
+//! that the models under `tests/` run the code that ships.
+#![allow(unsafe_code, reason = "the control page is a structure of atomics in mapped memory")]
+
+pub mod bell;
+pub mod bits;
+pub mod ring;
+
+#[cfg(not(loom))]
+mod home;
+#[cfg(not(loom))]
+mod inbox;
+#[cfg(not(loom))]
+mod layout;
+#[cfg(not(loom))]
+mod read;
+#[cfg(not(loom))]
+mod stream;
+#[cfg(not(loom))]
+mod write;
+
+pub use bell::Bell;
+#[cfg(not(loom))]
+pub use inbox::Inbox;
+#[cfg(not(loom))]
+pub use layout::{CONTROL_BYTES, Layout, totals_in_header};
+pub use ring::Stop;
+#[cfg(not(loom))]
+pub use stream::Stream;

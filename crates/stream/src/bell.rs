@@ -1,0 +1,143 @@
+//! Bells: how a side says that it sleeps, and how the other side wakes it.
+//!
+//! As `sojourn_shm::park` (read that first), for a side of which several threads may sleep at once, each
+//! in its own way. A bell is flags and a count of rings:
+//!
+//! * a sleeper sets its flag ([`BellWord::announce`]), looks again, and sleeps while the *whole* word is
+//!   as it was;
+//! * a ringer that finds a flag first counts, then takes all flags, then wakes all whose flag it took.
+//!
+//! The count is what a thread that has announced but not yet fallen asleep notices when another
+//! thread sets the same flag again after the ring. Not here: the sleeping. Model: `tests/loom_bell.rs`.
+
+use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
+
+/// How somebody sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bell {
+    /// Not at all.
+    Awake,
+    /// On the bell itself, in a futex wait.
+    OnFutex,
+    /// In a wait for many, of which the inbox is a part. Stays announced until it is rung.
+    OnInbox,
+}
+
+/// The flag of [`Bell::OnFutex`].
+pub const FUTEX: u32 = 1;
+/// The flag of [`Bell::OnInbox`].
+pub const INBOX: u32 = 2;
+const FLAGS: u32 = FUTEX | INBOX;
+const COUNT_ONE: u32 = 4;
+
+/// A full fence after a read-modify-write of the same thread.
+#[inline(always)]
+pub fn fence_after_update() {
+    // A locked instruction is a full fence by itself; only the compiler has to be told.
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    sojourn_shm::fence(Ordering::SeqCst);
+}
+
+/// A bell in shared memory.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct BellWord(AtomicU32);
+
+impl BellWord {
+    /// A bell nobody sleeps on.
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// The word, to sleep on.
+    pub fn word(&self) -> &AtomicU32 {
+        &self.0
+    }
+
+    /// The ringer has published with a read-modify-write: whether anybody sleeps. Nearly free.
+    #[inline(always)]
+    pub fn has_sleepers(&self) -> bool {
+        // SYNC: full fence; pairs with the one in `announce`.
+        fence_after_update();
+        self.0.load(Ordering::Acquire) & FLAGS != 0
+    }
+
+    /// Takes the flags ([`FUTEX`], [`INBOX`]) of all who sleep; the caller wakes them.
+    #[cold]
+    pub fn take(&self) -> u32 {
+        self.0.fetch_add(COUNT_ONE, Ordering::AcqRel);
+        self.0.fetch_and(!FLAGS, Ordering::AcqRel) & FLAGS
+    }
+}
+
+impl Default for BellWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One side's own sleepers on one bell: private to the process.
+#[derive(Debug, Default)]
+pub struct Sleepers {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    on_futex: u32,
+    want: u64,
+}
+
+impl Sleepers {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A thread is about to sleep. It must look once more *after* this call, and sleep while the bell
+    /// has the value answered.
+    pub fn announce(&self, bell: &BellWord, how: Bell) -> u32 {
+        let mut state = self.lock();
+        announce_locked(&mut state, bell, how)
+    }
+
+    /// As [`Sleepers::announce`], for a writer that wants to be rung from position `want` of the head on.
+    /// Of several wishes the smallest counts.
+    pub fn announce_want(&self, bell: &BellWord, how: Bell, word: &AtomicU64, want: u64) -> u32 {
+        let mut state = self.lock();
+        // Flags are set under this lock only; a ringer can only take them away meanwhile.
+        let others = bell.0.load(Ordering::Relaxed) & FLAGS != 0;
+        state.want = if others { state.want.min(want) } else { want };
+        word.store(state.want, Ordering::Relaxed);
+        announce_locked(&mut state, bell, how)
+    }
+
+    /// A thread that had announced [`Bell::OnFutex`] is awake. An inbox stays announced.
+    pub fn withdraw(&self, bell: &BellWord) {
+        let mut state = self.lock();
+        state.on_futex = state.on_futex.saturating_sub(1);
+        if state.on_futex == 0 && bell.0.load(Ordering::Relaxed) & FUTEX != 0 {
+            bell.0.fetch_and(!FUTEX, Ordering::Relaxed);
+        }
+    }
+}
+
+fn announce_locked(state: &mut State, bell: &BellWord, how: Bell) -> u32 {
+    let flag = match how {
+        Bell::Awake => 0,
+        Bell::OnFutex => FUTEX,
+        Bell::OnInbox => INBOX,
+    };
+    state.on_futex += u32::from(how == Bell::OnFutex);
+    // SYNC: release, for `want`; pairs with the acquire in `has_sleepers`.
+    let before = bell.0.fetch_or(flag, Ordering::AcqRel);
+    // SYNC: full fence; pairs with the one in `has_sleepers`.
+    fence_after_update();
+    before | flag
+}

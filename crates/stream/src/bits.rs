@@ -1,0 +1,75 @@
+//! The bitmaps of an inbox: 65,536 bits with two levels of summary, so that looking costs by what is set.
+//!
+//! A poster sets the bit, then the bit of its word in the summary, then the bit of that word in the
+//! top word, skipping what is set already, with a full fence before each look. The taker clears from the
+//! top down. So a poster that finds a level set knows that it is cleared, and what is below looked at,
+//! only later. A poster that dies half-way leaves nothing that a later poster would rely on.
+//! Model: `tests/loom_inbox.rs`.
+
+use sojourn_shm::{AtomicU64, Ordering, fence};
+
+/// Slots of a bitmap.
+pub const SLOTS: u32 = 65_536;
+const WORDS: usize = SLOTS as usize / 64;
+const SUMMARY: usize = WORDS / 64;
+
+/// A bitmap in shared memory.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Bits {
+    top: AtomicU64,
+    unused: [AtomicU64; 15],
+    summary: [AtomicU64; SUMMARY],
+    words: [AtomicU64; WORDS],
+}
+
+impl Bits {
+    /// Sets the bit of `slot`; answers whether it was clear. Other slots than [`SLOTS`] are ignored.
+    pub fn post(&self, slot: u32) -> bool {
+        let slot = slot as usize;
+        let Some(word) = self.words.get(slot / 64) else { return false };
+        let was_clear = set(word, slot % 64);
+        set(&self.summary[slot / 4096], slot / 64 % 64);
+        set(&self.top, slot / 4096);
+        was_clear
+    }
+
+    /// Whether anything is set: one load.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        self.top.load(Ordering::Acquire) != 0
+    }
+
+    /// Clears all bits that are set, and calls `found` with each. One taker at a time.
+    pub fn take(&self, found: &mut dyn FnMut(u32)) {
+        if !self.has_any() {
+            return;
+        }
+        // A peer can set bits of the top word that mean nothing.
+        each(self.top.swap(0, Ordering::AcqRel) & ((1 << SUMMARY) - 1), |high| {
+            fence(Ordering::SeqCst);
+            each(self.summary[high].swap(0, Ordering::AcqRel), |middle| {
+                fence(Ordering::SeqCst);
+                let word = high * 64 + middle;
+                each(self.words[word].swap(0, Ordering::AcqRel), |low| {
+                    found((word * 64 + low) as u32);
+                });
+            });
+        });
+    }
+}
+
+/// Sets a bit unless it is set; whether it was clear.
+fn set(word: &AtomicU64, bit: usize) -> bool {
+    // SYNC: full fence; pairs with those in `take`.
+    fence(Ordering::SeqCst);
+    let bit = 1 << bit;
+    word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0
+}
+
+fn each(mut bits: u64, mut what: impl FnMut(usize)) {
+    while bits != 0 {
+        what(bits.trailing_zeros() as usize);
+        bits &= bits - 1;
+    }
+}

@@ -1,0 +1,78 @@
+//! The way home: freezing, and what is left in the rings (`docs/streams.md`, "Going home").
+
+use crate::ring::{FLUSHED, Stop};
+use crate::stream::Stream;
+use core::sync::atomic::Ordering;
+
+impl Stream {
+    /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
+    /// ([`Stream::ring_peer`], [`Stream::wake_reader`], [`Stream::wake_writer`]).
+    ///
+    /// Whoever gets [`Stop::Frozen`] calls this too before it looks at a leftover: the peer may have died
+    /// half-way.
+    pub fn freeze(&self) {
+        self.out_ring().freeze();
+        self.in_ring().freeze();
+    }
+
+    /// Whether a freeze has at least begun.
+    pub fn is_frozen(&self) -> bool {
+        self.out_ring().is_frozen() || self.in_ring().is_frozen()
+    }
+
+    /// Bytes of the frozen own ring that the peer has not read: they belong into the kernel, before
+    /// anything else is written there.
+    ///
+    /// # Errors
+    /// [`Stop::NotFrozen`], [`Stop::Violation`].
+    pub fn own_leftover(&self) -> Result<usize, Stop> {
+        Ok(self.out_ring().leftover(self.out_bytes())?.1)
+    }
+
+    /// Copies the own leftover from its byte `skip` on; answers how many bytes, 0 at its end.
+    pub fn copy_own_leftover(&self, skip: usize, buf: &mut [u8]) -> usize {
+        self.copy_leftover(self.side, skip, buf)
+    }
+
+    /// The first `bytes` of the own leftover are in the kernel. The peer takes it as done when that is
+    /// all of it, so also an empty leftover must be told.
+    pub fn set_flushed(&self, bytes: usize) {
+        // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `peer_flushed`.
+        self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
+    }
+
+    /// Bytes of the frozen other ring that this side had not read: they come through the kernel.
+    ///
+    /// # Errors
+    /// [`Stop::NotFrozen`], [`Stop::Violation`].
+    pub fn peer_leftover(&self) -> Result<usize, Stop> {
+        Ok(self.in_ring().leftover(self.in_bytes())?.1)
+    }
+
+    /// How much of its leftover the peer says it has put into the kernel, `None` if it has not said anything.
+    pub fn peer_flushed(&self) -> Option<usize> {
+        // SYNC: acquire; pairs with the release in `set_flushed`.
+        let flushed = self.in_ring().writer.flushed.load(Ordering::Acquire);
+        let leftover = self.peer_leftover().ok()?;
+        let bytes = usize::try_from(flushed & !FLUSHED).unwrap_or(usize::MAX);
+        (flushed & FLUSHED != 0).then_some(bytes.min(leftover))
+    }
+
+    /// Copies the peer's leftover from its byte `skip` on: what it could not flush because it died.
+    pub fn copy_unflushed(&self, skip: usize, buf: &mut [u8]) -> usize {
+        self.copy_leftover(1 - self.side, skip, buf)
+    }
+
+    fn copy_leftover(&self, ring: usize, skip: usize, buf: &mut [u8]) -> usize {
+        let words = if ring == self.side { self.out_ring() } else { self.in_ring() };
+        let Ok((head, len)) = words.leftover(self.layout.ring_bytes(ring)) else { return 0 };
+        let wanted = len.saturating_sub(skip).min(buf.len());
+        let mut copied = 0;
+        while copied < wanted {
+            let position = head + (skip + copied) as u64;
+            let Some(span) = self.span(ring, position, wanted - copied) else { break };
+            copied += span.copy_to(&mut buf[copied..]);
+        }
+        copied
+    }
+}

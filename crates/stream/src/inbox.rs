@@ -1,0 +1,177 @@
+//! The inbox: where the peers of many streams leave word for one waiter.
+//!
+//! A bitmap of *ready* slots, one of slots that want *attention*, and for each an event descriptor. The
+//! owner's threads take the bits; peers post them. One type for both, as both map the same region.
+//!
+//! # Contract of the owner's threads
+//! Any number of them may sleep. Each one: [`Inbox::announce`]; [`Inbox::has_ready`] once more; if not,
+//! sleep in the kernel on [`Inbox::ready_fd`] and whatever else; [`Inbox::withdraw`]. Taking bits and
+//! [`Inbox::clear_event`] are for one thread at a time (the lock of the set). The event descriptor stays
+//! readable, and so wakes one sleeper after another, until a thread that has found no ready bit clears it.
+//! Level-triggered, never edge-triggered: a sleeper counts on finding it readable.
+
+use crate::bits::{Bits, SLOTS};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_shm::{Access, Mapping};
+
+/// The region.
+#[repr(C)]
+#[derive(Debug)]
+struct Region {
+    /// Not 0: threads of the owner sleep. Written by the owner.
+    asleep: Padded,
+    /// Not 0: the event descriptor has been written and not been cleared.
+    rung: Padded,
+    ready: Bits,
+    attention: Bits,
+}
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Padded(AtomicU32);
+
+/// One view of an inbox.
+#[derive(Debug)]
+pub struct Inbox {
+    _mapping: Mapping,
+    region: NonNull<Region>,
+    /// Threads of this process between `announce` and `withdraw`.
+    sleepers: std::sync::Mutex<u32>,
+    ready: OwnedFd,
+    attention: OwnedFd,
+}
+
+// SAFETY: `region` points into the mapping, which the inbox owns and which any thread may use; it is
+// only ever made a reference to atomics.
+unsafe impl Send for Inbox {}
+// SAFETY: as above.
+unsafe impl Sync for Inbox {}
+
+impl Inbox {
+    /// Slots of an inbox.
+    pub const SLOTS: u32 = SLOTS;
+    /// Bytes of its region: whole pages.
+    pub const LEN: usize = size_of::<Region>().next_multiple_of(4096);
+
+    /// A view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do not block
+    /// (`EFD_NONBLOCK`). `None`: the mapping is too small or cannot be written.
+    pub fn new(mapping: Mapping, ready: OwnedFd, attention: OwnedFd) -> Option<Self> {
+        if mapping.len() < Self::LEN || mapping.access() != Access::ReadWrite {
+            return None;
+        }
+        let region = NonNull::new(mapping.span(0, size_of::<Region>())?.as_ptr())?.cast();
+        let sleepers = std::sync::Mutex::new(0);
+        Some(Self { _mapping: mapping, region, sleepers, ready, attention })
+    }
+
+    fn region(&self) -> &Region {
+        // SAFETY: within the mapping and page-aligned, as `new` has checked; made of atomics, for which
+        // any bytes are valid; the mapping lives as long as `self`.
+        unsafe { self.region.as_ref() }
+    }
+
+    /// A peer's: marks `slot` as ready and wakes the owner if it sleeps. Slots that do not exist are ignored.
+    pub fn post_ready(&self, slot: u32) {
+        let region = self.region();
+        region.ready.post(slot);
+        fence(Ordering::SeqCst);
+        if region.asleep.0.load(Ordering::Relaxed) != 0 {
+            self.ring();
+        }
+    }
+
+    /// The owner's own: as [`Inbox::post_ready`], but relies on no peer's word that the event is written.
+    /// A peer can die between that word and the deed.
+    pub fn post_own(&self, slot: u32) {
+        self.region().ready.post(slot);
+        self.region().rung.0.store(1, Ordering::SeqCst);
+        signal(&self.ready);
+    }
+
+    /// A peer's: marks `slot` as wanting attention, and tells the owner if that is news.
+    pub fn post_attention(&self, slot: u32) {
+        if self.region().attention.post(slot) {
+            signal(&self.attention);
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        let rung = &self.region().rung.0;
+        if rung.load(Ordering::Relaxed) == 0 && rung.swap(1, Ordering::AcqRel) == 0 {
+            signal(&self.ready);
+        }
+    }
+
+    /// The owner's: whether any slot may be ready. One load of one word.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        self.region().ready.has_any()
+    }
+
+    /// The owner's: calls `f` with each ready slot, and makes it not ready. One thread at a time.
+    pub fn take_ready(&self, f: &mut dyn FnMut(u32)) {
+        self.region().ready.take(f);
+    }
+
+    /// The owner's: as [`Inbox::take_ready`], for attention; empties the attention event first.
+    pub fn take_attention(&self, f: &mut dyn FnMut(u32)) {
+        drain(&self.attention);
+        self.region().attention.take(f);
+    }
+
+    /// The owner's: this thread is about to sleep. It must look once more after this.
+    pub fn announce(&self) {
+        let mut sleepers = self.lock();
+        *sleepers += 1;
+        self.region().asleep.0.store(1, Ordering::Relaxed);
+        // SYNC: full fence; pairs with the one in `post_ready`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The owner's: this thread is awake.
+    pub fn withdraw(&self) {
+        let mut sleepers = self.lock();
+        *sleepers = sleepers.saturating_sub(1);
+        if *sleepers == 0 {
+            self.region().asleep.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, u32> {
+        self.sleepers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Readable when a bit was posted while a thread slept.
+    pub fn ready_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// Readable when attention was asked for.
+    pub fn attention_fd(&self) -> BorrowedFd<'_> {
+        self.attention.as_fd()
+    }
+
+    /// The owner's: the event is dealt with. Only by a thread that has found no ready bit, under the
+    /// lock under which bits are taken; if bits came meanwhile, the event is raised again.
+    pub fn clear_event(&self) {
+        drain(&self.ready);
+        self.region().rung.0.store(0, Ordering::Relaxed);
+        // SYNC: full fence; pairs with the one in `post_ready`.
+        fence(Ordering::SeqCst);
+        if self.has_ready() {
+            self.ring();
+        }
+    }
+}
+
+/// Adds one to an event. It does not block; if it cannot be added to, it is readable anyhow.
+fn signal(event: &OwnedFd) {
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+}
+
+fn drain(event: &OwnedFd) {
+    let _ = rustix::io::read(event, &mut [0; 8]);
+}

@@ -1,0 +1,68 @@
+//! Where things lie in a stream's region: a control page, then ring 0, then ring 1.
+//!
+//! The sizes of the rings are told by whoever made the region; nothing about the layout is read from it.
+
+use crate::ring::{FROZEN, Ring};
+
+/// Bytes of the control page.
+pub const CONTROL_BYTES: usize = 4096;
+const RING_MIN: u32 = 4096;
+const RING_MAX: u32 = 16 << 20;
+
+const _: () = assert!(2 * size_of::<Ring>() <= CONTROL_BYTES);
+
+/// Sizes of the two rings and what follows from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    ring_bytes: [u32; 2],
+}
+
+impl Layout {
+    /// Sizes in bytes: powers of two from 4 KiB to 16 MiB; 0 for ring 1 where there is none (pipes).
+    pub fn new(ring_bytes: [u32; 2]) -> Option<Self> {
+        let fits = |bytes: u32| bytes.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&bytes);
+        (fits(ring_bytes[0]) && (ring_bytes[1] == 0 || fits(ring_bytes[1])))
+            .then_some(Self { ring_bytes })
+    }
+
+    /// Bytes of the region.
+    pub fn len(&self) -> usize {
+        CONTROL_BYTES + self.ring_bytes[0] as usize + self.ring_bytes[1] as usize
+    }
+
+    /// Never: there is a control page.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Bytes of ring `ring` (0 or 1); 0 where there is none.
+    pub fn ring_bytes(&self, ring: usize) -> u32 {
+        self.ring_bytes.get(ring).copied().unwrap_or(0)
+    }
+
+    /// Where the bytes of ring `ring` begin.
+    pub(crate) fn ring_offset(&self, ring: usize) -> usize {
+        CONTROL_BYTES + if ring == 0 { 0 } else { self.ring_bytes[0] as usize }
+    }
+}
+
+/// The control page.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) rings: [Ring; 2],
+}
+
+/// Bytes written so far in ring 0 and ring 1, from a copy of a region's control page: for somebody who
+/// does not map the region. The numbers are whatever the two ends wrote there: show them, do not rely on them.
+///
+/// `None`: the copy is too short.
+pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {
+    let tail = |ring: usize| {
+        let at = core::mem::offset_of!(Control, rings) + ring * size_of::<Ring>();
+        let at = at + core::mem::offset_of!(Ring, tail);
+        let bytes = header.get(at..at + 8)?.try_into().ok()?;
+        Some(u64::from_ne_bytes(bytes) & !FROZEN)
+    };
+    Some([tail(0)?, tail(1)?])
+}

@@ -1,0 +1,218 @@
+//! The shared words of one ring, and the steps on them.
+//!
+//! Positions count bytes since the beginning and never wrap in practice (2^63 bytes). Bit 63 is
+//! [`FROZEN`]: once it is set no compare-exchange succeeds, so the bytes that count are exactly those
+//! between the two frozen positions. Not here: the bytes, and who sleeps ([`crate::bell`]). The models
+//! are `tests/loom_ring.rs` and `tests/loom_freeze.rs`.
+
+use crate::bell::BellWord;
+use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
+
+/// The bit of a position that ends all progress.
+pub const FROZEN: u64 = 1 << 63;
+/// The bit of `flushed` that says that the count is valid.
+pub const FLUSHED: u64 = 1 << 63;
+
+/// What somebody who waits does, or what stopped an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// Nothing to read.
+    #[error("the ring is empty")]
+    Empty,
+    /// Not enough room to write.
+    #[error("the ring is full")]
+    Full,
+    /// The writer has not switched to this ring, or the ring does not exist: use the kernel.
+    #[error("the writer has not switched to the ring")]
+    NotRinging,
+    /// The stream goes home.
+    #[error("the stream is frozen")]
+    Frozen,
+    /// A leftover was asked for before [`crate::Stream::freeze`] was called.
+    #[error("the stream is not frozen")]
+    NotFrozen,
+    /// The peer wrote a position that cannot be.
+    #[error("the peer broke the rules of the ring")]
+    Violation,
+}
+
+/// What the writer publishes with: on a line of its own, which the reader polls.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct TailLine {
+    /// Bytes published, and [`FROZEN`].
+    pub tail: AtomicU64,
+    /// Not 0: the writer has switched (`RING`).
+    pub rings: AtomicU32,
+    /// The processor the writer was last seen on, plus one.
+    pub cpu: AtomicU32,
+}
+
+/// What the reader publishes with; the writer looks only when it is short of room.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct HeadLine {
+    /// Bytes consumed, and [`FROZEN`].
+    pub head: AtomicU64,
+}
+
+/// What the reader says rarely.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct ReaderLine {
+    /// How the reader sleeps.
+    pub bell: BellWord,
+    /// Not 0: the reader looks at the ring from now on (`CONSENT`).
+    pub consents: AtomicU32,
+    /// The processor the reader was last seen on, plus one.
+    pub cpu: AtomicU32,
+}
+
+/// What the writer says rarely.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct WriterLine {
+    /// How the writer sleeps.
+    pub bell: BellWord,
+    /// The position of `head` from which on it wants to be rung.
+    pub want: AtomicU64,
+    /// Bytes of the leftover that are in the kernel, and [`FLUSHED`].
+    pub flushed: AtomicU64,
+}
+
+/// The words of one ring.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Ring {
+    /// Polled by the reader.
+    pub tail: TailLine,
+    /// Polled by a writer that is short of room.
+    pub head: HeadLine,
+    /// The reader's.
+    pub reader: ReaderLine,
+    /// The writer's.
+    pub writer: WriterLine,
+}
+
+impl Ring {
+    /// A ring as it lies in a zeroed region.
+    pub fn new() -> Self {
+        Self {
+            tail: TailLine {
+                tail: AtomicU64::new(0),
+                rings: AtomicU32::new(0),
+                cpu: AtomicU32::new(0),
+            },
+            head: HeadLine { head: AtomicU64::new(0) },
+            reader: ReaderLine {
+                bell: BellWord::new(),
+                consents: AtomicU32::new(0),
+                cpu: AtomicU32::new(0),
+            },
+            writer: WriterLine {
+                bell: BellWord::new(),
+                want: AtomicU64::new(0),
+                flushed: AtomicU64::new(0),
+            },
+        }
+    }
+
+    /// What is published, and the bytes with it.
+    ///
+    /// # Errors
+    /// [`Stop::Frozen`].
+    #[inline]
+    pub fn tail(&self) -> Result<u64, Stop> {
+        // SYNC: acquire; pairs with the compare-exchange in `publish`.
+        live(self.tail.tail.load(Ordering::Acquire))
+    }
+
+    /// What is consumed: the bytes before it may be overwritten.
+    ///
+    /// # Errors
+    /// [`Stop::Frozen`].
+    #[inline]
+    pub fn head(&self) -> Result<u64, Stop> {
+        // SYNC: acquire; pairs with the compare-exchange in `consume`.
+        live(self.head.head.load(Ordering::Acquire))
+    }
+
+    /// Publishes the bytes from `tail` to `to`. The caller rings the reader's bell next.
+    ///
+    /// # Errors
+    /// [`Stop::Frozen`]: nothing was published. [`Stop::Violation`]: somebody else moved the tail.
+    #[inline]
+    pub fn publish(&self, tail: u64, to: u64) -> Result<(), Stop> {
+        // SYNC: release; pairs with the acquire load in `tail`.
+        advance(&self.tail.tail, tail, to)
+    }
+
+    /// Consumes the bytes from `head` to `to`: they have been copied out. The caller rings the writer next.
+    ///
+    /// # Errors
+    /// [`Stop::Frozen`]: nothing was consumed, the copy does not count. [`Stop::Violation`] as above.
+    #[inline]
+    pub fn consume(&self, head: u64, to: u64) -> Result<(), Stop> {
+        // SYNC: release; pairs with the acquire load in `head`.
+        advance(&self.head.head, head, to)
+    }
+
+    /// Ends all progress; the tail first, which is what readers poll.
+    pub fn freeze(&self) {
+        self.tail.tail.fetch_or(FROZEN, Ordering::AcqRel);
+        self.head.head.fetch_or(FROZEN, Ordering::AcqRel);
+    }
+
+    /// Whether a freeze has at least begun.
+    pub fn is_frozen(&self) -> bool {
+        (self.tail.tail.load(Ordering::Acquire) | self.head.head.load(Ordering::Acquire)) & FROZEN
+            != 0
+    }
+
+    /// The frozen ring's bytes that count: from where, and how many.
+    ///
+    /// # Errors
+    /// [`Stop::NotFrozen`], [`Stop::Violation`].
+    pub fn leftover(&self, ring_bytes: u32) -> Result<(u64, usize), Stop> {
+        // SYNC: acquire; pairs with `publish` and `consume`, whose releases `freeze` carries on.
+        let tail = self.tail.tail.load(Ordering::Acquire);
+        let head = self.head.head.load(Ordering::Acquire);
+        if tail & head & FROZEN == 0 {
+            return Err(Stop::NotFrozen);
+        }
+        let (tail, head) = (tail & !FROZEN, head & !FROZEN);
+        Ok((head, used(tail, head, ring_bytes)?))
+    }
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Bytes between two positions.
+///
+/// # Errors
+/// [`Stop::Violation`]: they cannot be true.
+#[inline]
+pub fn used(tail: u64, head: u64, ring_bytes: u32) -> Result<usize, Stop> {
+    match tail.checked_sub(head) {
+        Some(used) if used <= u64::from(ring_bytes) => Ok(used as usize),
+        _ => Err(Stop::Violation),
+    }
+}
+
+#[inline]
+fn live(position: u64) -> Result<u64, Stop> {
+    if position & FROZEN == 0 { Ok(position) } else { Err(Stop::Frozen) }
+}
+
+#[inline]
+fn advance(word: &AtomicU64, from: u64, to: u64) -> Result<(), Stop> {
+    match word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => Ok(()),
+        Err(found) if found & FROZEN != 0 => Err(Stop::Frozen),
+        Err(_) => Err(Stop::Violation),
+    }
+}

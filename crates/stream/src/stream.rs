@@ -1,0 +1,261 @@
+//! One side's view of a stream: what it maps, what it remembers, and its bells.
+//!
+//! Writing is in `write`, reading in `read`, the way home in `home`.
+
+use crate::bell::{self, Bell, BellWord, Sleepers};
+use crate::inbox::Inbox;
+use crate::layout::{Control, Layout};
+use crate::ring::Ring;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use sojourn_shm::futex::{self, Woken};
+use sojourn_shm::{Access, Mapping};
+use std::sync::Arc;
+
+/// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its own.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Our own position in this ring.
+    pub(crate) own: AtomicU64,
+    /// The peer's, as last seen.
+    pub(crate) peer: AtomicU64,
+    /// Whether this direction has switched to the ring, as far as we know.
+    pub(crate) rings: AtomicBool,
+    /// The processor as last told to the peer.
+    pub(crate) told_cpu: AtomicU32,
+    /// Our sleepers.
+    pub(crate) sleepers: Sleepers,
+}
+
+/// One side's view of a stream: it writes ring `side` and reads ring `1 - side`.
+///
+/// All methods take `&self`. **The caller keeps its writers apart with one lock and its readers with
+/// another**: methods under "writing" need the first, those under "reading" the second, for as long as
+/// they run. Everything else may be called from any thread at any time.
+#[derive(Debug)]
+pub struct Stream {
+    pub(crate) mapping: Mapping,
+    pub(crate) layout: Layout,
+    control: NonNull<Control>,
+    pub(crate) side: usize,
+    pub(crate) writing: Seen,
+    pub(crate) reading: Seen,
+    pub(crate) cpu: AtomicU32,
+    pub(crate) peer_inbox: Arc<Inbox>,
+    pub(crate) peer_slot: u32,
+}
+
+// SAFETY: `control` points into `mapping`, which the stream owns and which any thread may use; it is
+// only ever made a reference to atomics.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// The view of side `side` (0 or 1) on a region of that layout. Its sleepers that are
+    /// [`Bell::OnInbox`] are woken by the peer; those of the peer through `peer_slot` of `peer_inbox`.
+    ///
+    /// The positions are taken over as they are, so that a region in use can be mapped again.
+    /// `None`: no such side, or the mapping is too small or cannot be written.
+    pub fn new(
+        mapping: Mapping,
+        layout: Layout,
+        side: usize,
+        peer_inbox: Arc<Inbox>,
+        peer_slot: u32,
+    ) -> Option<Self> {
+        if side > 1 || mapping.len() < layout.len() || mapping.access() != Access::ReadWrite {
+            return None;
+        }
+        let control = NonNull::new(mapping.span(0, size_of::<Control>())?.as_ptr())?.cast();
+        let stream = Self {
+            mapping,
+            layout,
+            control,
+            side,
+            writing: Seen::default(),
+            reading: Seen::default(),
+            cpu: AtomicU32::new(0),
+            peer_inbox,
+            peer_slot,
+        };
+        stream.take_over();
+        Some(stream)
+    }
+
+    fn take_over(&self) {
+        use crate::ring::FROZEN;
+        let (out, into) = (self.out_ring(), self.in_ring());
+        let tail = out.tail.tail.load(Ordering::Acquire) & !FROZEN;
+        let head = into.head.head.load(Ordering::Acquire) & !FROZEN;
+        self.writing.own.store(tail, Ordering::Relaxed);
+        self.reading.own.store(head, Ordering::Relaxed);
+        // Full and empty as far as we know: the first look goes to the peer's line.
+        let full = tail.saturating_sub(u64::from(self.layout.ring_bytes(self.side)));
+        self.writing.peer.store(full, Ordering::Relaxed);
+        self.reading.peer.store(head, Ordering::Relaxed);
+        self.writing.rings.store(out.tail.rings.load(Ordering::Acquire) != 0, Ordering::Relaxed);
+    }
+
+    fn control(&self) -> &Control {
+        // SAFETY: within the mapping and page-aligned, as `new` has checked; made of atomics, for which
+        // any bytes are valid; the mapping lives as long as `self`.
+        unsafe { self.control.as_ref() }
+    }
+
+    /// The ring this side writes.
+    pub(crate) fn out_ring(&self) -> &Ring {
+        &self.control().rings[self.side]
+    }
+
+    /// The ring this side reads.
+    pub(crate) fn in_ring(&self) -> &Ring {
+        &self.control().rings[1 - self.side]
+    }
+
+    /// Bytes of the ring this side writes; 0 if it has none.
+    pub fn out_bytes(&self) -> u32 {
+        self.layout.ring_bytes(self.side)
+    }
+
+    /// Bytes of the ring this side reads; 0 if it has none.
+    pub fn in_bytes(&self) -> u32 {
+        self.layout.ring_bytes(1 - self.side)
+    }
+
+    /// A thread that reads is about to sleep that way. It must call [`Stream::available`] once more
+    /// *after* this and before it sleeps. Answers what the bell says now: a futex wait on
+    /// [`Stream::reader_bell`] expects that ([`Stream::sleep_reader`]).
+    pub fn announce_reader(&self, how: Bell) -> u32 {
+        self.reading.sleepers.announce(&self.in_ring().reader.bell, how)
+    }
+
+    /// A thread that had announced [`Bell::OnFutex`] as reader is awake. To be called once for each
+    /// such announcement; [`Bell::OnInbox`] stays until it is rung and is not withdrawn.
+    pub fn withdraw_reader(&self) {
+        self.reading.sleepers.withdraw(&self.in_ring().reader.bell);
+    }
+
+    /// The own bell as reader.
+    pub fn reader_bell(&self) -> &AtomicU32 {
+        self.in_ring().reader.bell.word()
+    }
+
+    /// Sleeps as reader, after [`Stream::announce_reader`] has answered `said` and a further look has
+    /// found nothing. Returns for any reason, as [`futex::wait`].
+    pub fn sleep_reader(&self, said: u32, timeout: Option<Duration>) -> Woken {
+        futex::wait(self.reader_bell(), said, timeout)
+    }
+
+    /// A thread that writes is about to sleep that way, until there are `room` bytes of room. It must
+    /// call [`Stream::room`] once more *after* this and before it sleeps. Answers as [`Stream::announce_reader`].
+    pub fn announce_writer(&self, how: Bell, room: usize) -> u32 {
+        let ring = self.out_ring();
+        let bytes = u64::from(self.out_bytes());
+        let room = (room.max(1) as u64).min(bytes);
+        let tail = self.writing.own.load(Ordering::Relaxed);
+        let want = (tail + room).saturating_sub(bytes);
+        self.writing.sleepers.announce_want(&ring.writer.bell, how, &ring.writer.want, want)
+    }
+
+    /// A thread that had announced [`Bell::OnFutex`] as writer is awake; as [`Stream::withdraw_reader`].
+    pub fn withdraw_writer(&self) {
+        self.writing.sleepers.withdraw(&self.out_ring().writer.bell);
+    }
+
+    /// The own bell as writer.
+    pub fn writer_bell(&self) -> &AtomicU32 {
+        self.out_ring().writer.bell.word()
+    }
+
+    /// Sleeps as writer; as [`Stream::sleep_reader`].
+    pub fn sleep_writer(&self, said: u32, timeout: Option<Duration>) -> Woken {
+        futex::wait(self.writer_bell(), said, timeout)
+    }
+
+    /// Wakes this side's own readers, for something that happened elsewhere (the kernel's descriptor
+    /// stirred, the stream went home). Answers whether some sleep [`Bell::OnInbox`]: then the caller posts
+    /// this session's slot to its own inbox ([`Inbox::post_own`]).
+    pub fn wake_reader(&self) -> bool {
+        wake_own(&self.in_ring().reader.bell)
+    }
+
+    /// Wakes this side's own writers; as [`Stream::wake_reader`].
+    pub fn wake_writer(&self) -> bool {
+        wake_own(&self.out_ring().writer.bell)
+    }
+
+    /// Wakes whoever sleeps on the peer's side, readers and writers.
+    pub fn ring_peer(&self) {
+        for bell in [&self.out_ring().reader.bell, &self.in_ring().writer.bell] {
+            sojourn_shm::fence(Ordering::SeqCst);
+            if bell.has_sleepers() {
+                self.wake_peer(bell);
+            }
+        }
+    }
+
+    /// Wakes the peer's sleepers on that bell.
+    #[cold]
+    pub(crate) fn wake_peer(&self, bell: &BellWord) {
+        let flags = bell.take();
+        if flags & bell::FUTEX != 0 {
+            futex::wake_all(bell.word());
+        }
+        if flags & bell::INBOX != 0 {
+            self.peer_inbox.post_ready(self.peer_slot);
+        }
+    }
+
+    /// Asks the peer's protocol thread to look at this stream.
+    pub fn attention(&self) {
+        self.peer_inbox.post_attention(self.peer_slot);
+    }
+
+    /// The processor this side runs on, plus one (`wait::Policy::cpu`): told to the peer with the next
+    /// read or write.
+    pub fn set_cpu(&self, cpu: u16) {
+        if self.cpu.load(Ordering::Relaxed) != u32::from(cpu) {
+            self.cpu.store(u32::from(cpu), Ordering::Relaxed);
+        }
+    }
+
+    /// The processor the peer last wrote from, plus one; 0: unknown.
+    pub fn peer_cpu_writing(&self) -> u16 {
+        self.in_ring().tail.cpu.load(Ordering::Relaxed) as u16
+    }
+
+    /// The processor the peer last read from, plus one; 0: unknown.
+    pub fn peer_cpu_reading(&self) -> u16 {
+        self.out_ring().reader.cpu.load(Ordering::Relaxed) as u16
+    }
+
+    /// Tells the peer our processor, if that changed.
+    #[inline]
+    pub(crate) fn tell_cpu(&self, seen: &Seen, word: &AtomicU32) {
+        let cpu = self.cpu.load(Ordering::Relaxed);
+        if cpu != seen.told_cpu.load(Ordering::Relaxed) {
+            seen.told_cpu.store(cpu, Ordering::Relaxed);
+            word.store(cpu, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes sent and received through the rings so far.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.writing.own.load(Ordering::Relaxed), self.reading.own.load(Ordering::Relaxed))
+    }
+}
+
+fn wake_own(bell: &BellWord) -> bool {
+    sojourn_shm::fence(Ordering::SeqCst);
+    if !bell.has_sleepers() {
+        return false;
+    }
+    let flags = bell.take();
+    if flags & bell::FUTEX != 0 {
+        futex::wake_all(bell.word());
+    }
+    flags & bell::INBOX != 0
+}

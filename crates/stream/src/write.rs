@@ -1,0 +1,186 @@
+//! Writing: the ring of the own side. All of it under the caller's writer lock.
+
+use crate::ring::{Stop, used};
+use crate::stream::Stream;
+use core::sync::atomic::Ordering;
+use sojourn_shm::Span;
+use std::io::IoSlice;
+
+/// Bytes after which a long write publishes what it has, so that the peer copies out while we copy in.
+pub(crate) const CHUNK: usize = 16 << 10;
+
+impl Stream {
+    /// Whether the peer's reader has consented: it looks at the ring from then on.
+    pub fn has_consent(&self) -> bool {
+        // SYNC: acquire; pairs with the release in `consent`.
+        self.out_bytes() != 0 && self.out_ring().reader.consents.load(Ordering::Acquire) != 0
+    }
+
+    /// Switches: what is written from now on goes to the ring. Only after [`Stream::has_consent`], and
+    /// when every byte written before is where the peer finds it in the kernel. Writer lock.
+    pub fn start_ring(&self) {
+        if self.out_bytes() == 0 {
+            return;
+        }
+        self.writing.rings.store(true, Ordering::Relaxed);
+        // SYNC: release; pairs with the acquire in `peer_rings`.
+        self.out_ring().tail.rings.store(1, Ordering::Release);
+        self.ring_peer_reader();
+    }
+
+    /// Whether this side writes to the ring.
+    pub fn is_ringing(&self) -> bool {
+        self.writing.rings.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that can be written now. Looks at the peer's position.
+    ///
+    /// # Errors
+    /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    pub fn room(&self) -> Result<usize, Stop> {
+        if !self.is_ringing() {
+            return Err(Stop::NotRinging);
+        }
+        self.out_ring().tail()?;
+        self.look_for_room(self.writing.own.load(Ordering::Relaxed))
+    }
+
+    fn look_for_room(&self, tail: u64) -> Result<usize, Stop> {
+        let head = self.out_ring().head()?;
+        let used = used(tail, head, self.out_bytes())?;
+        self.writing.peer.store(head, Ordering::Relaxed);
+        Ok(self.out_bytes() as usize - used)
+    }
+
+    /// Room for `wanted` bytes as far as is known; looks at the peer's position only if that is not enough.
+    #[inline]
+    fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
+        let known = used(tail, self.writing.peer.load(Ordering::Relaxed), self.out_bytes())?;
+        let room = self.out_bytes() as usize - known;
+        if room >= wanted { Ok(room) } else { self.look_for_room(tail) }
+    }
+
+    /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or all, if
+    /// they are fewer), and rings the reader. `at_least` up to 4096 bytes always fit an empty ring.
+    /// They are published at once; what goes beyond, in pieces. Answers the bytes written. Writer lock.
+    ///
+    /// # Errors
+    /// [`Stop::Full`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was written.
+    #[inline]
+    pub fn write(&self, bufs: &[IoSlice<'_>], at_least: usize) -> Result<usize, Stop> {
+        if !self.is_ringing() {
+            return Err(Stop::NotRinging);
+        }
+        let total = bufs.iter().fold(0usize, |sum, buf| sum.saturating_add(buf.len()));
+        let mut tail = self.writing.own.load(Ordering::Relaxed);
+        let len = self.room_for(tail, total)?.min(total);
+        if len < at_least.min(total) || (len == 0 && total != 0) {
+            return Err(Stop::Full);
+        }
+        let mut source = Source { bufs, at: 0 };
+        let (mut written, mut piece) = (0, CHUNK.max(at_least));
+        while written < len {
+            let part = piece.min(len - written);
+            source.copy(self, tail, part);
+            match self.publish(tail, part) {
+                Ok(()) => {}
+                Err(_) if written > 0 => break,
+                Err(stop) => return Err(stop),
+            }
+            (tail, written, piece) = (tail + part as u64, written + part, CHUNK);
+        }
+        Ok(written)
+    }
+
+    /// Lets `fill` put bytes straight into the ring (`sendfile`): it is called with one span of at most `max`
+    /// bytes, and answers how many it has filled. Writer lock.
+    ///
+    /// # Errors
+    /// As [`Stream::write`]; the inner result is that of `fill`.
+    pub fn write_with<E>(
+        &self,
+        max: usize,
+        fill: impl FnOnce(Span<'_>) -> Result<usize, E>,
+    ) -> Result<Result<usize, E>, Stop> {
+        if !self.is_ringing() {
+            return Err(Stop::NotRinging);
+        }
+        let tail = self.writing.own.load(Ordering::Relaxed);
+        let len = self.room_for(tail, max.max(1))?.min(max);
+        if len == 0 {
+            return if max == 0 { Ok(Ok(0)) } else { Err(Stop::Full) };
+        }
+        self.out_ring().tail()?;
+        let Some(span) = self.span(self.side, tail, len) else { return Err(Stop::Violation) };
+        match fill(span) {
+            Ok(0) => Ok(Ok(0)),
+            Ok(filled) => {
+                let filled = filled.min(span.len());
+                self.publish(tail, filled)?;
+                Ok(Ok(filled))
+            }
+            failed => Ok(failed),
+        }
+    }
+
+    /// Bytes written that the peer has not read yet. 0 where that cannot be known.
+    pub fn pending(&self) -> usize {
+        let tail = self.out_ring().tail.tail.load(Ordering::Acquire) & !crate::ring::FROZEN;
+        let head = self.out_ring().head.head.load(Ordering::Acquire) & !crate::ring::FROZEN;
+        used(tail, head, self.out_bytes()).unwrap_or(0)
+    }
+
+    #[inline]
+    fn publish(&self, tail: u64, len: usize) -> Result<(), Stop> {
+        let ring = self.out_ring();
+        self.tell_cpu(&self.writing, &ring.tail.cpu);
+        ring.publish(tail, tail + len as u64)?;
+        self.writing.own.store(tail + len as u64, Ordering::Relaxed);
+        if ring.reader.bell.has_sleepers() {
+            self.wake_peer(&ring.reader.bell);
+        }
+        Ok(())
+    }
+
+    fn ring_peer_reader(&self) {
+        sojourn_shm::fence(Ordering::SeqCst);
+        let bell = &self.out_ring().reader.bell;
+        if bell.has_sleepers() {
+            self.wake_peer(bell);
+        }
+    }
+
+    /// The bytes of ring `ring` from `position` on, `len` of them or up to the end of the ring's memory.
+    pub(crate) fn span(&self, ring: usize, position: u64, len: usize) -> Option<Span<'_>> {
+        let bytes = self.layout.ring_bytes(ring) as usize;
+        let at = position as usize & bytes.wrapping_sub(1);
+        self.mapping.span(self.layout.ring_offset(ring) + at, len.min(bytes.checked_sub(at)?))
+    }
+}
+
+/// What is left of the buffers to write.
+struct Source<'b, 'd> {
+    bufs: &'b [IoSlice<'d>],
+    at: usize,
+}
+
+impl Source<'_, '_> {
+    /// Copies the next `len` bytes to where position `tail` is.
+    fn copy(&mut self, stream: &Stream, mut tail: u64, mut len: usize) {
+        while len > 0 {
+            let Some(buf) = self.bufs.first() else { return };
+            let rest = &buf[self.at..];
+            if rest.is_empty() {
+                self.bufs = &self.bufs[1..];
+                self.at = 0;
+                continue;
+            }
+            let part = rest.len().min(len);
+            let Some(span) = stream.span(stream.side, tail, part) else { return };
+            let copied = span.copy_from(&rest[..part]);
+            self.at += copied;
+            tail += copied as u64;
+            len -= copied;
+        }
+    }
+}

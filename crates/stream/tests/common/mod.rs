@@ -1,0 +1,40 @@
+//! Streams and inboxes for tests, both ends in this process.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "each test uses its part")]
+
+use rustix::event::{EventfdFlags, eventfd};
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{Inbox, Layout, Stream};
+use std::sync::Arc;
+
+/// An inbox as seen by two parties: the owner and a peer.
+pub(crate) fn inbox() -> [Arc<Inbox>; 2] {
+    let (segment, ours) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+    let (ready, attention) = (event(), event());
+    let peer = Inbox::new(
+        segment.map(Access::ReadWrite).unwrap(),
+        ready.try_clone().unwrap(),
+        attention.try_clone().unwrap(),
+    );
+    let owner = Inbox::new(ours, ready, attention);
+    [Arc::new(owner.unwrap()), Arc::new(peer.unwrap())]
+}
+
+/// The two sides of a fresh stream, with inboxes nobody looks at.
+pub(crate) fn pair(ring_bytes: [u32; 2]) -> [Stream; 2] {
+    let (one, two) = (inbox(), inbox());
+    pair_with(ring_bytes, [(Arc::clone(&two[1]), 7), (Arc::clone(&one[1]), 7)])
+}
+
+/// The two sides of a fresh stream; each with the inbox and slot of its peer.
+pub(crate) fn pair_with(ring_bytes: [u32; 2], peers: [(Arc<Inbox>, u32); 2]) -> [Stream; 2] {
+    let layout = Layout::new(ring_bytes).unwrap();
+    let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+    let mut side = 0;
+    peers.map(|(inbox, slot)| {
+        side += 1;
+        let mapping = segment.map(Access::ReadWrite).unwrap();
+        Stream::new(mapping, layout, side - 1, inbox, slot).unwrap()
+    })
+}

@@ -1,0 +1,66 @@
+//! Both ends of a stream in one process: what is written is read, and how it ends.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::pair;
+use sojourn_stream::{Bell, Stop};
+use std::io::{IoSlice, IoSliceMut};
+
+#[test]
+fn bytes_cross_only_after_consent_and_switch() {
+    let [a, b] = pair([4096, 4096]);
+    assert_eq!(a.write(&[IoSlice::new(b"x")], 1), Err(Stop::NotRinging));
+    assert!(!a.has_consent());
+    b.consent();
+    assert!(a.has_consent() && b.has_consented() && !b.peer_rings());
+    assert_eq!(b.available(), Err(Stop::NotRinging));
+    a.start_ring();
+    assert!(b.peer_rings());
+    assert_eq!(b.available(), Ok(0));
+    assert_eq!(a.write(&[IoSlice::new(b"hel"), IoSlice::new(b""), IoSlice::new(b"lo")], 1), Ok(5));
+    assert_eq!(a.pending(), 5);
+    let (mut one, mut two) = ([0; 2], [0; 9]);
+    let mut bufs = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+    assert_eq!(b.read(&mut bufs, true), Ok(5));
+    assert_eq!(b.read(&mut bufs, false), Ok(5));
+    assert_eq!(b.read(&mut bufs, false), Err(Stop::Empty));
+    assert_eq!((&one, &two[..3]), (b"he", &b"llo"[..]));
+    assert_eq!((a.totals(), b.totals()), ((5, 0), (0, 5)));
+}
+
+#[test]
+fn a_frozen_stream_leaves_exactly_what_was_not_read() {
+    let [a, b] = pair([4096, 0]);
+    a.start_ring();
+    a.write(&[IoSlice::new(b"hello")], 1).unwrap();
+    let mut two = [0; 2];
+    b.read(&mut [IoSliceMut::new(&mut two)], false).unwrap();
+    assert_eq!(a.own_leftover(), Err(Stop::NotFrozen));
+    b.freeze();
+    assert!(a.is_frozen());
+    assert_eq!(a.write(&[IoSlice::new(b"x")], 1), Err(Stop::Frozen));
+    assert_eq!(b.read(&mut [IoSliceMut::new(&mut two)], false), Err(Stop::Frozen));
+    assert_eq!((a.own_leftover(), b.peer_leftover()), (Ok(3), Ok(3)));
+    assert_eq!(b.peer_flushed(), None);
+    let mut rest = [0; 9];
+    assert_eq!(a.copy_own_leftover(1, &mut rest), 2);
+    assert_eq!(&rest[..2], b"lo");
+    a.set_flushed(2);
+    assert_eq!(b.peer_flushed(), Some(2));
+    assert_eq!(b.copy_unflushed(2, &mut rest), 1);
+    assert_eq!(rest[0], b'o');
+}
+
+#[test]
+fn sleepers_are_told_apart() {
+    let [a, b] = pair([4096, 4096]);
+    a.start_ring();
+    b.announce_reader(Bell::OnInbox);
+    let said = b.announce_reader(Bell::OnFutex);
+    b.withdraw_reader();
+    assert!(b.wake_reader(), "the inbox stays announced");
+    assert!(!b.wake_reader());
+    assert_ne!(b.reader_bell().load(std::sync::atomic::Ordering::Relaxed), said);
+}
