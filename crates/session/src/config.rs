@@ -1,0 +1,268 @@
+//! The configuration: one table of settings that flags, variables and the file share.
+//!
+//! A setting `move_after_calls` is the flag `--move-after-calls`, the variable `SOJOURN_MOVE_AFTER_CALLS` and
+//! the key `move_after_calls` of the file; a flag wins over a variable, a variable over the file. Whoever
+//! starts a program reads all three and hands the result on as variables ([`Config::to_env`]); the preload
+//! library reads those alone ([`Config::from_env`]). Not here: what the settings do; see `docs/streams.md`.
+//! Read `settings` first, the table; `file` is the file, `select` the lists of ports, addresses and programs.
+
+#[cfg(feature = "file")]
+mod file;
+mod select;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "file")]
+pub use file::{default_paths, load};
+pub use select::{Addresses, Ports, Prefix, Programs};
+pub use settings::{SETTINGS, Setting};
+
+use crate::KindT;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// When a waiter spins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spin {
+    /// As long as it promises to be cheaper than sleeping.
+    #[default]
+    Adaptive,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What can be configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// TCP connections may move.
+    pub tcp: bool,
+    /// Unix stream connections may move.
+    pub unix: bool,
+    /// Pipes may move.
+    pub pipe: bool,
+    /// TCP ports, of either end.
+    pub ports: Ports,
+    /// TCP addresses, of the other end.
+    pub addresses: Addresses,
+    /// Names of programs.
+    pub programs: Programs,
+    /// Data calls after which a session is hot.
+    pub move_after_calls: u32,
+    /// Bytes after which a session is hot.
+    pub move_after_bytes: u64,
+    /// Ring bytes for each direction of a TCP connection.
+    pub ring_bytes_tcp: u32,
+    /// Ring bytes for each direction of a Unix connection.
+    pub ring_bytes_unix: u32,
+    /// Ring bytes of a pipe.
+    pub ring_bytes_pipe: u32,
+    /// When a waiter spins.
+    pub spin: Spin,
+    /// The longest time a waiter spins (µs); 0: about what a wake-up costs on this machine.
+    pub spin_budget_us: u32,
+    /// Sessions stay in the kernel where a documented difference from Linux could be seen.
+    pub strict: bool,
+    /// Address of the server; empty: where it usually is, see [`crate::place`].
+    pub server: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            tcp: true,
+            unix: true,
+            pipe: true,
+            ports: Ports::default(),
+            addresses: Addresses::default(),
+            programs: Programs::default(),
+            move_after_calls: 32,
+            move_after_bytes: 256 << 10,
+            ring_bytes_tcp: 64 << 10,
+            ring_bytes_unix: 64 << 10,
+            ring_bytes_pipe: 64 << 10,
+            spin: Spin::Adaptive,
+            spin_budget_us: 0,
+            strict: false,
+            server: String::new(),
+        }
+    }
+}
+
+/// Why a setting could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A flag's value.
+    #[error("--{flag}: {cause}")]
+    Flag {
+        /// Without its dashes.
+        flag: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A variable's value.
+    #[error("{variable}: {cause}")]
+    Variable {
+        /// Its name.
+        variable: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A line of the file.
+    #[error("{}:{line}: {key}{cause}", path.display(), key = if key.is_empty() { String::new() } else { format!("{key}: ") })]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The key; empty where the text is not even TOML.
+        key: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The file itself.
+    #[error("{}: cannot be read: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        cause: String,
+    },
+}
+
+/// What the variables begin with.
+const PREFIX: &str = "SOJOURN_";
+
+impl Config {
+    /// The configuration that whoever started this program left in its environment. A variable that
+    /// cannot be read counts as not set: the starter has told its user, and this program must run on.
+    /// Looks at each variable once and allocates for lists and the server's address only.
+    pub fn from_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let mut config = Self::default();
+        for (setting, value) in of_env(variables) {
+            if let Some(value) = value {
+                let _ = (setting.read)(&mut config, &value);
+            }
+        }
+        config
+    }
+
+    /// Takes what the variables say.
+    ///
+    /// # Errors
+    /// The first variable that cannot be read, [`ConfigError::Variable`]; the others count.
+    pub fn apply_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+        &mut self,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(), ConfigError> {
+        let mut first = Ok(());
+        for (setting, value) in of_env(variables) {
+            let read = match &value {
+                Some(value) => (setting.read)(self, value),
+                None => Err("not valid UTF-8".into()),
+            };
+            if let Err(cause) = read {
+                let error = ConfigError::Variable { variable: setting.variable(), cause };
+                first = first.and(Err(error));
+            }
+        }
+        first
+    }
+
+    /// Takes one flag; `flag` without its dashes, with `-` or `_`.
+    ///
+    /// # Errors
+    /// [`ConfigError::Flag`]: there is no such setting, or its value cannot be read.
+    pub fn apply_flag(&mut self, flag: &str, value: &str) -> Result<(), ConfigError> {
+        let error = |cause| ConfigError::Flag { flag: flag.to_owned(), cause };
+        let setting = Setting::named(&flag.replace('-', "_"))
+            .ok_or_else(|| error(unknown(&flag.replace('-', "_"))))?;
+        (setting.read)(self, value).map_err(error)
+    }
+
+    /// The variables that say what differs from the defaults: with them [`Config::from_env`] gives the same.
+    #[must_use]
+    pub fn to_env(&self) -> Vec<(String, String)> {
+        let default = Self::default();
+        let mut pairs = Vec::new();
+        for setting in SETTINGS {
+            let Some(show) = setting.show else { continue };
+            let value = show(self);
+            if value != show(&default) {
+                pairs.push((setting.variable(), value));
+            }
+        }
+        pairs
+    }
+
+    /// Ring bytes wanted for each direction of a session.
+    #[must_use]
+    pub fn ring_bytes(&self, kind: KindT) -> u32 {
+        match kind {
+            KindT::Tcp => self.ring_bytes_tcp,
+            KindT::Unix => self.ring_bytes_unix,
+            KindT::Pipe => self.ring_bytes_pipe,
+        }
+    }
+
+    /// Whether sessions of this kind may move.
+    #[must_use]
+    pub fn allows(&self, kind: KindT) -> bool {
+        match kind {
+            KindT::Tcp => self.tcp,
+            KindT::Unix => self.unix,
+            KindT::Pipe => self.pipe,
+        }
+    }
+}
+
+/// The settings among variables, in the order of the table, so that a general setting comes before the
+/// special ones whatever the order of the environment. `None`: not text.
+fn of_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+    variables: impl IntoIterator<Item = (K, V)>,
+) -> impl Iterator<Item = (&'static Setting, Option<String>)> {
+    let mut found: [Option<Option<String>>; SETTINGS.len()] = [const { None }; SETTINGS.len()];
+    for (name, value) in variables {
+        let name = name.as_ref().as_encoded_bytes();
+        let Some(rest) = name.strip_prefix(PREFIX.as_bytes()) else { continue };
+        let is_it = |setting: &Setting| setting.name.as_bytes().eq_ignore_ascii_case(rest);
+        let is_upper = !rest.iter().any(u8::is_ascii_lowercase);
+        if let Some(at) = SETTINGS.iter().position(is_it).filter(|_| is_upper) {
+            found[at] = Some(value.as_ref().to_str().map(str::to_owned));
+        }
+    }
+    SETTINGS.iter().zip(found).filter_map(|(setting, value)| Some((setting, value?)))
+}
+
+/// What to say of a name that no setting has.
+fn unknown(name: &str) -> String {
+    let near = SETTINGS.iter().map(|setting| (distance(setting.name, name), setting.name)).min();
+    match near {
+        Some((distance, near)) if distance <= 1 + name.len() / 4 => {
+            format!("there is no such setting; did you mean `{near}`?")
+        }
+        _ => {
+            let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+            format!("there is no such setting; there are: {}", names.join(", "))
+        }
+    }
+}
+
+/// How many letters must be put in, taken out or replaced to make one name the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

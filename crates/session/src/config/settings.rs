@@ -1,0 +1,193 @@
+//! The table of settings: name, help, how a value is read and shown.
+//!
+//! Flags, variables, the file's keys and the manual are made from it, so a setting is added here and in
+//! [`Config`] and nowhere else.
+
+use super::{Config, Spin};
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Lower case with underscores.
+    pub name: &'static str,
+    /// What a value looks like, for usage texts.
+    pub metavar: &'static str,
+    /// One or two sentences for people.
+    pub help: &'static str,
+    /// Reads a value, or says what is wrong with it.
+    pub read: fn(&mut Config, &str) -> Result<(), String>,
+    /// The value as it is read; `None` for what only stands for other settings.
+    pub show: Option<fn(&Config) -> String>,
+}
+
+impl Setting {
+    /// The setting of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+
+    /// The flag, without its dashes.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("{}{}", super::PREFIX, self.name.to_ascii_uppercase())
+    }
+}
+
+/// A field that `$parse` reads and `Display` shows.
+macro_rules! setting {
+    ($field:ident, $metavar:literal, $parse:expr, $help:literal) => {
+        Setting {
+            name: stringify!($field),
+            metavar: $metavar,
+            help: $help,
+            read: |config, text| {
+                config.$field = $parse(text.trim())?;
+                Ok(())
+            },
+            show: Some(|config| config.$field.to_string()),
+        }
+    };
+}
+
+/// All settings. One that stands for others comes before them.
+pub const SETTINGS: &[Setting] = &[
+    setting!(tcp, "on|off", switch, "Move TCP connections between programs of this host."),
+    setting!(unix, "on|off", switch, "Move Unix stream connections."),
+    setting!(pipe, "on|off", switch, "Move pipes."),
+    setting!(
+        ports,
+        "PORTS",
+        str::parse,
+        "TCP ports of either end: `80,8000-8099` moves these only, `!22` leaves that one to the kernel."
+    ),
+    setting!(
+        addresses,
+        "PREFIXES",
+        str::parse,
+        "TCP addresses of the other end: `127.0.0.0/8,::1` moves these only, `!10.0.0.0/8` leaves those to the kernel."
+    ),
+    setting!(
+        programs,
+        "NAMES",
+        str::parse,
+        "Names of programs: `redis-server` accelerates that one only, `!sshd` leaves that one alone."
+    ),
+    setting!(
+        move_after_calls,
+        "N",
+        |text| number(text, 0, u64::from(u32::MAX)).map(|n| n as u32),
+        "A session moves after so many calls that send or receive; 0 moves it at the first."
+    ),
+    setting!(
+        move_after_bytes,
+        "BYTES",
+        |text| number(text, 0, u64::MAX),
+        "A session moves after so many bytes; `256k` and `1M` are understood."
+    ),
+    Setting {
+        name: "ring_bytes",
+        metavar: "BYTES",
+        help: "Size of the ring for each direction, for sessions of every kind; rounded down to a power of two.",
+        read: |config, text| {
+            let bytes = ring(text.trim())?;
+            config.ring_bytes_tcp = bytes;
+            config.ring_bytes_unix = bytes;
+            config.ring_bytes_pipe = bytes;
+            Ok(())
+        },
+        show: None,
+    },
+    setting!(ring_bytes_tcp, "BYTES", ring, "The same for TCP connections."),
+    setting!(ring_bytes_unix, "BYTES", ring, "The same for Unix connections."),
+    setting!(ring_bytes_pipe, "BYTES", ring, "The same for pipes."),
+    setting!(
+        spin,
+        "adaptive|always|never",
+        str::parse,
+        "Whether a thread that waits looks again and again for a while before it sleeps."
+    ),
+    setting!(
+        spin_budget_us,
+        "MICROSECONDS",
+        |text| number(text, 0, 1_000_000).map(|n| n as u32),
+        "The longest time a thread looks before it sleeps; 0 is about what a wake-up costs on this machine."
+    ),
+    setting!(
+        strict,
+        "on|off",
+        switch,
+        "Leave a session to the kernel wherever the program could see one of the documented differences."
+    ),
+    setting!(
+        server,
+        "ADDRESS",
+        |text: &str| Ok::<_, String>(text.to_owned()),
+        "Where the session server is: a path, or `@name` in the abstract name space. Empty: where it usually is."
+    ),
+];
+
+/// Smallest and largest ring (bytes).
+const RING: (u64, u64) = (4 << 10, 16 << 20);
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "on" | "true" | "yes" => Ok(true),
+        "0" | "off" | "false" | "no" => Ok(false),
+        _ => Err(format!("`{text}` is neither on nor off")),
+    }
+}
+
+fn ring(text: &str) -> Result<u32, String> {
+    // At most 16 MiB, so it fits.
+    number(text, RING.0, RING.1).map(|bytes| bytes as u32)
+}
+
+/// A number, with `k`, `M` or `G` for powers of 1024.
+fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let value = digits
+        .replace('_', "")
+        .parse::<u64>()
+        .ok()
+        .and_then(|value| value.checked_mul(1 << shift))
+        .ok_or_else(|| format!("`{text}` is not a number (such as 65536 or 64k)"))?;
+    if value < min || value > max {
+        return Err(format!("{text} is out of range: at least {min}, at most {max}"));
+    }
+    Ok(value)
+}
+
+impl std::str::FromStr for Spin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "adaptive" => Ok(Self::Adaptive),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => Err(format!("`{text}` is none of adaptive, always, never")),
+        }
+    }
+}
+
+impl std::fmt::Display for Spin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Adaptive => "adaptive",
+            Self::Always => "always",
+            Self::Never => "never",
+        })
+    }
+}

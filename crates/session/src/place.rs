@@ -1,0 +1,257 @@
+//! Where a session server is found, and in which order a client looks.
+//!
+//! There is one place for the whole system and one for each user. A user's place lies in a directory that
+//! must be that user's alone: whoever could put a socket there would be given descriptors. Not here:
+//! connecting (`sojourn-ipc`), starting a server.
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+
+/// Where the system's server is; root's own on-demand server as well, which serves everybody.
+pub const SYSTEM: &str = "/run/sojourn/server";
+
+/// Why a place cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// The directory is another user's.
+    #[error(
+        "{path} belongs to user {owner}, not to user {user}: it is not used. Unset XDG_RUNTIME_DIR if it is another user's"
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Whose it should be.
+        user: u32,
+    },
+    /// Others may enter or change the directory.
+    #[error("{0} is open to other users: chmod 700 it, or remove it")]
+    Open(PathBuf),
+    /// Not a directory.
+    #[error("{0} is not a directory (or a symbolic link to one): remove it")]
+    NotADirectory(PathBuf),
+    /// The kernel refused.
+    #[error("{0}: {1}")]
+    System(PathBuf, Errno),
+}
+
+/// What decides where a server is, so that tests can say it.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// `SOJOURN_SERVER` or the setting `server`.
+    pub server: Option<String>,
+    /// `XDG_RUNTIME_DIR`.
+    pub runtime: Option<PathBuf>,
+    /// The effective user.
+    pub user: u32,
+    /// Normally [`SYSTEM`].
+    pub system: PathBuf,
+}
+
+impl Surroundings {
+    /// Those of this process; `server` is what the configuration says, empty for nothing.
+    #[must_use]
+    pub fn of_this_process(server: &str) -> Self {
+        let filled = |text: &std::ffi::OsString| !text.is_empty();
+        Self {
+            server: (!server.is_empty()).then(|| server.to_owned()),
+            runtime: std::env::var_os("XDG_RUNTIME_DIR").filter(filled).map(PathBuf::from),
+            user: rustix::process::geteuid().as_raw(),
+            system: PathBuf::from(SYSTEM),
+        }
+    }
+
+    /// Where this user's own server is, whether it is there or not. For root that is the system's place.
+    #[must_use]
+    pub fn own(&self) -> PathBuf {
+        if self.user == 0 {
+            return self.system.clone();
+        }
+        self.user_directory().join("server")
+    }
+
+    fn user_directory(&self) -> PathBuf {
+        match self.runtime.as_ref().filter(|path| path.is_absolute()) {
+            Some(runtime) => runtime.join("sojourn"),
+            None => PathBuf::from(format!("/tmp/sojourn-{}", self.user)),
+        }
+    }
+
+    /// The server a client is to connect to: the one named, else the system's if it is there, else the
+    /// user's own. Text for `sojourn_ipc::Address::parse`; whether anybody listens there is another matter.
+    ///
+    /// # Errors
+    /// [`PlaceError`] if the user's own directory is there and cannot be trusted.
+    pub fn for_client(&self) -> Result<String, PlaceError> {
+        if let Some(server) = &self.server {
+            return Ok(server.clone());
+        }
+        let own = self.own();
+        if own != self.system && !is_socket(&self.system) {
+            match check(&self.user_directory(), self.user) {
+                Ok(()) | Err(PlaceError::System(_, Errno::NOENT)) => {}
+                Err(error) => return Err(error),
+            }
+            return Ok(own.to_string_lossy().into_owned());
+        }
+        Ok(self.system.to_string_lossy().into_owned())
+    }
+
+    /// Makes ready the directory of the user's own server and answers the server's address.
+    /// For root that is the system's directory, which everybody may enter.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn prepare_own(&self) -> Result<PathBuf, PlaceError> {
+        if self.user == 0 {
+            return self.prepare_system();
+        }
+        let directory = self.user_directory();
+        make(&directory, Mode::RWXU)?;
+        check(&directory, self.user)?;
+        Ok(self.own())
+    }
+
+    /// Makes ready the directory of the system's server.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn prepare_system(&self) -> Result<PathBuf, PlaceError> {
+        let directory = self.system.parent().unwrap_or(Path::new("/"));
+        let everybody = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+        make(directory, everybody)?;
+        let found = look(directory)?;
+        if found.st_uid != self.user {
+            return Err(foreign(directory, &found, self.user));
+        }
+        if found.st_mode & 0o022 != 0 {
+            return Err(PlaceError::Open(directory.into()));
+        }
+        Ok(self.system.clone())
+    }
+}
+
+fn make(directory: &Path, mode: Mode) -> Result<(), PlaceError> {
+    match rustix::fs::mkdir(directory, mode) {
+        // The mask of the process may have taken bits away.
+        Ok(()) => rustix::fs::chmod(directory, mode)
+            .map_err(|error| PlaceError::System(directory.into(), error)),
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(PlaceError::System(directory.into(), error)),
+    }
+}
+
+/// Looks at the directory itself, not at what a symbolic link names.
+fn look(directory: &Path) -> Result<rustix::fs::Stat, PlaceError> {
+    let system = |error| PlaceError::System(directory.into(), error);
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(CWD, directory, flags, Mode::empty()).map_err(system)?;
+    let found = rustix::fs::fstat(&fd).map_err(system)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        return Err(PlaceError::NotADirectory(directory.into()));
+    }
+    Ok(found)
+}
+
+fn check(directory: &Path, user: u32) -> Result<(), PlaceError> {
+    let found = look(directory)?;
+    if found.st_uid != user {
+        return Err(foreign(directory, &found, user));
+    }
+    if found.st_mode & 0o077 != 0 {
+        return Err(PlaceError::Open(directory.into()));
+    }
+    Ok(())
+}
+
+fn foreign(directory: &Path, found: &rustix::fs::Stat, user: u32) -> PlaceError {
+    PlaceError::Foreign { path: directory.into(), owner: found.st_uid, user }
+}
+
+fn is_socket(path: &Path) -> bool {
+    rustix::fs::stat(path)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("sojourn-place-{name}-{}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// A user other than root, even if root runs the tests: files made here are `owner`'s.
+    fn surroundings(scratch: &Scratch) -> Surroundings {
+        Surroundings {
+            server: None,
+            runtime: Some(scratch.0.clone()),
+            user: rustix::process::geteuid().as_raw(),
+            system: scratch.0.join("run/server"),
+        }
+    }
+
+    #[test]
+    fn the_named_server_comes_first_then_the_systems_then_the_users() {
+        let scratch = Scratch::new("order");
+        let mut around = Surroundings { user: 4711, ..surroundings(&scratch) };
+        let own = scratch.0.join("sojourn/server");
+        assert_eq!(around.for_client().unwrap(), own.to_str().unwrap());
+        std::fs::create_dir(scratch.0.join("run")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&around.system).unwrap();
+        assert_eq!(around.for_client().unwrap(), around.system.to_str().unwrap());
+        around.server = Some("@other".into());
+        assert_eq!(around.for_client().unwrap(), "@other");
+        around = Surroundings { server: None, runtime: None, system: "/nowhere".into(), ..around };
+        assert_eq!(around.own(), Path::new("/tmp/sojourn-4711/server"));
+        around.user = 0;
+        assert_eq!(around.for_client().unwrap(), "/nowhere");
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_or_open_to_others_is_never_used() {
+        let scratch = Scratch::new("foreign");
+        let owner = rustix::process::geteuid().as_raw();
+        let directory = scratch.0.join("sojourn");
+        std::fs::create_dir(&directory).unwrap();
+        let stranger = Surroundings { user: owner + 1, ..surroundings(&scratch) };
+        assert!(matches!(stranger.for_client(), Err(PlaceError::Foreign { .. })));
+        assert!(matches!(stranger.prepare_own(), Err(PlaceError::Foreign { .. })));
+        rustix::fs::chmod(&directory, Mode::from_raw_mode(0o750)).unwrap();
+        assert_eq!(check(&directory, owner), Err(PlaceError::Open(directory.clone())));
+        rustix::fs::chmod(&directory, Mode::RWXU).unwrap();
+        assert_eq!(check(&directory, owner), Ok(()));
+        let link = scratch.0.join("link");
+        std::os::unix::fs::symlink(&directory, &link).unwrap();
+        assert_eq!(check(&link, owner), Err(PlaceError::NotADirectory(link)));
+    }
+
+    #[test]
+    fn directories_are_made_with_their_modes() {
+        let scratch = Scratch::new("made");
+        let around = surroundings(&scratch);
+        let system = around.prepare_system().unwrap();
+        let mode = |path: &Path| rustix::fs::stat(path).unwrap().st_mode & 0o777;
+        assert_eq!(mode(system.parent().unwrap()), 0o755);
+        let own = around.prepare_own().unwrap();
+        let expected = if around.user == 0 { 0o755 } else { 0o700 };
+        assert_eq!(mode(own.parent().unwrap()), expected);
+        rustix::fs::chmod(system.parent().unwrap(), Mode::from_raw_mode(0o777)).unwrap();
+        assert!(matches!(around.prepare_system(), Err(PlaceError::Open(_))));
+    }
+}

@@ -1,0 +1,175 @@
+//! Reasons in words: a short one that programs can rely on, and a sentence for people.
+//!
+//! Not here: who gives which reason when; see `docs/streams.md` and `idl/session.idl`.
+
+use crate::ReasonT;
+
+/// One reason in words.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// The reason.
+    pub reason: ReasonT,
+    /// Lower case with hyphens, the same for ever: for JSON, filters and tests.
+    pub word: &'static str,
+    /// What it means, and what to do about it where something can be done.
+    pub sentence: &'static str,
+}
+
+const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> Words {
+    Words { reason, word, sentence }
+}
+
+/// Every reason, by number.
+pub const ALL: [Words; 26] = [
+    words(ReasonT::None, "none", "The session is away from the kernel."),
+    words(
+        ReasonT::NotHot,
+        "not-hot",
+        "Too little has gone through the session so far. To move earlier, lower move_after_calls or move_after_bytes.",
+    ),
+    words(
+        ReasonT::NoPeer,
+        "no-peer",
+        "The other end is not on this host, or its program does not run under Sojourn. Start that program with `sojourn run` too.",
+    ),
+    words(
+        ReasonT::SeveralHolders,
+        "several-holders",
+        "More than one process has this end open, so that only the kernel can share it. It can move when the others have closed it.",
+    ),
+    words(
+        ReasonT::HoldersUnknown,
+        "holders-unknown",
+        "A process that this server may not inspect could have this end open. A server run as root can look.",
+    ),
+    words(
+        ReasonT::Kind,
+        "kind",
+        "Only TCP connections, connected Unix stream sockets and pipes without a name can move.",
+    ),
+    words(ReasonT::State, "state", "It is not (or no longer) connected in both directions."),
+    words(
+        ReasonT::Option,
+        "option",
+        "An option that only the kernel can honour is set on it (time stamps, credentials, out-of-band data in line, a low-water mark, packet mode, ...). Without the option it can move.",
+    ),
+    words(
+        ReasonT::Operation,
+        "operation",
+        "The program asked for something that only the kernel does (sendfile, splice, out-of-band data, io_uring, ...).",
+    ),
+    words(
+        ReasonT::Stdio,
+        "stdio",
+        "The program uses it through the C library's stdio, whose system calls cannot be seen.",
+    ),
+    words(
+        ReasonT::Set,
+        "set",
+        "It is in several epoll sets, or in one that is itself polled or was inherited. A session in one set of its own process can move.",
+    ),
+    words(
+        ReasonT::Fork,
+        "fork",
+        "A child made by fork used it as well, so it came home to be shared. It can move again when one process has it alone.",
+    ),
+    words(ReasonT::Exec, "exec", "It was passed on to another program by exec or posix_spawn."),
+    words(
+        ReasonT::Passed,
+        "passed",
+        "Its descriptor was sent to another process over a Unix socket.",
+    ),
+    words(
+        ReasonT::Sandbox,
+        "sandbox",
+        "The program has limited its own system calls (seccomp), so its sessions stay where it can reach them.",
+    ),
+    words(ReasonT::Closed, "closed", "The program closed it or shut a direction down."),
+    words(
+        ReasonT::PeerLeft,
+        "peer-left",
+        "The other end went home first; its reason is shown there.",
+    ),
+    words(ReasonT::PeerDied, "peer-died", "The process of the other end has ended."),
+    words(
+        ReasonT::Violation,
+        "violation",
+        "The other end broke the rules of the shared memory. Please report which program it was.",
+    ),
+    words(
+        ReasonT::Policy,
+        "policy",
+        "The configuration leaves it to the kernel. See kinds, ports, addresses and programs in the configuration.",
+    ),
+    words(ReasonT::User, "user", "Somebody sent it home with `sojourn move`."),
+    words(
+        ReasonT::OtherUser,
+        "other-user",
+        "The ends belong to different users. Only a server run as root pairs them.",
+    ),
+    words(
+        ReasonT::Namespace,
+        "namespace",
+        "It lives in a network or process name space that this server cannot look into. A server run as root, or one inside that name space, can.",
+    ),
+    words(ReasonT::SameProcess, "same-process", "Both ends are in one process."),
+    words(
+        ReasonT::Resources,
+        "resources",
+        "Server or program ran out of descriptors or memory, or has as many sessions as it may have. Raise the limit of open files (ulimit -n).",
+    ),
+    words(
+        ReasonT::ServerGone,
+        "server-gone",
+        "No session server answers. Look with `sojourn doctor`.",
+    ),
+];
+
+/// A reason in words.
+#[must_use]
+pub fn words_of(reason: ReasonT) -> &'static Words {
+    // Members are numbered from 0 without gaps; a test holds that.
+    ALL.get(reason as usize).unwrap_or(&ALL[0])
+}
+
+impl ReasonT {
+    /// The short, lasting word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        words_of(self).word
+    }
+
+    /// The sentence for people.
+    #[must_use]
+    pub fn sentence(self) -> &'static str {
+        words_of(self).sentence
+    }
+
+    /// The reason with that short word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        ALL.iter().find(|words| words.word == word).map(|words| words.reason)
+    }
+
+    /// How many reasons there are: their numbers are below it.
+    pub const COUNT: usize = ALL.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_reason_has_its_own_words() {
+        for (number, words) in ALL.iter().enumerate() {
+            assert_eq!(words.reason as usize, number);
+            assert_eq!(ReasonT::try_from(number as i32), Ok(words.reason));
+            assert_eq!(ReasonT::from_word(words.word), Some(words.reason));
+            assert!(words.sentence.ends_with('.'), "{}", words.word);
+        }
+        assert!(ReasonT::try_from(ALL.len() as i32).is_err(), "a reason without words");
+        let distinct: HashSet<_> = ALL.iter().map(|words| words.word).collect();
+        assert_eq!(distinct.len(), ALL.len());
+    }
+}
