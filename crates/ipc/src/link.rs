@@ -192,6 +192,12 @@ impl Link {
             .is_ok()
     }
 
+    /// The call outstanding and unclaimed on `line`.
+    pub(crate) fn unclaimed(&self, line: u8) -> Option<u32> {
+        let outstanding = self.lines.get(line as usize)?.outstanding.load(Ordering::Acquire);
+        (outstanding >> 32 == 1).then_some(outstanding as u32)
+    }
+
     /// Whether call `seq` on `line` is outstanding and unclaimed.
     #[inline]
     pub(crate) fn is_outstanding(&self, line: u8, seq: u32) -> bool {

@@ -202,3 +202,12 @@ fn the_header_is_c_plus_plus_as_well() {
             .arg(format!("{CRATE}/include/sojourn/ipc.h")));
     }
 }
+
+#[test]
+fn callers_of_forgotten_tokens_get_the_fault_dropped() {
+    let _watchdog = watchdog(120);
+    for library in [Library::Shared, Library::Static] {
+        let dropped = compile("dropped", &["dropped", "checks"], library);
+        assert_eq!(run(&mut command(&dropped, &[&format!("@{}", name())])), "passed\n");
+    }
+}

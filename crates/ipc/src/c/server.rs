@@ -11,6 +11,7 @@ use crate::deadline::Deadline;
 use crate::endpoint::Shared;
 use crate::link::Link;
 use crate::reason::Reason;
+use crate::reply::ReplyToken;
 use crate::rt::{ClientId, Fault};
 use crate::server::{Event, RecvError, Request, Server};
 use core::ffi::c_int;
@@ -106,6 +107,27 @@ impl ServerHandle {
         if let Some(server) = &self.server {
             // SAFETY: the caller's contract.
             unsafe { received::fill(&raw mut (*event).message, &server.incoming, this, number) };
+        }
+    }
+}
+
+impl Drop for ServerHandle {
+    /// C may hold tokens of calls to this handle, and nobody can tell: their callers are answered now,
+    /// before the connections end. Another thread that answers one at this moment was first, or finds
+    /// the call claimed.
+    fn drop(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        let links: Vec<_> = server.links().map(Arc::clone).collect();
+        for link in links {
+            for line in 0..u8::try_from(link.lines.len()).unwrap_or(u8::MAX) {
+                let Some(seq) = link.unclaimed(line) else { continue };
+                // The caller may do what it likes with its memory once it has its answer.
+                if server.is_on_loan(link.id, seq) {
+                    server.return_loan();
+                }
+                // Dropped unanswered: fault `Dropped`.
+                let _ = ReplyToken::claim(Arc::clone(&link), line, seq);
+            }
         }
     }
 }
@@ -219,6 +241,12 @@ unsafe extern "C" fn sj_reply_fault(
             handle.sent(link)
         }))
     })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_token_drop(server: *mut ServerHandle, token: *const Token) -> Status {
+    // SAFETY: as the header asks.
+    unsafe { sj_reply_fault(server, token, Fault::DROPPED.0) }
 }
 
 #[unsafe(no_mangle)]

@@ -25,7 +25,7 @@ static void *receive_and_end(void *argument)
     return NULL;
 }
 
-/* What was lent is given back, and the caller let go. */
+/* What was lent is given back, the caller told that nobody will answer, and let go. */
 static void check_end_within_call(const char *address)
 {
     sj_server *server;
@@ -41,6 +41,9 @@ static void check_end_within_call(const char *address)
     out.items[0].data = "world";
     out.items[0].len = 5;
     out.n_items = 1;
+    CHECK_STATUS(SJ_FAULT, sj_call(c, &out, SJ_FOREVER, &in));
+    CHECK(in.fault == 6);
+    sj_start(c, OP_ECHO, 0, &out);
     CHECK_STATUS(SJ_DISCONNECTED, sj_call(c, &out, SJ_FOREVER, &in));
     CHECK(sj_reason(c) == SJ_REASON_CLOSED);
     pthread_join(thread, NULL);
