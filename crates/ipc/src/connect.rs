@@ -6,7 +6,7 @@
 use crate::address::Address;
 use crate::ancillary;
 use crate::connection::{Connection, Parts};
-use crate::control::{self, GREETING, Packet, Received, Topic};
+use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::Deadline;
 use crate::endpoint::Shared;
 use crate::fault;
@@ -107,7 +107,8 @@ pub(crate) fn connect(
     fault::point("client.greeted");
     let (welcome, fd) = await_welcome(&socket, &name, deadline)?;
     fault::point("client.welcomed");
-    let layout = Layout { slots: (welcome.a >> 32) as u32, area: welcome.b as usize };
+    let layout =
+        Layout { slots: (welcome.a >> 32) as u32, area: (welcome.b & (WHOLE - 1)) as usize };
     if !layout.is_sound() {
         return Err(ConnectError::Protocol(name));
     }
@@ -122,6 +123,7 @@ pub(crate) fn connect(
         socket,
         policy: Policy::new(options.wait),
         request_max: welcome.c,
+        wants_whole: welcome.b & WHOLE != 0,
         reply_max: options.max_message,
         space,
     }))

@@ -55,6 +55,8 @@ pub(crate) struct Parts {
     pub(crate) socket: OwnedFd,
     pub(crate) policy: Policy,
     pub(crate) request_max: u64,
+    /// The server would rather have messages in one piece, where they fit.
+    pub(crate) wants_whole: bool,
     pub(crate) reply_max: u64,
     /// The endpoint, if it lives in this address space.
     pub(crate) space: Option<Arc<Shared>>,
@@ -352,7 +354,10 @@ impl Connection {
     pub(crate) fn piece_len(&mut self, len: u64) -> Option<usize> {
         let layout = self.parts.region.layout;
         let len = usize::try_from(len).ok().filter(|len| *len >= SPLIT_MIN)?;
-        let pays = layout.slots >= SPLIT_SLOTS_MIN && self.link.is_none() && !self.is_server_here();
+        let pays = !self.parts.wants_whole
+            && layout.slots >= SPLIT_SLOTS_MIN
+            && self.link.is_none()
+            && !self.is_server_here();
         pays.then(|| len.div_ceil(PIECES).next_multiple_of(PAGE).min(PIECE_MAX).min(layout.area))
     }
 

@@ -16,6 +16,8 @@ use std::mem::MaybeUninit;
 /// First word of a greeting: says that the peer is Sojourn, and which version of the region it knows.
 pub(crate) const GREETING: u64 = 0x534a_4950_4331_0001;
 const PACKET_LEN: usize = 40;
+/// In a welcome: the server would rather have a message in one piece, where it fits.
+pub(crate) const WHOLE: u64 = 1 << 32;
 
 /// What a packet is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ const PACKET_LEN: usize = 40;
 pub(crate) enum Topic {
     /// Client: `a` greeting, `b` calls wanted outstanding | payload wanted << 32, `c` longest answer.
     Hello = 1,
-    /// Server: `id` index, `a` generation | slots << 32, `b` area, `c` longest request, `d` the
+    /// Server: `id` index, `a` generation | slots << 32, `b` area | [`WHOLE`], `c` longest request, `d` the
     /// endpoint's number in its address space; the region.
     Welcome = 2,
     /// Server: `id` the reason.

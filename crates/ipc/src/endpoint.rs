@@ -51,6 +51,9 @@ pub struct ServerOptions {
     pub clients_per_user_max: u32,
     /// Bytes of memory that one client may register as grants.
     pub max_granted: u64,
+    /// String items of a request that fits its area stay in the region, where the client can change them
+    /// at any moment: [`crate::Request::item_span`]. What is larger is copied as ever.
+    pub items_in_place: bool,
 }
 
 impl Default for ServerOptions {
@@ -63,6 +66,7 @@ impl Default for ServerOptions {
             max_clients: 4096,
             clients_per_user_max: 0,
             max_granted: 256 << 20,
+            items_in_place: false,
         }
     }
 }

@@ -182,6 +182,7 @@ pub fn request(bytes: &[u8]) {
         credentials: Credentials::default(),
         reply_max: 20_000,
         request_max: 20_000,
+        items_in_place: bytes.first().is_some_and(|byte| byte & 1 == 1),
         same_space: false,
     };
     let link = Arc::new(Link::new(terms, region, socket, Arc::clone(&thread)));
@@ -253,6 +254,7 @@ pub fn reply(bytes: &[u8]) {
         region,
         socket,
         policy: Policy::new(Wait::Park),
+        wants_whole: false,
         request_max: 20_000,
         reply_max: 20_000,
         space: None,

@@ -7,7 +7,7 @@
 //! All sockets are in one epoll set; this thread waits nowhere else.
 
 use crate::ancillary;
-use crate::control::{self, GREETING, Packet, Received, Topic};
+use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::now_ns;
 use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
 use crate::fault;
@@ -302,7 +302,7 @@ impl Lobby {
         };
         let mut welcome = Packet::new(Topic::Welcome, id.index);
         welcome.a = u64::from(id.generation) | u64::from(layout.slots) << 32;
-        welcome.b = layout.area as u64;
+        welcome.b = layout.area as u64 | if options.items_in_place { WHOLE } else { 0 };
         welcome.c = options.max_message;
         welcome.d = self.shared.id;
         let terms = Terms {
@@ -311,6 +311,7 @@ impl Lobby {
             credentials,
             reply_max: hello.c,
             request_max: options.max_message,
+            items_in_place: options.items_in_place,
         };
         let key = u64::from(id.index) | u64::from(id.generation) << 32;
         if self.control.watch(&socket, key).is_err() {

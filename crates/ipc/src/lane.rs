@@ -57,6 +57,8 @@ pub(crate) struct Lane {
     /// Tag of an empty slot has this number: none in the first round.
     is_first_round: bool,
     assembly: Option<Assembly>,
+    /// The slot whose message's items are being looked at in its area: not given back yet.
+    held: Option<u32>,
     /// Processor the client was last seen on.
     pub(crate) cpu: u16,
     /// Times the thread went to sleep since this lane had anything.
@@ -76,6 +78,7 @@ impl Lane {
             seq: 1,
             is_first_round: true,
             assembly: None,
+            held: None,
             cpu: 0,
             idle: 0,
             false_rings: 0,
@@ -144,6 +147,13 @@ impl Lane {
         Ok(look)
     }
 
+    /// Gives back the slot of a message whose items were looked at where they lay.
+    pub(crate) fn release(&mut self) {
+        if let Some(seq) = self.held.take() {
+            publish_consumed(&self.link, seq);
+        }
+    }
+
     /// The client does something.
     #[inline(always)]
     fn saw(&mut self, cpu: u16) {
@@ -182,7 +192,11 @@ impl Lane {
         if look == Look::Nothing {
             return Ok(look);
         }
-        publish_consumed(&self.link, self.seq);
+        if look == Look::Message && incoming.has_items_in_place() {
+            self.held = Some(self.seq);
+        } else {
+            publish_consumed(&self.link, self.seq);
+        }
         self.saw(header.cpu);
         self.seq = next_seq(self.seq);
         if self.is_first_round && self.seq > self.link.region.layout.slots {
@@ -230,8 +244,13 @@ impl Lane {
         let first = piece(area, words[3], words[4], total).ok_or(Reason::BadLength)?;
         if total == first.len() as u64 {
             let sizes = (total, body_len);
-            incoming.load_area(header, first, sizes, false).ok_or(Reason::BadLength)?;
-            return Ok(Look::Message);
+            let loaded = if link.items_in_place {
+                let place = (words[3] as usize, first.len());
+                incoming.load_in_place(header, area, place, sizes)
+            } else {
+                incoming.load_area(header, first, sizes, false)
+            };
+            return loaded.map(|()| Look::Message).ok_or(Reason::BadLength);
         }
         if is_direct(header.seq) {
             // Pieces come in slots only.

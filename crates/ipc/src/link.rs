@@ -101,6 +101,8 @@ pub(crate) struct Link {
     /// Longest answer the client takes, longest request it may send (bytes).
     pub(crate) reply_max: u64,
     pub(crate) request_max: u64,
+    /// Items of requests stay in the region.
+    pub(crate) items_in_place: bool,
     /// The client lives in this address space.
     pub(crate) same_space: bool,
     pub(crate) thread: Arc<ServerThread>,
@@ -130,6 +132,7 @@ pub(crate) struct Terms {
     pub(crate) credentials: Credentials,
     pub(crate) reply_max: u64,
     pub(crate) request_max: u64,
+    pub(crate) items_in_place: bool,
     pub(crate) same_space: bool,
 }
 
@@ -151,6 +154,7 @@ impl Link {
             credentials: terms.credentials,
             reply_max: terms.reply_max,
             request_max: terms.request_max,
+            items_in_place: terms.items_in_place,
             same_space: terms.same_space,
             badge: AtomicU64::new(0),
             lines: (0..region.layout.lines()).map(|_| line()).collect(),

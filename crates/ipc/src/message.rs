@@ -30,6 +30,8 @@ pub(crate) struct Incoming {
     pub(crate) spare: Vec<u64>,
     place: Place,
     parts: Parts,
+    /// Where the message begins in its area, while its items still lie there.
+    start: usize,
     items: Vec<Item<'static>>,
     grants: Vec<Item<'static>>,
     pub(crate) fds: FdList,
@@ -60,6 +62,7 @@ impl Incoming {
             spare: Vec::new(),
             place: Place::Inline,
             parts: Parts::EMPTY,
+            start: 0,
             items: Vec::with_capacity(ITEMS_MAX),
             grants: Vec::with_capacity(GRANTS_MAX),
             fds: FdList::new(),
@@ -116,6 +119,19 @@ impl Incoming {
             self.items.push(Item::Shared(bytes));
         }
         Some(())
+    }
+
+    /// Takes a message as [`Self::load_area`] does, its items staying where they are: in the `len` bytes
+    /// of `area` at `start`.
+    pub(crate) fn load_in_place(
+        &mut self,
+        header: Header,
+        area: Span<'_>,
+        (start, len): (usize, usize),
+        sizes: (u64, u64),
+    ) -> Option<()> {
+        self.start = start;
+        self.load_area(header, area.part(start, len)?, sizes, true)
     }
 
     fn copy_in(&mut self, source: Span<'_>) {
@@ -199,6 +215,24 @@ impl Incoming {
             // SAFETY: `load_local`'s contract.
             Place::Local(start, len) => unsafe { core::slice::from_raw_parts(start, len) },
         }
+    }
+
+    /// Offset in its area and length of an item that still lies there.
+    pub(crate) fn item_place(&self, index: usize) -> Option<(usize, usize)> {
+        let Item::Shared(_) = self.items.get(index)? else { return None };
+        let (at, len) = self.parts.items.get(index)?;
+        Some((self.start.checked_add(*at)?, *len))
+    }
+
+    /// Whether items still lie in the area.
+    #[inline]
+    pub(crate) fn has_items_in_place(&self) -> bool {
+        matches!(self.items.first(), Some(Item::Shared(_)))
+    }
+
+    /// The area may be used again.
+    pub(crate) fn forget_items(&mut self) {
+        self.items.clear();
     }
 
     pub(crate) fn item(&self, index: usize) -> Option<Item<'_>> {

@@ -68,6 +68,8 @@ pub struct Server {
     policy: Policy,
     /// Processor the last client was seen on.
     peer_cpu: u16,
+    /// The lane of the present message, if its items lie in the region.
+    held: Option<u32>,
     /// The lane of the present message, if it is a call whose token nobody has taken.
     unclaimed: Option<u32>,
     /// The lane of the present message, if it is a call that was left to the C interface and shows
@@ -88,6 +90,7 @@ impl Server {
             can_wait_any: futex::can_wait_any() && !fault::is_without("futex_waitv"),
             policy,
             peer_cpu: 0,
+            held: None,
             unclaimed: None,
             loan: None,
         }
@@ -120,6 +123,9 @@ impl Server {
         if self.loan.is_some() {
             self.return_loan();
         }
+        if let Some(index) = self.held.take() {
+            self.release(index);
+        }
         let cpu = self.policy.cpu();
         self.mailbox.set_cpu(cpu);
         if let Some(link) = reply.and_then(ReadyReply::send_and_return) {
@@ -128,6 +134,15 @@ impl Server {
         fault::point("server.answered");
         let found = self.find(deadline)?;
         Ok(self.event(found))
+    }
+
+    /// Nobody looks any more at the items of the present message, which lie in the region.
+    #[inline(never)]
+    fn release(&mut self, index: u32) {
+        self.incoming.forget_items();
+        if let Some(Some(lane)) = self.lanes.get_mut(index as usize) {
+            lane.release();
+        }
     }
 
     /// Nobody took the token of the call before: its caller must not wait for ever.
@@ -223,6 +238,9 @@ impl Server {
                 Ok(Look::Message) => {
                     fault::point("server.taken");
                     self.peer_cpu = lane.cpu;
+                    if self.incoming.has_items_in_place() {
+                        self.held = Some(index);
+                    }
                     let header = self.incoming.header;
                     let has_extras = (header.fds | header.grants) != 0;
                     let is_whole = !has_extras || self.take_extras(index);

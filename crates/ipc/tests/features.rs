@@ -48,6 +48,7 @@ in_both_homes! {
     the_server_knows_who_calls
     a_dropped_token_answers_with_a_fault
     too_large_is_an_error_and_nothing_worse
+    items_are_read_where_they_lie
     clients_beyond_the_limit_are_refused
     clients_of_one_user_beyond_the_limit_are_refused
     an_expelled_client_knows_why
@@ -336,6 +337,33 @@ fn clients_beyond_the_limit_are_refused(home: Home) {
     held.pop();
     until("a place is free", || Connection::connect(echo.address(), &Default::default()).is_ok());
     assert_eq!(call(&mut held[0], ECHO, b"x").unwrap(), b"x");
+}
+
+fn items_are_read_where_they_lie(home: Home) {
+    let _watchdog = watchdog(60);
+    for (wait, max_inflight) in [(Wait::Adaptive, 8), (Wait::Park, 1)] {
+        let options =
+            ServerOptions { items_in_place: true, wait, max_inflight, ..Default::default() };
+        let echo = Echo::start_with(home, 1, options);
+        let mut connection = echo.connect_waiting(wait);
+        let bytes: Vec<u8> = (0..200_000).map(|n| (n * 7 + n / 256) as u8).collect();
+        let mut count = 0u32;
+        for len in [0, 1, 100, 5000, 30_000, 65_000, 200_000] {
+            let items = [&bytes[..len], &bytes[7..7 + len / 2]];
+            let back = common::call_with_items(&mut connection, b"body", &items).unwrap();
+            assert_eq!(back, (b"body".to_vec(), items.map(<[u8]>::to_vec).to_vec()));
+            // The slot is given back when the next message is waited for: more of them than there are.
+            for _ in 0..12 {
+                let mut draft = connection.start(COUNT, 4);
+                draft.encoder().put_bytes(&count.to_ne_bytes()).unwrap();
+                draft.encoder().put_item(items[0]).unwrap();
+                draft.send(limit()).unwrap();
+                count += 1;
+            }
+            let counted = ask(&mut connection, COUNTED, &[]).unwrap();
+            assert_eq!(counted, [u64::from(count), 1]);
+        }
+    }
 }
 
 fn clients_of_one_user_beyond_the_limit_are_refused(home: Home) {

@@ -168,6 +168,20 @@ impl<'m> Span<'m> {
         len
     }
 
+    /// The eight bytes at `offset`, loaded once; `None` if they are not within the span. The next load may
+    /// give others.
+    #[inline]
+    pub fn load(&self, offset: usize) -> Option<u64> {
+        let part = self.part(offset, 8)?;
+        if (part.base as usize).is_multiple_of(8) {
+            // SAFETY: eight mapped bytes, aligned; volatile, since a peer may be writing them.
+            return Some(unsafe { part.base.cast::<u64>().read_volatile() });
+        }
+        let mut bytes = [0; 8];
+        part.copy_to(&mut bytes);
+        Some(u64::from_ne_bytes(bytes))
+    }
+
     /// Copies `source` to the first bytes of the span; answers how many: the shorter length, or none
     /// in a read-only mapping.
     #[inline]

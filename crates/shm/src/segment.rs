@@ -177,6 +177,10 @@ mod tests {
         assert!(mapping.span(4096, 0).is_some());
         assert!(mapping.span(4090, 7).is_none());
         assert!(mapping.span(usize::MAX, 2).is_none());
+        mapping.span(4080, 16).unwrap().copy_from(&[1, 0, 0, 0, 0, 0, 0, 0, 2]);
+        let span = mapping.span(4080, 16).unwrap();
+        assert_eq!([0, 1, 8].map(|at| span.load(at)), [Some(1), Some(2 << 56), Some(2)]);
+        assert_eq!([9, 16, usize::MAX].map(|at| span.load(at)), [None; 3]);
         assert!(mapping.word32(4092).is_some());
         assert!(mapping.word32(4093).is_none());
         assert!(mapping.word64(4092).is_none());

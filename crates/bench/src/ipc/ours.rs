@@ -15,6 +15,8 @@ use super::row::{Client, Kind, Link, Make, Mode, Row, SIZE_MAX, Server, Sink, So
 enum Style {
     /// String item: copied once, by whoever can do it best.
     Item,
+    /// String item that the server does not copy but reads where the client has copied it to.
+    InPlace,
     /// In the body.
     Body,
     /// A region registered beforehand, made and read in place.
@@ -34,6 +36,7 @@ pub(super) fn all() -> Vec<Box<dyn Row>> {
     vec![
         row(Style::Item, false),
         row(Style::Item, true),
+        row(Style::InPlace, false),
         row(Style::Body, false),
         row(Style::Grant, false),
     ]
@@ -41,7 +44,8 @@ pub(super) fn all() -> Vec<Box<dyn Row>> {
 
 /// Rows of the table of bandwidth.
 pub(super) fn streaming() -> Vec<Box<dyn Row>> {
-    vec![Box::new(Sojourn { style: Style::Item, adaptive: false })]
+    let row = |style| -> Box<dyn Row> { Box::new(Sojourn { style, adaptive: false }) };
+    vec![row(Style::Item), row(Style::InPlace)]
 }
 
 impl Row for Sojourn {
@@ -49,6 +53,7 @@ impl Row for Sojourn {
         match (self.style, self.adaptive) {
             (Style::Item, false) => "sojourn",
             (Style::Item, true) => "sojourn, adaptive",
+            (Style::InPlace, _) => "sojourn, read in place",
             (Style::Body, _) => "sojourn, in the body",
             (Style::Grant, _) => "sojourn, grant (no copy)",
         }
@@ -73,7 +78,11 @@ impl Row for Sojourn {
         };
         let name = unique_name();
         let (far, style) = (name.clone(), self.style);
-        Ok(Link::new(move || Answerer::new(&name, wait), move || Caller::new(&far, wait, style)))
+        let in_place = style == Style::InPlace;
+        Ok(Link::new(
+            move || Answerer::new(&name, wait, in_place),
+            move || Caller::new(&far, wait, style),
+        ))
     }
 }
 
@@ -100,8 +109,8 @@ struct Answerer {
 }
 
 impl Answerer {
-    fn new(name: &str, wait: Wait) -> Result<Self> {
-        let options = ServerOptions { wait, ..ServerOptions::default() };
+    fn new(name: &str, wait: Wait, items_in_place: bool) -> Result<Self> {
+        let options = ServerOptions { wait, items_in_place, ..ServerOptions::default() };
         let endpoint = Endpoint::bind(Address::abstract_name(name), options)?;
         let server = endpoint.server();
         Ok(Self { server, sink: Sink::default(), clients: 0, _endpoint: endpoint })
@@ -112,6 +121,14 @@ impl Answerer {
 fn receive(request: &Request<'_>, sink: &mut Sink, size: usize, one: bool) -> Result<()> {
     if let Some(span) = request.grant(0) {
         return sink.take_in_place(lent(&span), size);
+    }
+    if let Some(span) = request.item_span(0) {
+        // A word of every cache line, and both ends: what is looked at in place is loaded once.
+        for at in (8..size).step_by(64) {
+            std::hint::black_box(span.load(at));
+        }
+        let ends = span.load(0).zip(size.checked_sub(8).and_then(|last| span.load(last)));
+        return sink.take_ends(ends, span.len(), size);
     }
     let message = match request.item(0) {
         Some(item) => item,
@@ -235,7 +252,7 @@ impl Client for Caller {
         for _ in 0..count {
             match self.style {
                 Style::Grant if size > 0 => self.by_grant(size)?,
-                Style::Item if !short => self.by_item(size)?,
+                Style::Item | Style::InPlace if !short => self.by_item(size)?,
                 _ => self.by_body(size)?,
             }
         }
@@ -271,6 +288,7 @@ fn crowd(count: usize, wait: Wait) -> Result<Many> {
         make
     });
     let clients = clients.collect();
-    let server: Make<Box<dyn Server>> = Box::new(move || Ok(Box::new(Answerer::new(&name, wait)?)));
+    let server: Make<Box<dyn Server>> =
+        Box::new(move || Ok(Box::new(Answerer::new(&name, wait, false)?)));
     Ok((server, clients))
 }

@@ -201,10 +201,20 @@ impl Sink {
     /// Checks that `bytes` is the next message, `size` bytes of it.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &[u8], size: usize) -> Result<()> {
+        self.take_ends(stamps(bytes), bytes.len(), size)
+    }
+
+    /// The same for `len` bytes at whose ends those numbers were found.
+    #[inline]
+    pub(crate) fn take_ends(
+        &mut self,
+        ends: Option<(u64, u64)>,
+        len: usize,
+        size: usize,
+    ) -> Result<()> {
         self.number += 1;
-        let whole = bytes.len() == size
-            && stamps(bytes).is_none_or(|found| found == (self.number, self.number));
-        ensure!(whole, "message {} arrived damaged ({} of {size} bytes)", self.number, bytes.len());
+        let whole = len == size && ends.is_none_or(|found| found == (self.number, self.number));
+        ensure!(whole, "message {} arrived damaged ({len} of {size} bytes)", self.number);
         Ok(())
     }
 

@@ -70,7 +70,31 @@ impl Request<'_> {
         self.server.incoming.body()
     }
 
-    /// String item `index`.
+    /// Bytes of string item `index`.
+    pub fn item_len(&self, index: usize) -> Option<usize> {
+        self.server.incoming.item(index).map(|item| item.len())
+    }
+
+    /// Copies string item `index` to where it belongs; answers how many bytes: the shorter length.
+    pub fn item_into(&self, index: usize, target: &mut [u8]) -> Option<usize> {
+        self.server.incoming.item(index).map(|item| item.copy_into(target))
+    }
+
+    /// String item `index` where the client put it, with [`crate::ServerOptions::items_in_place`]; `None`
+    /// for one that has been copied, which [`Self::item`] shows: one of a message that came in pieces,
+    /// or from within this address space.
+    ///
+    /// The client can change these bytes at any moment, and a hostile one will. Each load gives *some*
+    /// value that was there; nothing follows from it for the next. So what is decided on must be
+    /// copied first, the copy be checked, and the copy alone be used; what is only passed on (hashed,
+    /// written to a file) can be read where it is, if any bytes will do. [`Span::load`] loads a word.
+    pub fn item_span(&self, index: usize) -> Option<Span<'_>> {
+        let incoming = &self.server.incoming;
+        let (at, len) = incoming.item_place(index)?;
+        self.link().region.request_area(incoming.header.seq).part(at, len)
+    }
+
+    /// String item `index`; `None` for one that is still in the region (see [`Self::item_span`]).
     pub fn item(&self, index: usize) -> Option<&[u8]> {
         match self.server.incoming.item(index)? {
             Item::Private(bytes) => Some(bytes),

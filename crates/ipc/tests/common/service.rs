@@ -193,9 +193,19 @@ fn descriptors(mut request: Request<'_>) -> ReadyReply {
 
 fn echo(request: Request<'_>) -> ReadyReply {
     let body = request.body().to_vec();
-    let items: Vec<Vec<u8>> =
-        (0..).map_while(|index| request.item(index).map(<[u8]>::to_vec)).collect();
+    let items: Vec<Vec<u8>> = (0..).map_while(|index| item(&request, index)).collect();
     answer(request.into_token(), &body, &items)
+}
+
+/// A copy of an item, wherever it is.
+fn item(request: &Request<'_>, index: usize) -> Option<Vec<u8>> {
+    let mut copy = vec![0; request.item_len(index)?];
+    match (request.item(index), request.item_span(index)) {
+        (Some(bytes), None) => copy.copy_from_slice(bytes),
+        (None, Some(span)) => assert_eq!(span.copy_to(&mut copy), copy.len()),
+        either => panic!("{either:?}"),
+    }
+    Some(copy)
 }
 
 fn give(token: ReplyToken, fds: &[OwnedFd], len: usize) -> ReadyReply {
@@ -237,6 +247,7 @@ pub fn words(options: &ServerOptions) -> Vec<String> {
         u64::from(options.max_clients),
         options.max_granted,
         u64::from(options.clients_per_user_max),
+        u64::from(options.items_in_place),
     ];
     std::iter::once(wait.into()).chain(numbers.map(|n| n.to_string())).collect()
 }
@@ -256,6 +267,7 @@ fn options(words: &[&str]) -> ServerOptions {
         max_clients: number(4) as u32,
         max_granted: number(5),
         clients_per_user_max: number(6) as u32,
+        items_in_place: number(7) == 1,
     }
 }
 
