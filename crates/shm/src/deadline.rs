@@ -24,6 +24,11 @@ impl Deadline {
         Self { ns: now_ns().saturating_add(ns) }
     }
 
+    /// As a socket's time limit says: `limit_ns` from now, 0 for none (`SO_RCVTIMEO`, socket(7)).
+    pub fn from_limit(limit_ns: u64) -> Self {
+        if limit_ns == 0 { Self::NEVER } else { Self::after(Duration::from_nanos(limit_ns)) }
+    }
+
     /// At `ns` nanoseconds of `CLOCK_MONOTONIC`.
     pub const fn at_ns(ns: u64) -> Self {
         Self { ns }

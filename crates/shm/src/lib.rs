@@ -24,6 +24,8 @@ pub mod copy;
 #[cfg(not(loom))]
 pub mod deadline;
 #[cfg(not(loom))]
+pub mod descriptor;
+#[cfg(not(loom))]
 pub mod futex;
 #[cfg(not(loom))]
 mod mapping;

@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use rustix::fd::AsFd;
 use rustix::io;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// What a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,19 @@ impl Mapping {
         // SAFETY: exactly the range just mapped.
         unsafe { madvise(base.as_ptr().cast::<c_void>(), len, Advice::LinuxDontFork)? };
         Ok(mapping)
+    }
+
+    /// Fresh zeroed memory of `len` bytes, shared with the children that `fork` makes later, and with nobody else.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    pub fn for_children(len: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh address range chosen by the kernel; nothing existing is touched.
+        let base =
+            unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, MapFlags::SHARED)? };
+        let Some(base) = NonNull::new(base.cast::<u8>()) else { return Err(io::Errno::NOMEM) };
+        Ok(Self { base, len, access: Access::ReadWrite })
     }
 
     /// Bytes mapped.
@@ -192,6 +205,18 @@ impl<'m> Span<'m> {
         let len = self.len.min(source.len());
         // SAFETY: as in `copy_to`, the other way, into a writable mapping.
         unsafe { copy::racy(source.as_ptr(), self.base, len) };
+        len
+    }
+
+    /// As [`Self::copy_from`], where the peer on another processor has looked at the span last.
+    #[inline]
+    pub fn copy_from_for_far(&self, source: &[u8]) -> usize {
+        if self.access == Access::Read {
+            return 0;
+        }
+        let len = self.len.min(source.len());
+        // SAFETY: as in `copy_from`.
+        unsafe { copy::racy_to_far(source.as_ptr(), self.base, len) };
         len
     }
 

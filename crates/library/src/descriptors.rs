@@ -1,0 +1,179 @@
+//! What becomes of descriptor numbers: opened, duplicated, replaced, closed, changed, passed on.
+//!
+//! The shell tells, around the kernel's calls. Read `docs/streams.md`, "Going home".
+
+use crate::engine::Job;
+use crate::session::lock;
+use crate::table::{Entry, Way, mark};
+use crate::{Library, Session, library};
+use core::sync::atomic::Ordering;
+use rustix::net::sockopt;
+use sojourn_session::{KindT, ReasonT};
+
+/// Where a descriptor comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Made by this process just now: nobody else has it.
+    Fresh,
+    /// Received, inherited, or not known.
+    Unknown,
+}
+
+/// Options whose change the library must know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketOption {
+    /// `SO_RCVTIMEO`, `SO_SNDTIMEO`.
+    Timeouts,
+    /// One that a stream cannot honour: the session goes home and stays.
+    Binding,
+}
+
+impl Library {
+    /// The program opened `fd`.
+    pub fn opened(&self, fd: i32, origin: Origin) {
+        let Some(entry) = self.table.entry(fd) else { return };
+        if entry.session.load(Ordering::SeqCst) != 0 {
+            // It was closed by a way that we did not see.
+            self.lost(fd, entry);
+        }
+        let marks = if origin == Origin::Fresh { mark::BORN_HERE } else { 0 };
+        entry.reset(marks, self.fork_epoch.load(Ordering::SeqCst));
+    }
+
+    /// Before the program closes `fd`.
+    pub fn closing(&self, fd: i32) {
+        let Some(entry) = self.table.known(fd) else { return };
+        self.descriptor_closed(fd);
+        if entry.session.load(Ordering::SeqCst) == 0 && !entry.has(mark::OFFERED) {
+            entry.reset(0, 0);
+            return;
+        }
+        self.unjoin(fd, entry);
+        entry.reset(0, 0);
+    }
+
+    /// Before something else is put on `fd` (dup2, dup3): as a close.
+    pub fn replacing(&self, fd: i32) {
+        self.closing(fd);
+    }
+
+    /// `new` has become a duplicate of `old`.
+    pub fn duplicated(&self, old: i32, new: i32) {
+        let (Some(from), Some(to)) = (self.table.known(old), self.table.entry(new)) else { return };
+        if old == new {
+            return;
+        }
+        // One number of two can be forgotten by a close that we do not see: both are looked at closely
+        // before either moves, and what has moved goes home.
+        self.go_home(old, ReasonT::Operation, false);
+        from.mark(mark::ALIASED);
+        let kept = from.marks.load(Ordering::Relaxed) & !(mark::OFFERED | mark::SETS);
+        to.reset(kept, from.epoch.load(Ordering::Relaxed));
+    }
+
+    /// `fd` is about to be given to somebody else.
+    pub fn passing(&self, fd: i32) {
+        self.go_home(fd, ReasonT::Passed, false);
+        if let Some(entry) = self.table.entry(fd) {
+            entry.mark(mark::PASSED);
+        }
+    }
+
+    /// Whether `fd` is the library's own: to the program it is not open.
+    #[inline]
+    pub fn is_own(&self, fd: i32) -> bool {
+        self.engine().is_some_and(|engine| engine.owns(fd))
+    }
+
+    /// The flags of `fd` have changed.
+    pub fn flags_changed(&self, fd: i32) {
+        if let Some(session) = self.session_of(fd) {
+            session.learn_flags(fd);
+        }
+    }
+
+    /// An option of `fd` has been set.
+    pub fn option_changed(&self, fd: i32, option: SocketOption) {
+        match option {
+            SocketOption::Timeouts => {
+                if let Some(session) = self.session_of(fd) {
+                    session.learn_timeouts(fd);
+                }
+            }
+            SocketOption::Binding => self.go_home(fd, ReasonT::Option, true),
+        }
+    }
+
+    /// Bytes that `FIONREAD` must count beside the kernel's.
+    pub fn input_queue(&self, fd: i32) -> Option<usize> {
+        self.session_of(fd).map(Session::input_queue)
+    }
+
+    /// Bytes that `SIOCOUTQ` must count beside the kernel's.
+    pub fn output_queue(&self, fd: i32) -> Option<usize> {
+        self.session_of(fd).map(Session::output_queue)
+    }
+
+    /// Ends what a number has to do with a session: its close or its offer.
+    fn unjoin(&self, fd: i32, entry: &Entry) {
+        let Some(engine) = self.engine() else { return };
+        let _joining = lock(&engine.joining);
+        if entry.has(mark::OFFERED) {
+            entry.unmark(mark::OFFERED);
+            library().push(Job::Withdraw { fd });
+        }
+        let Some((session, _)) = self.own_session(entry) else {
+            // Another process's, or none: only the number goes.
+            entry.session.store(0, Ordering::SeqCst);
+            return;
+        };
+        let is_last = {
+            let mut facts = lock(&session.facts);
+            facts.numbers.retain(|number| *number != fd);
+            if let Some(other) = facts.numbers.first() {
+                session.fd.store(*other, Ordering::SeqCst);
+            }
+            facts.numbers.is_empty()
+        };
+        if is_last {
+            session.close();
+        }
+        entry.session.store(0, Ordering::SeqCst);
+    }
+
+    /// The descriptor has gone without our seeing it: the kernel has told the peer already.
+    fn lost(&self, fd: i32, entry: &Entry) {
+        if let Some((session, _)) = self.own_session(entry) {
+            session.abandon();
+        }
+        entry.session.store(0, Ordering::SeqCst);
+        self.descriptor_closed(fd);
+    }
+}
+
+impl Session {
+    /// Calls of this process sitting in the kernel on any of its numbers.
+    pub(crate) fn users(&self, way: Way) -> u32 {
+        let facts = lock(&self.facts);
+        let table = &library().table;
+        facts.numbers.iter().filter_map(|fd| table.known(*fd)).map(|entry| entry.users(way)).sum()
+    }
+
+    pub(crate) fn learn_flags(&self, fd: i32) {
+        let flags = crate::kernel::at(fd).and_then(rustix::fs::fcntl_getfl);
+        let is_set = flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
+        self.is_nonblocking.store(is_set, Ordering::SeqCst);
+    }
+
+    pub(crate) fn learn_timeouts(&self, fd: i32) {
+        let timeout = |which| {
+            let fd = sojourn_shm::descriptor::of_program(fd)?;
+            let found = sockopt::socket_timeout(fd, which).ok()??;
+            u64::try_from(found.as_nanos()).ok()
+        };
+        let is_socket = self.kind() != KindT::Pipe;
+        let of = |which| if is_socket { timeout(which).unwrap_or(0) } else { 0 };
+        self.receive_timeout.store(of(sockopt::Timeout::Recv), Ordering::SeqCst);
+        self.send_timeout.store(of(sockopt::Timeout::Send), Ordering::SeqCst);
+    }
+}

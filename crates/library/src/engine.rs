@@ -1,0 +1,135 @@
+//! What belongs to one process alone and is made anew after `fork`: sessions, jobs for the protocol thread, the
+//! board by which children ask for sessions.
+//!
+//! Not here: what the protocol thread does (`protocol`).
+
+use crate::Library;
+use crate::session::{Pool, lock};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use rustix::event::EventfdFlags;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::process::Resource;
+use sojourn_session::{KindT, ReasonT};
+use sojourn_shm::Mapping;
+use std::collections::VecDeque;
+use std::sync::{Mutex, OnceLock};
+
+/// Sessions that children can ask for: slots beyond are not looked after, and go home before `fork`.
+pub(crate) const BOARD_SLOTS: u32 = 16_384;
+/// Numbers below the limit of open files that the library keeps to itself, if it can.
+const HIDDEN: u64 = 256;
+
+/// Work for the protocol thread.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// A descriptor is hot.
+    Offer { fd: i32, version: u32, kind: KindT },
+    /// A joined session is home, or an offer is void.
+    Left { local: u64, reason: ReasonT, sent: u64, received: u64 },
+    /// The number's descriptor is about to be something else: forget the offer.
+    Withdraw { fd: i32 },
+}
+
+/// One process's share of the library.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) pool: Pool,
+    /// Rung for jobs, by children, and by the server.
+    pub(crate) doorbell: Option<OwnedFd>,
+    jobs: Mutex<VecDeque<Job>>,
+    is_running: AtomicBool,
+    /// Shared with children: word 0 counts requests, the others are one for each slot.
+    pub(crate) board: OnceLock<Option<Mapping>>,
+    /// Held while a descriptor's meaning changes and while a session joins.
+    pub(crate) joining: Mutex<()>,
+    pub(crate) pid: u32,
+    pub(crate) next_local: AtomicU64,
+    /// Sessions that are away.
+    pub(crate) away: AtomicU32,
+    /// Numbers of the library's own descriptors.
+    own: Mutex<Vec<i32>>,
+}
+
+impl core::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub(crate) fn new() -> Box<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let doorbell = rustix::event::eventfd(0, flags).ok().map(hide);
+        let own = doorbell.iter().map(|fd| fd.as_raw_fd()).collect();
+        Box::new(Self {
+            pool: Pool::new(),
+            doorbell,
+            jobs: Mutex::default(),
+            is_running: AtomicBool::new(false),
+            board: OnceLock::new(),
+            joining: Mutex::default(),
+            pid: std::process::id(),
+            next_local: AtomicU64::new(1),
+            away: AtomicU32::new(0),
+            own: Mutex::new(own),
+        })
+    }
+
+    /// Gives the protocol thread something to do. Starts it if need be.
+    pub(crate) fn push(&'static self, library: &'static Library, job: Job) {
+        lock(&self.jobs).push_back(job);
+        if !self.is_running.swap(true, Ordering::SeqCst) {
+            let work = Box::new(move || crate::protocol::run(library, self));
+            if !library.host().spawn("sojourn", work) {
+                self.is_running.store(false, Ordering::SeqCst);
+                library.policy.forbid();
+            }
+        }
+        self.ring();
+    }
+
+    pub(crate) fn take_job(&self) -> Option<Job> {
+        lock(&self.jobs).pop_front()
+    }
+
+    /// Wakes the protocol thread.
+    pub(crate) fn ring(&self) {
+        if let Some(doorbell) = &self.doorbell {
+            // Full means that it is awake anyhow.
+            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Puts one of the library's own descriptors out of the way of the program's numbers.
+    pub(crate) fn keep(&self, fd: OwnedFd) -> OwnedFd {
+        let fd = hide(fd);
+        lock(&self.own).push(fd.as_raw_fd());
+        fd
+    }
+
+    /// One of [`Engine::keep`] is going to be closed.
+    pub(crate) fn release(&self, fd: BorrowedFd<'_>) {
+        lock(&self.own).retain(|own| *own != fd.as_raw_fd());
+    }
+
+    pub(crate) fn owns(&self, fd: i32) -> bool {
+        lock(&self.own).contains(&fd)
+    }
+
+    /// In a `fork` child: numbers of the parent's library, but for its doorbell. Nothing if a thread that is
+    /// not here was changing them.
+    pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
+        let doorbell = self.doorbell.as_ref().map(|fd| fd.as_raw_fd());
+        let own = self.own.try_lock().map(|own| own.clone()).unwrap_or_default();
+        own.into_iter().filter(|fd| Some(*fd) != doorbell).collect()
+    }
+}
+
+/// A duplicate with a high number in place of `fd`; `fd` itself if that cannot be.
+fn hide(fd: OwnedFd) -> OwnedFd {
+    let limit =
+        rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
+    let base = limit.saturating_sub(HIDDEN).max(limit / 2);
+    let Ok(base) = i32::try_from(base) else { return fd };
+    rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), base).unwrap_or(fd)
+}

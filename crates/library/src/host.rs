@@ -1,0 +1,49 @@
+//! What the library needs from the shell around it (the preload shim, or a test).
+//!
+//! The library knows neither C nor signals. The shell tells it when a handler has run, keeps handlers
+//! out while the library holds locks, and knows what stdio does. Read `docs/streams.md`, "Signals".
+
+/// What a signal handler that ran during a wait means for the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// None ran.
+    None,
+    /// One ran that wants interrupted calls restarted (`SA_RESTART`).
+    Restart,
+    /// One ran that ends the call with `EINTR`.
+    Break,
+}
+
+/// The shell.
+pub trait Host: Sync + core::fmt::Debug {
+    /// A wait begins: handlers may run on this thread from now on. Forgets what ran before.
+    fn wait_begins(&self);
+    /// The wait is over: handlers are put off again until the shell is left.
+    fn wait_ends(&self);
+    /// What ran since `wait_begins`.
+    fn interrupt(&self) -> Interrupt;
+    /// Whether a `FILE` of the C library has used this descriptor.
+    fn stdio_uses(&self, fd: i32) -> bool;
+    /// Starts a thread of the library's own: all signals blocked, its calls served by the kernel alone.
+    fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> bool {
+        std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(work).is_ok()
+    }
+    /// Closes a number of the library's own, in a `fork` child.
+    fn close(&self, fd: i32);
+}
+
+/// A host without signals and stdio, for tests and for embedding.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl Host for Plain {
+    fn wait_begins(&self) {}
+    fn wait_ends(&self) {}
+    fn interrupt(&self) -> Interrupt {
+        Interrupt::None
+    }
+    fn stdio_uses(&self, _fd: i32) -> bool {
+        false
+    }
+    fn close(&self, _fd: i32) {}
+}

@@ -1,0 +1,128 @@
+//! When a session is worth moving, and what never moves.
+//!
+//! Read `docs/streams.md`, "Moving out" (1). The configuration is read when the first data call is counted, not before: most
+//! programs never come that far.
+
+use crate::Library;
+use crate::table::{Entry, mark};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use rustix::fs::FileType;
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use sojourn_session::config::Spin;
+use sojourn_session::{Config, KindT};
+use sojourn_shm::wait::Wait;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The thresholds, and the configuration behind them.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    after_calls: AtomicU32,
+    after_bytes: AtomicU64,
+    is_forbidden: AtomicBool,
+    config: OnceLock<Config>,
+}
+
+impl Policy {
+    pub(crate) const fn new() -> Self {
+        Self {
+            // The first counted call comes to `became_hot`, which reads the configuration.
+            after_calls: AtomicU32::new(1),
+            after_bytes: AtomicU64::new(u64::MAX),
+            is_forbidden: AtomicBool::new(false),
+            config: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_hot(&self, calls: u32, bytes: u64) -> bool {
+        calls >= self.after_calls.load(Ordering::Relaxed)
+            || bytes >= self.after_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Nothing moves in this process any more.
+    pub(crate) fn forbid(&self) {
+        self.is_forbidden.store(true, Ordering::SeqCst);
+        self.after_calls.store(u32::MAX, Ordering::Relaxed);
+        self.after_bytes.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.is_forbidden.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        self.config.get_or_init(|| {
+            // `sojourn run` has checked the variables; what others put there is not worth a program's life.
+            let config = Config::from_env(std::env::vars_os());
+            if !self.is_forbidden() {
+                self.after_calls.store(config.move_after_calls.max(1), Ordering::Relaxed);
+                self.after_bytes.store(config.move_after_bytes.max(1), Ordering::Relaxed);
+            }
+            config
+        })
+    }
+
+    /// How waiters wait.
+    pub(crate) fn wait(&self) -> Wait {
+        let config = self.config();
+        match config.spin {
+            Spin::Adaptive => Wait::Adaptive,
+            Spin::Never => Wait::Park,
+            Spin::Always if config.spin_budget_us == 0 => Wait::Spin(None),
+            Spin::Always => {
+                Wait::Spin(Some(Duration::from_micros(u64::from(config.spin_budget_us))))
+            }
+        }
+    }
+}
+
+impl Library {
+    /// A descriptor has reached a threshold.
+    #[cold]
+    pub(crate) fn became_hot(&self, fd: i32, entry: &Entry) {
+        let is_first = self.policy.config.get().is_none();
+        let config = self.policy.config();
+        if entry.has(mark::FIXED | mark::OFFERED) || self.policy.is_forbidden() {
+            entry.cool();
+            return;
+        }
+        let Some(kind) = kind_of(fd) else {
+            entry.mark(mark::FIXED);
+            return;
+        };
+        if is_first && config.move_after_calls > 1 {
+            // Only the first call of the process; by the configured thresholds it may not be hot yet.
+            return;
+        }
+        entry.cool();
+        // Standard error is written by too many hands.
+        let is_stdio = fd == 2 || self.host().stdio_uses(fd);
+        if is_stdio || !config.allows(kind) {
+            entry.mark(mark::FIXED);
+            return;
+        }
+        if !entry.has(mark::SETS) {
+            self.offer(fd, entry, kind);
+        }
+    }
+}
+
+/// What a descriptor is, if it is of a kind that can move. The server looks closer.
+pub(crate) fn kind_of(fd: i32) -> Option<KindT> {
+    let fd = sojourn_shm::descriptor::of_program(fd)?;
+    match FileType::from_raw_mode(rustix::fs::fstat(fd).ok()?.st_mode) {
+        FileType::Fifo => Some(KindT::Pipe),
+        FileType::Socket => {
+            if sockopt::socket_type(fd).ok()? != SocketType::STREAM {
+                return None;
+            }
+            match sockopt::socket_domain(fd).ok()? {
+                AddressFamily::INET | AddressFamily::INET6 => Some(KindT::Tcp),
+                AddressFamily::UNIX => Some(KindT::Unix),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}

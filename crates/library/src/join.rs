@@ -1,0 +1,145 @@
+//! Joining: two offers have become one stream, and the session is put on it.
+//!
+//! The protocol thread's work. Read `docs/streams.md`, "Moving out" (2, 3).
+
+use crate::Library;
+use crate::engine::Engine;
+use crate::offer::Offer;
+use crate::session::{Facts, RxPhase, Session, TxPhase, lock, switch};
+use crate::table::mark;
+use core::sync::atomic::Ordering;
+use rustix::io::Errno;
+use sojourn_session::{JoinT, ReasonT};
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{Inbox, Layout, Stream};
+use std::sync::Arc;
+
+/// What a join needs beside the offer.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) own_inbox: Arc<Inbox>,
+    pub(crate) own_slot: u32,
+}
+
+/// The stream of a join, mapped.
+pub(crate) fn map(join: &JoinT, peer_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
+    let layout = Layout::new(join.ring_bytes).ok_or(Errno::INVAL)?;
+    let region = join.region.clone().into_owned().map_err(|_| Errno::MFILE)?.ok_or(Errno::BADF)?;
+    let segment = Segment::accept(region, layout.len()).map_err(|_| Errno::INVAL)?;
+    let mapping = segment.map(Access::ReadWrite).map_err(|_| Errno::NOMEM)?;
+    Stream::new(mapping, layout, usize::from(join.side), peer_inbox, join.peer.slot)
+        .ok_or(Errno::INVAL)
+}
+
+impl Library {
+    /// Puts the offered session on its stream. The session's slot, or why not.
+    pub(crate) fn join(
+        &self,
+        engine: &'static Engine,
+        offer: &Offer,
+        join: &JoinT,
+        parts: &Parts,
+    ) -> Result<&'static Session, ReasonT> {
+        let _joining = lock(&engine.joining);
+        let entry = self.table.known(offer.fd).ok_or(ReasonT::Closed)?;
+        let is_same = entry.version.load(Ordering::SeqCst) == offer.version;
+        if !is_same || !entry.has(mark::OFFERED) || self.policy.is_forbidden() {
+            return Err(ReasonT::Closed);
+        }
+        if self.set_for_offer(&offer.numbers) != Some(offer.what.set) {
+            return Err(ReasonT::Set);
+        }
+        if offer.numbers.iter().any(|fd| self.table.known(*fd).is_none_or(|e| e.has(mark::FIXED))) {
+            return Err(ReasonT::Stdio);
+        }
+        let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        self.settle_in(session, offer, join, parts);
+        // From here on every call on these numbers is the session's; the calls that sit in the kernel now are
+        // waited for by `try_consent` and `switch`.
+        for fd in &offer.numbers {
+            if let Some(entry) = self.table.known(*fd) {
+                entry.unmark(mark::OFFERED);
+                // SYNC: before `users` is looked at; pairs with `Library::path`.
+                entry.session.store(self.session_word(session.slot()), Ordering::SeqCst);
+            }
+        }
+        engine.away.fetch_add(1, Ordering::SeqCst);
+        for fd in &offer.numbers {
+            self.set_joined(*fd, session);
+        }
+        session.try_consent(&parts.stream);
+        Ok(session)
+    }
+
+    fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
+        session.kind.store(offer.kind as u32, Ordering::SeqCst);
+        session.fd.store(offer.fd, Ordering::SeqCst);
+        session.has_stirred.store(false, Ordering::SeqCst);
+        session.is_over.store(false, Ordering::SeqCst);
+        session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
+        session.learn_flags(offer.fd);
+        session.learn_timeouts(offer.fd);
+        session.set_wait(self.policy.wait());
+        *lock(&session.facts) = Facts {
+            local: offer.local,
+            place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),
+            peer_pid: join.peer_pid,
+            numbers: offer.numbers.clone(),
+        };
+        let mut tx = lock(&session.tx);
+        let mut rx = lock(&session.rx);
+        // A pipe's writer is side 0; it has nothing to read, its reader nothing to write.
+        if parts.stream.out_bytes() > 0 {
+            tx.stream = Some(Arc::clone(&parts.stream));
+            tx.phase = TxPhase::Joined;
+        }
+        if parts.stream.in_bytes() > 0 {
+            rx.stream = Some(Arc::clone(&parts.stream));
+            rx.phase = RxPhase::Joined;
+        }
+    }
+
+    /// A session is home for good: its numbers are the kernel's.
+    pub(crate) fn detach(&self, session: &Session) {
+        let Some(engine) = self.engine() else { return };
+        session.generation.fetch_add(1, Ordering::SeqCst);
+        let facts = core::mem::take(&mut *lock(&session.facts));
+        let word = self.session_word(session.slot());
+        for fd in &facts.numbers {
+            if let Some(entry) = self.table.known(*fd) {
+                let _ = entry.session.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+                entry.cool();
+            }
+            self.set_left(*fd, session);
+        }
+        *lock(&session.tx) = crate::session::Sender::default();
+        engine.away.fetch_sub(1, Ordering::SeqCst);
+        engine.pool.give_back(session);
+    }
+
+    /// The session has been frozen for `reason`: the server wants to know.
+    pub(crate) fn count_return(&self, session: &Session, stream: &Stream, reason: ReasonT) {
+        let local = lock(&session.facts).local;
+        let (sent, received) = stream.totals();
+        crate::library().push(crate::engine::Job::Left { local, reason, sent, received });
+    }
+}
+
+impl Session {
+    /// Its descriptor has gone by a way we did not see. The peer finds in the ring what it has not read.
+    pub(crate) fn abandon(&self) {
+        if let Some(stream) = self.stream() {
+            stream.freeze();
+            let mut tx = lock(&self.tx);
+            let mut rx = lock(&self.rx);
+            tx.phase = TxPhase::Home;
+            tx.stream = None;
+            self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
+            crate::library().count_return(self, &stream, ReasonT::Closed);
+            self.finish(&mut rx);
+        }
+        lock(&self.facts).numbers.clear();
+        self.settle();
+    }
+}

@@ -1,0 +1,117 @@
+//! The few kernel calls that the library makes on the program's descriptors.
+//!
+//! All are made directly, never through the C library, so none comes back to the preload shim. Bytes go
+//! through here only while a session is on its way out or home.
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::BorrowedFd;
+use rustix::io::{Errno, IoSlice, IoSliceMut, ReadWriteFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
+use sojourn_session::KindT;
+
+/// What is open at `fd`.
+///
+/// # Errors
+/// `EBADF` for numbers that cannot be descriptors.
+pub(crate) fn at(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
+    sojourn_shm::descriptor::of_program(fd).ok_or(Errno::BADF)
+}
+
+/// Receives without waiting.
+pub(crate) fn receive(
+    fd: i32,
+    kind: KindT,
+    bufs: &mut [IoSliceMut<'_>],
+    peek: bool,
+) -> Result<usize, Errno> {
+    let fd = at(fd)?;
+    if kind == KindT::Pipe {
+        return read_pipe(fd, bufs);
+    }
+    let mut flags = RecvFlags::DONTWAIT;
+    if peek {
+        flags |= RecvFlags::PEEK;
+    }
+    rustix::net::recvmsg(fd, bufs, &mut RecvAncillaryBuffer::default(), flags).map(|got| got.bytes)
+}
+
+fn read_pipe(fd: BorrowedFd<'_>, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    match rustix::io::preadv2(fd, bufs, u64::MAX, ReadWriteFlags::NOWAIT) {
+        // Kernels whose pipes do not know the flag: only this thread reads here, so what a poll
+        // promises is still there for the read.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let found = poll(fd, PollFlags::IN)?;
+            if found.is_empty() { Err(Errno::AGAIN) } else { rustix::io::readv(fd, bufs) }
+        }
+        other => other,
+    }
+}
+
+/// Sends without waiting and without a signal.
+pub(crate) fn send(fd: i32, kind: KindT, bytes: &[u8]) -> Result<usize, Errno> {
+    let fd = at(fd)?;
+    let bufs = [IoSlice::new(bytes)];
+    if kind == KindT::Pipe {
+        let found = poll(fd, PollFlags::OUT)?;
+        if !found.contains(PollFlags::OUT) {
+            return Err(if found.is_empty() { Errno::AGAIN } else { Errno::PIPE });
+        }
+        // A pipe that polls writable has room for at least a page.
+        return rustix::io::write(fd, &bytes[..bytes.len().min(4096)]);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(fd, &bufs, &mut SendAncillaryBuffer::default(), flags)
+}
+
+/// What the kernel says of `fd` now.
+pub(crate) fn poll(fd: BorrowedFd<'_>, wanted: PollFlags) -> Result<PollFlags, Errno> {
+    wait(fd, wanted, Some(core::time::Duration::ZERO))
+}
+
+/// Waits in the kernel for `wanted`.
+pub(crate) fn wait(
+    fd: BorrowedFd<'_>,
+    wanted: PollFlags,
+    limit: Option<core::time::Duration>,
+) -> Result<PollFlags, Errno> {
+    let limit = limit.and_then(|limit| limit.try_into().ok());
+    let mut fds = [PollFd::new(&fd, wanted)];
+    rustix::event::poll(&mut fds, limit.as_ref())?;
+    Ok(fds[0].revents())
+}
+
+/// Whether everything sent has reached the peer's receive queue. A TCP segment is acknowledged when it is there;
+/// the other kinds put bytes there before the call returns.
+pub(crate) fn has_arrived(fd: i32, kind: KindT) -> bool {
+    kind != KindT::Tcp || at(fd).is_ok_and(|fd| matches!(unsent(fd), Ok(0)))
+}
+
+/// `SIOCOUTQ`.
+fn unsent(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    sojourn_shm::descriptor::output_queue(fd)
+}
+
+/// Looks at one byte without taking it, or for what the kernel says instead. A pipe cannot be peeked at: `Ok(1)`
+/// says that it has bytes.
+pub(crate) fn peek(fd: i32, kind: KindT, byte: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    if kind != KindT::Pipe {
+        return receive(fd, kind, byte, true);
+    }
+    let found = poll(at(fd)?, PollFlags::IN)?;
+    if found.contains(PollFlags::IN) {
+        Ok(1)
+    } else if found.is_empty() {
+        Err(Errno::AGAIN)
+    } else {
+        Ok(0)
+    }
+}
+
+/// What to poll for to learn that nobody reads any more.
+pub(crate) fn hang_up(kind: KindT) -> PollFlags {
+    match kind {
+        // A peer that only shuts down its sending side has gone home before: this is its end.
+        KindT::Tcp | KindT::Unix => PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR,
+        KindT::Pipe => PollFlags::ERR,
+    }
+}

@@ -1,0 +1,86 @@
+//! Offering a hot descriptor to the server, and what is remembered until the answer comes.
+//!
+//! The program's thread only leaves a job; the rest is the protocol thread's. Read `docs/streams.md`, "Moving out".
+
+use crate::engine::Job;
+use crate::table::{Entry, mark};
+use crate::{Library, kernel, library};
+use core::sync::atomic::Ordering;
+use rustix::fs::{OFlags, Stat};
+use sojourn_session::{KindT, OfferT};
+
+/// An offer that waits for the server's word.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) local: u64,
+    pub(crate) fd: i32,
+    pub(crate) version: u32,
+    pub(crate) kind: KindT,
+    /// Every number of the description in this process, `fd` first.
+    pub(crate) numbers: Vec<i32>,
+    pub(crate) what: OfferT,
+}
+
+impl Library {
+    /// Leaves the job, unless there is one.
+    pub(crate) fn offer(&self, fd: i32, entry: &Entry, kind: KindT) {
+        let before = entry.marks.fetch_or(mark::OFFERED, Ordering::SeqCst);
+        if before & mark::OFFERED == 0 {
+            let version = entry.version.load(Ordering::SeqCst);
+            library().push(Job::Offer { fd, version, kind });
+        }
+    }
+
+    /// A job for the protocol thread of this process.
+    pub(crate) fn push(&'static self, job: Job) {
+        if let Some(engine) = self.engine_or_new() {
+            engine.push(self, job);
+        }
+    }
+
+    /// The offer of a descriptor, if it may move as things are.
+    pub(crate) fn prepare_offer(&self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
+        let entry = self.table.known(fd)?;
+        if entry.version.load(Ordering::SeqCst) != version {
+            return None;
+        }
+        let numbers = self.numbers_of(fd, entry)?;
+        let set = self.set_for_offer(&numbers)?;
+        let is_sole = entry.has(mark::BORN_HERE)
+            && !entry.has(mark::PASSED)
+            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst);
+        let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
+        let ring_bytes = self.policy.config().ring_bytes(kind);
+        let what = OfferT { local, set, ring_bytes, is_sole };
+        Some(Offer { local, fd, version, kind, numbers, what })
+    }
+
+    /// Every number of the open file description of `fd`.
+    fn numbers_of(&self, fd: i32, entry: &Entry) -> Option<Vec<i32>> {
+        if entry.has(mark::BORN_HERE) && !entry.has(mark::ALIASED) {
+            return Some(vec![fd]);
+        }
+        let (this, flags) = look(fd)?;
+        let mut numbers = vec![fd];
+        for found in std::fs::read_dir("/proc/self/fd").ok()?.flatten() {
+            let Some(number) = found.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let Some((other, other_flags)) = look(number) else { continue };
+            let is_same = other.st_dev == this.st_dev && other.st_ino == this.st_ino;
+            if number != fd && is_same && other_flags & OFlags::ACCMODE == flags & OFlags::ACCMODE {
+                // Two descriptions of one pipe end cannot be told apart here; moving them as one is harmless
+                // for none of them is used otherwise.
+                self.table.entry(number)?;
+                numbers.push(number);
+            }
+        }
+        let is_fixed = |number: &i32| self.table.known(*number).is_some_and(|e| e.has(mark::FIXED));
+        (!numbers.iter().any(is_fixed)).then_some(numbers)
+    }
+}
+
+fn look(fd: i32) -> Option<(Stat, OFlags)> {
+    let fd = kernel::at(fd).ok()?;
+    Some((rustix::fs::fstat(fd).ok()?, rustix::fs::fcntl_getfl(fd).ok()?))
+}

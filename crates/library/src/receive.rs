@@ -1,0 +1,293 @@
+//! Receiving on a session: from the kernel while bytes still come that way, then from the ring.
+//!
+//! Read `docs/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is here for a session, by its
+//! lock; no wait happens under it.
+
+use crate::calls::Recv;
+use crate::kernel;
+use crate::session::{Receiver, RxPhase, Session, lock};
+use crate::sleep::Waited;
+use crate::table::Way;
+use core::sync::atomic::Ordering;
+use rustix::io::{Errno, IoSliceMut};
+use sojourn_session::ReasonT;
+use sojourn_shm::Deadline;
+use sojourn_stream::{Stop, Stream};
+
+/// What one look gave.
+enum Step {
+    Done(Result<usize, Errno>),
+    /// Nothing yet.
+    Empty,
+    /// The peer, or a violation, ended the stream: go home, then look again.
+    Leave(ReasonT),
+    /// Home: the kernel serves this call.
+    Home,
+}
+
+impl Session {
+    /// Receives. `None`: the session is home, the kernel serves this call.
+    pub(crate) fn recv(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+    ) -> Option<Result<usize, Errno>> {
+        let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let limit = self.receive_timeout.load(Ordering::Relaxed);
+        let mut deadline = None;
+        let mut got = 0;
+        loop {
+            let result = match self.receive_step(generation, bufs, got, how.peek) {
+                // What is here already cannot be given back; the rest comes from the kernel.
+                Step::Home => {
+                    self.settle();
+                    return (got > 0).then_some(Ok(got));
+                }
+                Step::Leave(reason) => {
+                    self.leave(reason, false);
+                    continue;
+                }
+                Step::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
+                Step::Done(Ok(len)) => {
+                    got += len;
+                    if got >= wanted || how.peek || !how.wait_all {
+                        return Some(Ok(got));
+                    }
+                    continue;
+                }
+                Step::Done(Err(error)) => Err(error),
+                Step::Empty if !may_wait || (how.wait_all && got > 0 && how.dont_wait) => {
+                    Err(Errno::AGAIN)
+                }
+                Step::Empty => {
+                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                    match self.wait_readable(until) {
+                        Waited::Look => continue,
+                        Waited::TimedOut => Err(Errno::AGAIN),
+                        Waited::Interrupted => Err(Errno::INTR),
+                    }
+                }
+            };
+            return Some(if got > 0 { Ok(got) } else { result });
+        }
+    }
+
+    /// One look, into the buffers beyond the first `skip` bytes.
+    fn receive_step(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        peek: bool,
+    ) -> Step {
+        let mut rx = lock(&self.rx);
+        if self.generation.load(Ordering::Relaxed) != generation {
+            return Step::Home;
+        }
+        if skip == 0 {
+            return self.look(&mut rx, bufs, peek);
+        }
+        // Only `MSG_WAITALL` comes here: buffer by buffer, which is rare enough.
+        let mut before = 0;
+        for buf in bufs.iter_mut() {
+            let len = buf.len();
+            if skip < before + len {
+                let part = &mut [IoSliceMut::new(&mut buf[skip - before..])];
+                return self.look(&mut rx, part, peek);
+            }
+            before += len;
+        }
+        Step::Done(Ok(0))
+    }
+
+    #[inline]
+    fn look(&self, rx: &mut Receiver, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+        let Some(stream) = &rx.stream else { return Step::Home };
+        if rx.phase == RxPhase::Ring {
+            match stream.read(bufs, peek) {
+                Ok(len) => return Step::Done(Ok(len)),
+                Err(Stop::Empty) if !self.has_stirred.load(Ordering::Relaxed) => {
+                    return Step::Empty;
+                }
+                Err(_) => {}
+            }
+        }
+        self.look_further(rx, bufs, peek)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_further(&self, rx: &mut Receiver, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+        let Some(stream) = rx.stream.clone() else { return Step::Home };
+        match rx.phase {
+            RxPhase::Home => Step::Home,
+            RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, peek),
+            RxPhase::Ring => self.look_at_ring(&stream, bufs, peek),
+            RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek),
+            RxPhase::Reset => {
+                rx.is_reset = false;
+                self.finish(rx);
+                Step::Done(Err(Errno::CONNRESET))
+            }
+        }
+    }
+
+    /// Joined: kernel bytes come before those of the ring.
+    fn look_in_kernel_first(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Step {
+        if stream.is_frozen() {
+            return Step::Leave(ReasonT::PeerLeft);
+        }
+        self.try_consent(stream);
+        // Before the kernel is looked at: what it holds then is all it will ever hold.
+        let rings = stream.peer_rings();
+        self.has_stirred.store(false, Ordering::SeqCst);
+        match kernel::receive(self.number(), self.kind(), bufs, peek) {
+            Err(Errno::AGAIN) if rings => {
+                rx.phase = RxPhase::Ring;
+                self.look_at_ring(stream, bufs, peek)
+            }
+            Err(Errno::AGAIN) => Step::Empty,
+            Err(Errno::INTR) => Step::Empty,
+            // The end, or an error, of a peer that had switched: its ring comes first.
+            Ok(0) | Err(_) if rings && stream.available().is_ok_and(|len| len > 0) => {
+                rx.phase = RxPhase::Ring;
+                self.stirred();
+                self.look_at_ring(stream, bufs, peek)
+            }
+            other => Step::Done(other),
+        }
+    }
+
+    /// The reader consents once none of its threads sits in the kernel on this session.
+    pub(crate) fn try_consent(&self, stream: &Stream) {
+        if !stream.has_consented() && self.users(Way::Read) == 0 {
+            stream.consent();
+        }
+    }
+
+    /// The ring; when it is empty and the kernel has stirred, the kernel says why.
+    fn look_at_ring(&self, stream: &Stream, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+        // Cleared before looking, so that what stirs meanwhile is looked at next time.
+        let stirred = self.has_stirred.swap(false, Ordering::SeqCst);
+        match stream.read(bufs, peek) {
+            Ok(len) => {
+                if stirred {
+                    self.stirred();
+                }
+                return Step::Done(Ok(len));
+            }
+            Err(Stop::Empty) => {}
+            Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
+            Err(_) => return Step::Leave(ReasonT::Violation),
+        }
+        if !stirred {
+            return Step::Empty;
+        }
+        let mut byte = [0];
+        let peeked = &mut [IoSliceMut::new(&mut byte)];
+        let found = kernel::peek(self.number(), self.kind(), peeked);
+        match found {
+            Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
+            // Published before the end that we have just seen?
+            _ if stream.available().is_ok_and(|len| len > 0) => {
+                self.stirred();
+                stream.read(bufs, peek).map_or(Step::Empty, |len| Step::Done(Ok(len)))
+            }
+            // The end, an error, or bytes from another holder: no stream any more.
+            Ok(0) | Err(_) => Step::Leave(ReasonT::PeerDied),
+            Ok(_) => Step::Leave(ReasonT::SeveralHolders),
+        }
+    }
+
+    /// Frozen, and the peer owes bytes: from the kernel as many as it has flushed, then what it could
+    /// not flush from the ring, then the kernel for good.
+    fn look_for_rest(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Step {
+        let Ok(owed) = stream.peer_leftover() else {
+            self.finish(rx);
+            return Step::Home;
+        };
+        let flushed = if rx.peer_is_dead { Some(0) } else { stream.peer_flushed() };
+        let from_kernel = flushed.unwrap_or(owed).min(owed);
+        if rx.since_freeze >= owed {
+            self.finish(rx);
+            return Step::Home;
+        }
+        if rx.since_freeze >= from_kernel {
+            return self.rest_from_ring(rx, stream, bufs, peek, owed);
+        }
+        if flushed == Some(owed) && !peek {
+            // All of it is in the kernel, in order: nothing is left to be counted.
+            self.finish(rx);
+            return Step::Home;
+        }
+        let len = from_kernel - rx.since_freeze;
+        match self.receive_some(bufs, len, peek) {
+            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
+                // It died before it was done: the ring has what the kernel has not.
+                self.rest_from_ring(rx, stream, bufs, peek, owed)
+            }
+            Ok(len) => {
+                rx.since_freeze += if peek { 0 } else { len };
+                Step::Done(Ok(len))
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
+            Err(error) => Step::Done(Err(error)),
+        }
+    }
+
+    /// At most `max` bytes from the kernel, into the first buffer that has room.
+    fn receive_some(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        max: usize,
+        peek: bool,
+    ) -> Result<usize, Errno> {
+        let Some(buf) = bufs.iter_mut().find(|buf| !buf.is_empty()) else { return Ok(0) };
+        let len = buf.len().min(max);
+        let part = &mut [IoSliceMut::new(&mut buf[..len])];
+        self.has_stirred.store(false, Ordering::SeqCst);
+        kernel::receive(self.number(), self.kind(), part, peek)
+    }
+
+    fn rest_from_ring(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        owed: usize,
+    ) -> Step {
+        let mut done = 0;
+        for buf in bufs.iter_mut() {
+            done += stream.copy_unflushed(rx.since_freeze + done, buf);
+        }
+        if !peek {
+            rx.since_freeze += done;
+            if rx.since_freeze >= owed {
+                self.finish(rx);
+            }
+        }
+        Step::Done(Ok(done))
+    }
+}
+
+/// In `Residue`: whether bytes can be had from the ring now.
+pub(crate) fn rest_is_here(stream: &Stream, rx: &Receiver) -> bool {
+    let owed = stream.peer_leftover().unwrap_or(0);
+    let flushed = if rx.peer_is_dead { Some(0) } else { stream.peer_flushed() };
+    flushed.is_some_and(|flushed| rx.since_freeze >= flushed && rx.since_freeze < owed)
+}

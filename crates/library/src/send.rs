@@ -1,0 +1,227 @@
+//! Sending on a session: to the kernel until the switch, then to the ring.
+//!
+//! Read `docs/streams.md`, "Moving out" (4). One thread at a time is here for a session, by its lock; no wait
+//! happens under it.
+
+use crate::calls::Send;
+use crate::kernel;
+use crate::session::{Sender, Session, TxPhase, lock, switch};
+use crate::sleep::Waited;
+use crate::table::Way;
+use core::sync::atomic::Ordering;
+use rustix::fd::BorrowedFd;
+use rustix::io::{Errno, IoSlice};
+use sojourn_session::{KindT, ReasonT};
+use sojourn_shm::{Deadline, Span};
+use sojourn_stream::Stop;
+
+/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut.
+const PIPE_BUF: usize = 4096;
+
+enum Step {
+    Done(Result<usize, Errno>),
+    /// No room.
+    Full,
+    Leave(ReasonT),
+    /// The kernel serves this call: home, or not switched yet.
+    Kernel,
+}
+
+impl Session {
+    /// Sends. `None`: the kernel serves this call.
+    pub(crate) fn send(
+        &self,
+        generation: u32,
+        bufs: &[IoSlice<'_>],
+        how: Send,
+    ) -> Option<Result<usize, Errno>> {
+        let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let at_least = self.atomic_len(wanted);
+        let limit = self.send_timeout.load(Ordering::Relaxed);
+        let mut deadline = None;
+        let mut sent = 0;
+        loop {
+            let result = match self.send_step(generation, bufs, sent, at_least) {
+                Step::Kernel if sent == 0 => return None,
+                // Part of the bytes went the other way: the rest follows through the kernel at the next call.
+                Step::Kernel => return Some(Ok(sent)),
+                Step::Leave(reason) => {
+                    self.leave(reason, false);
+                    continue;
+                }
+                Step::Done(Ok(len)) => {
+                    sent += len;
+                    if sent >= wanted || !may_wait {
+                        return Some(Ok(sent));
+                    }
+                    continue;
+                }
+                Step::Done(Err(error)) => Err(error),
+                Step::Full if !may_wait => Err(Errno::AGAIN),
+                Step::Full => {
+                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                    match self.wait_writable(until, at_least.max(1)) {
+                        Waited::Look => continue,
+                        Waited::TimedOut => Err(Errno::AGAIN),
+                        Waited::Interrupted => Err(Errno::INTR),
+                    }
+                }
+            };
+            return Some(if sent > 0 { Ok(sent) } else { result });
+        }
+    }
+
+    /// Bytes that must go in one piece.
+    fn atomic_len(&self, wanted: usize) -> usize {
+        if self.kind() == KindT::Pipe && wanted <= PIPE_BUF { wanted } else { 0 }
+    }
+
+    fn send_step(
+        &self,
+        generation: u32,
+        bufs: &[IoSlice<'_>],
+        skip: usize,
+        at_least: usize,
+    ) -> Step {
+        let mut tx = lock(&self.tx);
+        if self.generation.load(Ordering::Relaxed) != generation {
+            return Step::Kernel;
+        }
+        if skip == 0 {
+            return self.put(&mut tx, bufs, at_least);
+        }
+        let mut before = 0;
+        for buf in bufs {
+            if skip < before + buf.len() {
+                return self.put(&mut tx, &[IoSlice::new(&buf[skip - before..])], 0);
+            }
+            before += buf.len();
+        }
+        Step::Done(Ok(0))
+    }
+
+    #[inline]
+    fn put(&self, tx: &mut Sender, bufs: &[IoSlice<'_>], at_least: usize) -> Step {
+        if tx.phase != TxPhase::Ring && !self.switch(tx) {
+            return Step::Kernel;
+        }
+        let Some(stream) = &tx.stream else { return Step::Kernel };
+        // The kernel stirred: the peer may have gone. What a send then means the kernel knows best.
+        if self.has_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+            return Step::Leave(ReasonT::PeerDied);
+        }
+        match stream.write(bufs, at_least) {
+            Ok(len) => Step::Done(Ok(len)),
+            Err(Stop::Full) => Step::Full,
+            Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
+            Err(Stop::Violation) => Step::Leave(ReasonT::Violation),
+            Err(Stop::Empty | Stop::NotRinging | Stop::NotFrozen) => Step::Kernel,
+        }
+    }
+
+    /// Whether sends go to the ring, by now at least. Not under the lock.
+    #[inline]
+    pub(crate) fn sends(&self) -> bool {
+        self.tx_state.load(Ordering::Relaxed) == switch::RING || self.switch(&mut lock(&self.tx))
+    }
+
+    /// After [`crate::table::Entry::enter`]: whether the kernel call may be made.
+    #[inline]
+    pub(crate) fn kernel_may_send(&self) -> bool {
+        // SYNC: after `users`; pairs with the store in `switch`.
+        self.tx_state.load(Ordering::SeqCst) == switch::KERNEL
+    }
+
+    /// Switches to the ring, if that may be now.
+    #[cold]
+    fn switch(&self, tx: &mut Sender) -> bool {
+        let Some(stream) = &tx.stream else { return false };
+        if tx.phase != TxPhase::Joined || stream.is_frozen() || !stream.has_consent() {
+            return tx.phase == TxPhase::Ring;
+        }
+        // SYNC: before `users` is looked at; pairs with the load in `kernel_may_send`.
+        self.tx_state.store(switch::UNDER_WAY, Ordering::SeqCst);
+        if self.users(Way::Write) > 0 || !kernel::has_arrived(self.number(), self.kind()) {
+            self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
+            return false;
+        }
+        stream.start_ring();
+        tx.phase = TxPhase::Ring;
+        self.tx_state.store(switch::RING, Ordering::SeqCst);
+        true
+    }
+
+    /// Whether the kernel says that nobody will read any more.
+    fn peer_is_gone(&self) -> bool {
+        let Ok(fd) = kernel::at(self.number()) else { return true };
+        let wanted = kernel::hang_up(self.kind());
+        kernel::poll(fd, wanted).map_or(true, |found| found.intersects(wanted))
+    }
+
+    /// Sends from a file, straight into the ring. `None`: the kernel serves this call.
+    pub(crate) fn send_file(
+        &self,
+        generation: u32,
+        file: BorrowedFd<'_>,
+        offset: Option<&mut u64>,
+        count: usize,
+    ) -> Option<Result<usize, Errno>> {
+        let may_wait = !self.is_nonblocking.load(Ordering::Relaxed);
+        let mut at = offset;
+        let mut sent = 0;
+        let until = Deadline::from_limit(self.send_timeout.load(Ordering::Relaxed));
+        while sent < count {
+            let result =
+                match self.file_step(generation, file, at.as_deref().copied(), count - sent) {
+                    Step::Kernel if sent == 0 => return None,
+                    Step::Kernel | Step::Done(Ok(0)) => break,
+                    Step::Leave(reason) => {
+                        self.leave(reason, false);
+                        continue;
+                    }
+                    Step::Done(Ok(len)) => {
+                        sent += len;
+                        if let Some(at) = at.as_deref_mut() {
+                            *at += len as u64;
+                        }
+                        continue;
+                    }
+                    Step::Done(Err(error)) => Err(error),
+                    Step::Full if !may_wait => Err(Errno::AGAIN),
+                    Step::Full => match self.wait_writable(until, 1) {
+                        Waited::Look => continue,
+                        Waited::TimedOut => Err(Errno::AGAIN),
+                        Waited::Interrupted => Err(Errno::INTR),
+                    },
+                };
+            return Some(if sent > 0 { Ok(sent) } else { result });
+        }
+        Some(Ok(sent))
+    }
+
+    fn file_step(
+        &self,
+        generation: u32,
+        file: BorrowedFd<'_>,
+        at: Option<u64>,
+        max: usize,
+    ) -> Step {
+        let mut tx = lock(&self.tx);
+        let is_other = self.generation.load(Ordering::Relaxed) != generation;
+        if is_other || (tx.phase != TxPhase::Ring && !self.switch(&mut tx)) {
+            return Step::Kernel;
+        }
+        let Some(stream) = &tx.stream else { return Step::Kernel };
+        if self.has_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+            return Step::Leave(ReasonT::PeerDied);
+        }
+        let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);
+        match stream.write_with(max, read) {
+            Ok(result) => Step::Done(result),
+            Err(Stop::Full) => Step::Full,
+            Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
+            Err(_) => Step::Leave(ReasonT::Violation),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A session that is, or was a moment ago, away from the kernel: its stream and where each direction stands.
+//!
+//! Sessions live in a pool and are never freed, only used again; so a number read from the table is always
+//! good to look at. Not here: the data calls (`receive`, `send`), moving out (`hot`, `join`), going home (`home`).
+//! Read `docs/streams.md` first.
+//!
+//! # Locks
+//! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and for
+//! as long as it takes by a return; never while sleeping for the peer's data.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use rustix::io::Errno;
+use sojourn_session::KindT;
+use sojourn_shm::wait::{Policy, Wait};
+use sojourn_stream::{Inbox, Stream};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Values of [`Session::tx_state`].
+pub(crate) mod switch {
+    pub(crate) const KERNEL: u32 = 0;
+    pub(crate) const UNDER_WAY: u32 = 1;
+    pub(crate) const RING: u32 = 2;
+}
+
+/// How the sending direction stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TxPhase {
+    /// Not joined, or home again: the kernel.
+    #[default]
+    Home,
+    /// Joined; still the kernel, until the conditions for the switch hold.
+    Joined,
+    /// The ring.
+    Ring,
+}
+
+/// How the receiving direction stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RxPhase {
+    /// Not joined, or home again: the kernel.
+    #[default]
+    Home,
+    /// Joined; bytes still come through the kernel.
+    Joined,
+    /// The ring.
+    Ring,
+    /// Frozen; the peer still owes bytes to the kernel.
+    Residue,
+    /// Frozen; the peer ended with bytes unread, which the next receive must say.
+    Reset,
+}
+
+/// The sending direction.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    pub(crate) stream: Option<Arc<Stream>>,
+    pub(crate) phase: TxPhase,
+}
+
+/// The receiving direction.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    pub(crate) stream: Option<Arc<Stream>>,
+    pub(crate) phase: RxPhase,
+    /// In `Residue`: bytes read from the kernel, then from the ring, since the freeze.
+    pub(crate) since_freeze: usize,
+    /// Ends in `Reset`.
+    pub(crate) is_reset: bool,
+    /// The peer died before the freeze, so it has flushed nothing and never will.
+    pub(crate) peer_is_dead: bool,
+}
+
+/// Facts that do not change while a session is joined.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// The library's own name for it, as the server knows it.
+    pub(crate) local: u64,
+    pub(crate) place: Option<(Arc<Inbox>, u32)>,
+    pub(crate) peer_pid: u32,
+    /// Every descriptor number of it in this process.
+    pub(crate) numbers: Vec<i32>,
+}
+
+/// What the ring knows of readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// There is something to receive; if not, the kernel may still know of something.
+    pub(crate) input: bool,
+    /// There is room; `None`: the kernel decides.
+    pub(crate) output: Option<bool>,
+    /// Nothing here any more: the kernel alone decides.
+    pub(crate) is_home: bool,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    slot: u32,
+    /// A descriptor of it, for kernel calls.
+    pub(crate) fd: AtomicI32,
+    pub(crate) kind: AtomicU32,
+    pub(crate) is_nonblocking: AtomicBool,
+    /// Nanoseconds; 0: none.
+    pub(crate) receive_timeout: AtomicU64,
+    pub(crate) send_timeout: AtomicU64,
+    /// The kernel reported something on the descriptor since last looked at.
+    pub(crate) has_stirred: AtomicBool,
+    /// Ended, and not let go of yet: see `settle`.
+    pub(crate) is_over: AtomicBool,
+    /// Counts what the slot has been used for.
+    pub(crate) generation: AtomicU32,
+    /// Of `tx`, readable without its lock: one of the constants of `switch`.
+    pub(crate) tx_state: AtomicU32,
+    pub(crate) tx: Mutex<Sender>,
+    pub(crate) rx: Mutex<Receiver>,
+    pub(crate) facts: Mutex<Facts>,
+    rx_policy: Mutex<Policy>,
+    tx_policy: Mutex<Policy>,
+}
+
+/// Locks; a poisoned lock is as good as any, for no data call leaves anything half done.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    fn new(slot: u32) -> Self {
+        let policy = || Mutex::new(Policy::new(Wait::Park));
+        Self {
+            slot,
+            fd: AtomicI32::new(-1),
+            kind: AtomicU32::new(0),
+            is_nonblocking: AtomicBool::new(false),
+            receive_timeout: AtomicU64::new(0),
+            send_timeout: AtomicU64::new(0),
+            has_stirred: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            generation: AtomicU32::new(0),
+            tx_state: AtomicU32::new(switch::KERNEL),
+            tx: Mutex::default(),
+            rx: Mutex::default(),
+            facts: Mutex::default(),
+            rx_policy: policy(),
+            tx_policy: policy(),
+        }
+    }
+
+    /// Its index among the process's sessions.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    pub(crate) fn number(&self) -> i32 {
+        self.fd.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn kind(&self) -> KindT {
+        match self.kind.load(Ordering::Relaxed) {
+            1 => KindT::Tcp,
+            2 => KindT::Unix,
+            _ => KindT::Pipe,
+        }
+    }
+
+    /// How to wait for this session's bytes and room.
+    pub(crate) fn set_wait(&self, wait: Wait) {
+        *lock(&self.rx_policy) = Policy::new(wait);
+        *lock(&self.tx_policy) = Policy::new(wait);
+    }
+
+    pub(crate) fn rx_policy(&self) -> MutexGuard<'_, Policy> {
+        lock(&self.rx_policy)
+    }
+
+    pub(crate) fn tx_policy(&self) -> MutexGuard<'_, Policy> {
+        lock(&self.tx_policy)
+    }
+
+    /// What the rings say. The kernel may know more, see [`Ready`].
+    pub(crate) fn ready(&self) -> Ready {
+        let input = {
+            let rx = lock(&self.rx);
+            match (&rx.stream, rx.phase) {
+                (Some(stream), RxPhase::Ring | RxPhase::Joined) => {
+                    // Whatever is wrong with a ring, a call will find out: it must be made.
+                    Some(stream.available().map_or(true, |len| len > 0 && stream.peer_rings()))
+                }
+                (Some(stream), RxPhase::Residue) => Some(crate::receive::rest_is_here(stream, &rx)),
+                (Some(_), RxPhase::Reset) => Some(true),
+                _ => None,
+            }
+        };
+        let output = {
+            let tx = lock(&self.tx);
+            match (&tx.stream, tx.phase) {
+                (Some(stream), TxPhase::Ring) => Some(stream.room().map_or(true, |room| room > 0)),
+                _ => None,
+            }
+        };
+        Ready { input: input == Some(true), output, is_home: input.is_none() && output.is_none() }
+    }
+
+    /// Bells are to be posted to the inbox. Look at [`Session::ready`] again before sleeping.
+    pub(crate) fn arm(&self, input: bool, output: bool) {
+        if let Some(stream) = self.stream() {
+            if input {
+                stream.announce_reader(sojourn_stream::Bell::OnInbox);
+            }
+            if output {
+                stream.announce_writer(sojourn_stream::Bell::OnInbox, 1);
+            }
+        }
+    }
+
+    pub(crate) fn stream(&self) -> Option<Arc<Stream>> {
+        lock(&self.rx).stream.clone().or_else(|| lock(&self.tx).stream.clone())
+    }
+
+    /// The inbox and the slot in it that peers post to.
+    pub(crate) fn place(&self) -> Option<(Arc<Inbox>, u32)> {
+        lock(&self.facts).place.clone()
+    }
+
+    /// The kernel reported an event on the descriptor.
+    pub(crate) fn stirred(&self) {
+        self.has_stirred.store(true, Ordering::SeqCst);
+    }
+
+    /// Bytes that `FIONREAD` must count beside the kernel's.
+    pub(crate) fn input_queue(&self) -> usize {
+        let rx = lock(&self.rx);
+        match (&rx.stream, rx.phase) {
+            (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_rings() => {
+                stream.available().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bytes that `SIOCOUTQ` must count beside the kernel's. What a TCP peer has been handed counts as
+    /// acknowledged, read or not.
+    pub(crate) fn output_queue(&self) -> usize {
+        let tx = lock(&self.tx);
+        match (&tx.stream, tx.phase) {
+            (Some(stream), TxPhase::Ring) if self.kind() == KindT::Unix => stream.pending(),
+            _ => 0,
+        }
+    }
+}
+
+/// All sessions of the process.
+pub(crate) struct Pool {
+    chunks: [OnceLock<Box<[Session]>>; Pool::CHUNKS],
+    free: Mutex<Free>,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    slots: Vec<u32>,
+    made: u32,
+}
+
+impl Pool {
+    const CHUNK: usize = 64;
+    const CHUNKS: usize = 1024;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; Self::CHUNKS],
+            free: Mutex::new(Free { slots: Vec::new(), made: 0 }),
+        }
+    }
+
+    /// The session in a slot that was handed out.
+    #[inline]
+    pub(crate) fn session(&self, slot: u32) -> Option<&Session> {
+        let slot = slot as usize;
+        self.chunks.get(slot / Self::CHUNK)?.get()?.get(slot % Self::CHUNK)
+    }
+
+    /// A session to be used for something new.
+    ///
+    /// # Errors
+    /// `EMFILE` when all are in use.
+    pub(crate) fn take(&self) -> Result<&Session, Errno> {
+        let mut free = lock(&self.free);
+        let slot = match free.slots.pop() {
+            Some(slot) => slot,
+            None => {
+                free.made += 1;
+                free.made - 1
+            }
+        };
+        let index = slot as usize / Self::CHUNK;
+        let Some(chunk) = self.chunks.get(index) else {
+            free.made -= 1;
+            return Err(Errno::MFILE);
+        };
+        let first = (index * Self::CHUNK) as u32;
+        let chunk = chunk
+            .get_or_init(|| (0..Self::CHUNK as u32).map(|at| Session::new(first + at)).collect());
+        chunk.get(slot as usize % Self::CHUNK).ok_or(Errno::MFILE)
+    }
+
+    /// Gives one back.
+    pub(crate) fn give_back(&self, session: &Session) {
+        lock(&self.free).slots.push(session.slot);
+    }
+}

@@ -1,0 +1,117 @@
+//! Waiting for one session: spinning as the policy allows, then sleeping on its bell.
+//!
+//! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for many is
+//! `set_wait`'s and `poll`'s. Read `docs/streams.md`, "Waiting".
+
+use crate::host::Interrupt;
+use crate::library;
+use crate::session::{RxPhase, Session, TxPhase, lock};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use sojourn_shm::Deadline;
+use sojourn_shm::futex::Woken;
+use sojourn_shm::wait::{Policy, Spun};
+use sojourn_stream::Bell;
+use std::sync::MutexGuard;
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// There may be something: look.
+    Look,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal handler ran that ends the call.
+    Interrupted,
+}
+
+impl Session {
+    /// Waits until a look at the receiving side is worth while.
+    pub(crate) fn wait_readable(&self, deadline: Deadline) -> Waited {
+        let Some(stream) = self.stream() else { return Waited::Look };
+        let phase = lock(&self.rx).phase;
+        let wait = Wait {
+            deadline,
+            peer_cpu: stream.peer_cpu_writing(),
+            // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
+            ready: &|| {
+                self.has_stirred.load(Ordering::Relaxed)
+                    || match phase {
+                        RxPhase::Home | RxPhase::Reset => true,
+                        RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
+                        RxPhase::Ring => stream.available() != Ok(0),
+                        RxPhase::Residue => stream.peer_flushed().is_some(),
+                    }
+            },
+            announce: &|| stream.announce_reader(Bell::OnFutex),
+            sleep: &|said, limit| stream.sleep_reader(said, limit),
+            withdraw: &|| stream.withdraw_reader(),
+        };
+        let waited = wait.run(self.rx_policy());
+        stream.set_cpu(self.rx_policy().cpu());
+        waited
+    }
+
+    /// Waits until there is room for `room` bytes.
+    pub(crate) fn wait_writable(&self, deadline: Deadline, room: usize) -> Waited {
+        let Some(stream) = self.stream() else { return Waited::Look };
+        let phase = lock(&self.tx).phase;
+        let wait = Wait {
+            deadline,
+            peer_cpu: stream.peer_cpu_reading(),
+            ready: &|| {
+                phase != TxPhase::Ring
+                    || self.has_stirred.load(Ordering::Relaxed)
+                    || stream.room().map_or(true, |found| found >= room)
+            },
+            announce: &|| stream.announce_writer(Bell::OnFutex, room),
+            sleep: &|said, limit| stream.sleep_writer(said, limit),
+            withdraw: &|| stream.withdraw_writer(),
+        };
+        let waited = wait.run(self.tx_policy());
+        stream.set_cpu(self.tx_policy().cpu());
+        waited
+    }
+}
+
+/// One wait.
+struct Wait<'a> {
+    deadline: Deadline,
+    peer_cpu: u16,
+    ready: &'a dyn Fn() -> bool,
+    announce: &'a dyn Fn() -> u32,
+    sleep: &'a dyn Fn(u32, Option<Duration>) -> Woken,
+    withdraw: &'a dyn Fn(),
+}
+
+impl Wait<'_> {
+    fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {
+        let host = library().host();
+        host.wait_begins();
+        let spun = policy.spin(self.peer_cpu, self.deadline, || {
+            (self.ready)() || host.interrupt() != Interrupt::None
+        });
+        let mut timed_out = self.deadline.is_over();
+        if spun == Spun::GaveUp && !timed_out && host.interrupt() == Interrupt::None {
+            policy.slept();
+            drop(policy);
+            let said = (self.announce)();
+            if !(self.ready)() && host.interrupt() == Interrupt::None {
+                timed_out = (self.sleep)(said, self.deadline.left()) == Woken::TimedOut;
+            }
+            (self.withdraw)();
+        }
+        let interrupt = host.interrupt();
+        host.wait_ends();
+        if (self.ready)() {
+            return Waited::Look;
+        }
+        match interrupt {
+            Interrupt::Break => Waited::Interrupted,
+            // As in the kernel: a call with a time limit is not restarted (signal(7)).
+            Interrupt::Restart if self.deadline != Deadline::NEVER => Waited::Interrupted,
+            _ if timed_out => Waited::TimedOut,
+            _ => Waited::Look,
+        }
+    }
+}

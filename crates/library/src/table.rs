@@ -1,0 +1,206 @@
+//! The descriptor table: what this process knows of each descriptor number.
+//!
+//! Entries are plain atomics in chunks that are made on first use and never freed, so that any thread may look
+//! at any time, and a `fork` child finds them as they were. Not here: what a session is (`session`).
+//!
+//! # Theory of operation
+//! A call that may sit in the kernel counts itself in `users` *before* it looks whether the descriptor has
+//! a session; whoever joins a session stores it *before* it looks at `users`. So either the call sees the
+//! session and waits in the library's way, or the joiner sees the call and waits with its consent.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+const CHUNK: usize = 256;
+const CHUNKS: usize = 4096;
+const WRITER: u32 = 1 << 16;
+
+/// Direction of a data call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Receives.
+    Read,
+    /// Sends.
+    Write,
+}
+
+/// Bits of [`Entry::marks`].
+pub(crate) mod mark {
+    /// Never moves, for the reason recorded.
+    pub(crate) const FIXED: u32 = 1;
+    /// Made by this process, by a call we saw.
+    pub(crate) const BORN_HERE: u32 = 2;
+    /// Has had another descriptor to the same description in this process, or may have.
+    pub(crate) const ALIASED: u32 = 4;
+    /// Has been passed to somebody.
+    pub(crate) const PASSED: u32 = 8;
+    /// In more than one set, or in one that cannot carry sessions.
+    pub(crate) const SETS: u32 = 16;
+    /// An offer is under way or waits.
+    pub(crate) const OFFERED: u32 = 32;
+}
+
+/// One descriptor number.
+#[derive(Debug, Default)]
+pub struct Entry {
+    /// The session's slot + 1; 0 for none.
+    pub(crate) session: AtomicU32,
+    /// Calls now in the kernel: readers in the low half, writers in the high half.
+    users: AtomicU32,
+    /// Data calls until now; what the next look at policy is compared with.
+    calls: AtomicU32,
+    /// `fork` epoch when it was made.
+    pub(crate) epoch: AtomicU32,
+    pub(crate) marks: AtomicU32,
+    /// The set it is in + 1 as a number of `sets`; 0 for none.
+    pub(crate) set: AtomicU32,
+    bytes: AtomicU64,
+    /// Counts what becomes of the number: opened, closed, replaced.
+    pub(crate) version: AtomicU32,
+}
+
+impl Entry {
+    /// Begins a kernel call. The order matters: see the file's head.
+    #[inline]
+    pub(crate) fn enter(&self, way: Way) {
+        // SYNC: full order with `users` in the joiner.
+        self.users.fetch_add(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self, way: Way) {
+        self.users.fetch_sub(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+    }
+
+    /// Calls sitting in the kernel in one direction.
+    pub(crate) fn users(&self, way: Way) -> u32 {
+        let users = self.users.load(Ordering::SeqCst);
+        if way == Way::Read { users & (WRITER - 1) } else { users / WRITER }
+    }
+
+    /// Counts a data call of `bytes`; answers calls and bytes so far.
+    #[inline]
+    pub(crate) fn count(&self, bytes: u64) -> (u32, u64) {
+        // Plain loads and stores: a count lost between threads does no harm.
+        let calls = self.calls.load(Ordering::Relaxed).saturating_add(1);
+        self.calls.store(calls, Ordering::Relaxed);
+        let all = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        self.bytes.store(all, Ordering::Relaxed);
+        (calls, all)
+    }
+
+    /// Starts counting anew.
+    pub(crate) fn cool(&self) {
+        self.calls.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// The number means something new.
+    pub(crate) fn reset(&self, marks: u32, epoch: u32) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.cool();
+        self.marks.store(marks, Ordering::Relaxed);
+        self.epoch.store(epoch, Ordering::Relaxed);
+        self.set.store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, mark: u32) -> bool {
+        self.marks.load(Ordering::Relaxed) & mark != 0
+    }
+
+    pub(crate) fn mark(&self, mark: u32) {
+        self.marks.fetch_or(mark, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unmark(&self, mark: u32) {
+        self.marks.fetch_and(!mark, Ordering::Relaxed);
+    }
+}
+
+/// All descriptor numbers.
+pub(crate) struct Table {
+    chunks: [OnceLock<Box<[Entry]>>; CHUNKS],
+}
+
+impl core::fmt::Debug for Table {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Table").finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    pub(crate) const fn new() -> Self {
+        Self { chunks: [const { OnceLock::new() }; CHUNKS] }
+    }
+
+    /// The entry of a number, made if need be. `None` for numbers that cannot be descriptors of ours.
+    #[inline]
+    pub(crate) fn entry(&self, fd: i32) -> Option<&Entry> {
+        let index = usize::try_from(fd).ok()?;
+        let chunk = self.chunks.get(index / CHUNK)?;
+        let chunk = chunk.get().unwrap_or_else(|| chunk.get_or_init(new_chunk));
+        chunk.get(index % CHUNK)
+    }
+
+    /// The entry of a number if its chunk is there already.
+    #[inline]
+    pub(crate) fn known(&self, fd: i32) -> Option<&Entry> {
+        let index = usize::try_from(fd).ok()?;
+        self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
+    }
+
+    /// Numbers of all entries that have a session.
+    pub(crate) fn with_sessions(&self) -> impl Iterator<Item = (i32, u32)> + '_ {
+        self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
+            let entries = chunk.get().map_or(&[][..], |chunk| &chunk[..]);
+            entries.iter().enumerate().filter_map(move |(at, entry)| {
+                let session = entry.session.load(Ordering::SeqCst);
+                (session != 0).then_some(((index * CHUNK + at) as i32, session - 1))
+            })
+        })
+    }
+}
+
+#[cold]
+fn new_chunk() -> Box<[Entry]> {
+    (0..CHUNK).map(|_| Entry::default()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_out_of_range_have_no_entry() {
+        let table = Table::new();
+        assert!(table.entry(-1).is_none());
+        assert!(table.entry(i32::MAX).is_none());
+        assert!(table.known(5000).is_none());
+        assert!(table.entry(5000).is_some());
+        assert!(table.known(5000).is_some());
+    }
+
+    #[test]
+    fn calls_in_the_kernel_are_counted_by_direction() {
+        let entry = Entry::default();
+        entry.enter(Way::Read);
+        entry.enter(Way::Write);
+        entry.enter(Way::Write);
+        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (1, 2));
+        entry.leave(Way::Write);
+        entry.leave(Way::Read);
+        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (0, 1));
+    }
+
+    #[test]
+    fn a_new_meaning_of_a_number_starts_at_nothing() {
+        let entry = Entry::default();
+        assert_eq!(entry.count(5), (1, 5));
+        assert_eq!(entry.count(6), (2, 11));
+        entry.mark(mark::FIXED);
+        entry.reset(mark::BORN_HERE, 3);
+        assert_eq!(entry.count(1), (1, 1));
+        assert!(!entry.has(mark::FIXED));
+    }
+}
