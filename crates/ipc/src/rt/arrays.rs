@@ -96,18 +96,15 @@ impl<'m, const N: usize> View<'m, N> {
 }
 
 impl<'m> Decoder<'m> {
-    /// The string item or grant that the header names, which must have `len` bytes.
-    fn item(&mut self, header: Header, len: Option<usize>) -> Result<Item<'m>, DecodeError> {
-        let item = if header.form == 2 {
+    /// The string item or grant that the header names, if there is one.
+    #[inline]
+    fn item(&mut self, header: Header) -> Option<&'m Item<'m>> {
+        if header.form == 2 {
             self.now.items += 1;
             self.items.get(usize::from(self.now.items) - 1)
         } else {
             self.now.grants += 1;
             self.grants.get(usize::from(self.now.grants) - 1)
-        };
-        match item {
-            Some(item) if Some(item.len()) == len => Ok(*item),
-            _ => Err(header.error(Cause::Item)),
         }
     }
 
@@ -118,20 +115,11 @@ impl<'m> Decoder<'m> {
     #[inline(always)]
     pub fn pods<T: Pod>(&mut self, header: Header) -> Result<Cow<'m, [T]>, DecodeError> {
         if header.form != 1 {
-            return self.pods_beside(header);
+            return pods_beside(header, self.item(header));
         }
         // At most 32 bits times 8: cannot overflow.
         let bytes = self.level_of_bytes(header.count as usize * size_of::<T>())?;
         Ok(lend(bytes))
-    }
-
-    #[cold]
-    fn pods_beside<T: Pod>(&mut self, header: Header) -> Result<Cow<'m, [T]>, DecodeError> {
-        let len = (header.count as usize).checked_mul(size_of::<T>());
-        Ok(match self.item(header, len)? {
-            Item::Private(bytes) => lend(bytes),
-            shared @ Item::Shared(_) => Cow::Owned(copied(&shared)),
-        })
     }
 
     /// The bytes of an object that refers to nothing.
@@ -163,7 +151,7 @@ impl<'m> Decoder<'m> {
             let bytes = self.level_of_bytes(len)?;
             bytes_of_mut(target).copy_from_slice(bytes);
         } else {
-            self.item(header, Some(len))?.copy_into(bytes_of_mut(target));
+            sized(header, self.item(header), Some(len))?.copy_into(bytes_of_mut(target));
         }
         Ok(count)
     }
@@ -190,10 +178,10 @@ impl<'m> Decoder<'m> {
         if !flat {
             return Err(header.error(Cause::Form));
         }
-        let item = self.item(header, (header.count as usize).checked_mul(M))?;
+        let item = sized(header, self.item(header), (header.count as usize).checked_mul(M))?;
         let copy;
         let bytes = match item {
-            Item::Private(bytes) => bytes,
+            Item::Private(bytes) => *bytes,
             Item::Shared(_) => {
                 copy = item.to_vec();
                 &copy
@@ -210,23 +198,13 @@ impl<'m> Decoder<'m> {
     #[inline(always)]
     pub fn string(&mut self, header: Header) -> Result<Cow<'m, CStr>, DecodeError> {
         if header.form != 1 {
-            return self.string_beside(header);
+            return string_beside(header, self.item(header));
         }
         let bytes = self.level_of_bytes(header.count as usize + 1)?;
         match CStr::from_bytes_with_nul(bytes) {
             Ok(text) => Ok(Cow::Borrowed(text)),
             Err(_) => Err(header.error(Cause::Terminator)),
         }
-    }
-
-    #[cold]
-    fn string_beside(&mut self, header: Header) -> Result<Cow<'m, CStr>, DecodeError> {
-        let item = self.item(header, Some(header.count as usize + 1))?;
-        let text = match item {
-            Item::Private(bytes) => CStr::from_bytes_with_nul(bytes).ok().map(Cow::Borrowed),
-            Item::Shared(_) => CString::from_vec_with_nul(item.to_vec()).ok().map(Cow::Owned),
-        };
-        text.ok_or(header.error(Cause::Terminator))
     }
 
     /// A wide string, without its terminator.
@@ -247,6 +225,40 @@ impl<'m> Decoder<'m> {
         }
         Ok(characters)
     }
+}
+
+/// The item, which must have `len` bytes.
+fn sized<'m>(
+    header: Header,
+    item: Option<&'m Item<'m>>,
+    len: Option<usize>,
+) -> Result<&'m Item<'m>, DecodeError> {
+    item.filter(|item| Some(item.len()) == len).ok_or_else(|| header.error(Cause::Item))
+}
+
+#[cold]
+fn pods_beside<'m, T: Pod>(
+    header: Header,
+    item: Option<&'m Item<'m>>,
+) -> Result<Cow<'m, [T]>, DecodeError> {
+    let len = (header.count as usize).checked_mul(size_of::<T>());
+    Ok(match sized(header, item, len)? {
+        Item::Private(bytes) => lend(bytes),
+        shared @ Item::Shared(_) => Cow::Owned(copied(shared)),
+    })
+}
+
+#[cold]
+fn string_beside<'m>(
+    header: Header,
+    item: Option<&'m Item<'m>>,
+) -> Result<Cow<'m, CStr>, DecodeError> {
+    let item = sized(header, item, Some(header.count as usize + 1))?;
+    let text = match item {
+        Item::Private(bytes) => CStr::from_bytes_with_nul(bytes).ok().map(Cow::Borrowed),
+        Item::Shared(_) => CString::from_vec_with_nul(item.to_vec()).ok().map(Cow::Owned),
+    };
+    text.ok_or(header.error(Cause::Terminator))
 }
 
 /// Bytes as values: lent if aligned.

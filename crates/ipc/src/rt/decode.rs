@@ -6,6 +6,9 @@
 //! descriptors are numbered in the order of the words that name them, which is not the order of
 //! that pass: where a message has any, each object's words are counted (`slots`) when the object is
 //! opened, so that its own words and those of the objects behind it draw from the right places.
+//!
+//! What few messages need is done out of line by functions that take and give plain values: a decoder
+//! whose address nobody takes can live in registers.
 //! Nothing here can be switched off. Not here: arrays and strings (`arrays`).
 
 use super::item::{FdList, Item};
@@ -18,8 +21,10 @@ use std::os::fd::OwnedFd;
 /// A received message being read.
 #[derive(Debug)]
 pub struct Decoder<'m> {
-    pub(super) body: &'m [u8],
-    pub(super) at: usize,
+    /// What has not been taken yet.
+    rest: &'m [u8],
+    /// Bytes of the body.
+    len: usize,
     level: u32,
     pub(super) items: &'m [Item<'m>],
     pub(super) grants: &'m [Item<'m>],
@@ -48,8 +53,8 @@ impl<'m> Decoder<'m> {
     ) -> Self {
         let beside = !items.is_empty() || !grants.is_empty() || !fds.is_empty();
         Self {
-            body,
-            at: 0,
+            rest: body,
+            len: body.len(),
             level: 0,
             items,
             grants,
@@ -77,25 +82,28 @@ impl<'m> Decoder<'m> {
         self.objects.get()
     }
 
+    /// Bytes taken.
+    #[inline]
+    fn at(&self) -> usize {
+        self.len - self.rest.len()
+    }
+
     /// The next `bytes` bytes; those up to the next multiple of 8 must be zero.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> Result<&'m [u8], DecodeError> {
-        let rest = self.body.len() - self.at;
-        if bytes > rest {
-            return Self::fail(Cause::Short, self.at);
-        }
-        let padded = bytes.next_multiple_of(8);
-        if padded > rest {
-            return Self::fail(Cause::Short, self.at);
-        }
-        let all = &self.body[self.at..self.at + padded];
-        let (object, padding) = all.split_at(bytes);
-        if let (false, Some(last)) = (padding.is_empty(), all.last_chunk::<8>())
-            && u64::from_le_bytes(*last) >> (64 - 8 * padding.len()) != 0
+        // Wraps only for what no slice has.
+        let padded = bytes.wrapping_add(7) & !7;
+        let Some((all, rest)) = self.rest.split_at_checked(padded) else {
+            return Self::fail(Cause::Short, self.at());
+        };
+        let Some(object) = all.get(..bytes) else { return Self::fail(Cause::Short, self.at()) };
+        let used = bytes % 8;
+        if let (true, Some(last)) = (used != 0, all.last_chunk::<8>())
+            && u64::from_le_bytes(*last) >> (8 * used) != 0
         {
-            return Self::fail(Cause::Padding, self.at + bytes);
+            return Self::fail(Cause::Padding, self.at() + bytes);
         }
-        self.at += padded;
+        self.rest = rest;
         Ok(object)
     }
 
@@ -112,7 +120,7 @@ impl<'m> Decoder<'m> {
 
     #[inline]
     fn view<const N: usize>(&mut self) -> Result<View<'m, N>, DecodeError> {
-        let offset = self.at;
+        let offset = self.at();
         match self.take(N)?.first_chunk::<N>() {
             Some(bytes) => Ok(View { bytes, offset }),
             None => Self::fail(Cause::Short, offset),
@@ -130,25 +138,16 @@ impl<'m> Decoder<'m> {
         count: usize,
         stride: usize,
     ) -> Result<(), DecodeError> {
-        if slots.is_empty() || !(self.beside || super::slots::have_numbers(slots)) {
+        if slots.is_empty() {
             return Ok(());
         }
-        self.count_words(slots, bytes, offset, count, stride)
-    }
-
-    #[cold]
-    fn count_words(
-        &mut self,
-        slots: &[Slot],
-        bytes: &[u8],
-        offset: usize,
-        count: usize,
-        stride: usize,
-    ) -> Result<(), DecodeError> {
-        self.now = self.next;
-        for index in 0..count {
-            let at = index * stride;
-            super::slots::scan(slots, bytes, at, offset, &mut self.next, &mut self.objects)?;
+        if super::slots::have_numbers(slots) {
+            self.now = self.next;
+            let objects = &mut self.objects;
+            self.next = count_words(slots, bytes, offset, (count, stride), self.next, objects)?;
+        } else if self.beside {
+            self.now = self.next;
+            self.next = count_items(slots, bytes, offset, (count, stride), self.next);
         }
         Ok(())
     }
@@ -177,7 +176,7 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub(super) fn descend(&mut self) -> Result<(), DecodeError> {
         if self.level >= super::measure::LEVELS_MAX {
-            return Self::fail(Cause::Depth, self.at);
+            return Self::fail(Cause::Depth, self.at());
         }
         self.level += 1;
         Ok(())
@@ -201,7 +200,7 @@ impl<'m> Decoder<'m> {
             return Ok(Vec::new());
         }
         self.descend()?;
-        let offset = self.at;
+        let offset = self.at();
         let Some(bytes) = count.checked_mul(N) else { return Self::fail(Cause::Short, offset) };
         let bytes = self.take(bytes)?;
         let outer = self.now;
@@ -323,21 +322,50 @@ impl<'m> Decoder<'m> {
     /// [`Cause::Trailing`], [`Cause::Item`], [`Cause::Descriptor`], [`Cause::Cycle`].
     #[inline]
     pub fn finish(&self) -> Result<(), DecodeError> {
-        if self.at != self.body.len() {
-            return Self::fail(Cause::Trailing, self.at);
+        if !self.rest.is_empty() {
+            return Self::fail(Cause::Trailing, self.at());
         }
         if self.beside {
             if usize::from(self.next.items) != self.items.len()
                 || usize::from(self.next.grants) != self.grants.len()
             {
-                return Self::fail(Cause::Item, self.at);
+                return Self::fail(Cause::Item, self.len);
             }
             if usize::from(self.next.fds) != self.fds.len() {
-                return Self::fail(Cause::Descriptor, self.at);
+                return Self::fail(Cause::Descriptor, self.len);
             }
         }
-        self.objects.finish(self.at)
+        self.objects.finish(self.len)
     }
+}
+
+/// Counts the words of `count` elements of `stride` bytes: what is taken once theirs has been.
+#[cold]
+fn count_words(
+    slots: &[Slot],
+    bytes: &[u8],
+    offset: usize,
+    (count, stride): (usize, usize),
+    mut taken: Taken,
+    objects: &mut LazyObjects,
+) -> Result<Taken, DecodeError> {
+    for index in 0..count {
+        super::slots::scan(slots, bytes, index * stride, offset, &mut taken, objects)?;
+    }
+    Ok(taken)
+}
+
+/// The same where no `ptr` pointers are.
+#[cold]
+fn count_items(
+    slots: &[Slot],
+    bytes: &[u8],
+    offset: usize,
+    elements: (usize, usize),
+    taken: Taken,
+) -> Taken {
+    // Only words of `ptr` pointers can be wrong.
+    count_words(slots, bytes, offset, elements, taken, &mut LazyObjects::default()).unwrap_or(taken)
 }
 
 /// `N` bytes of the body, to be read at offsets known at compile time.

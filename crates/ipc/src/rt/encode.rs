@@ -50,6 +50,18 @@ impl Beside<'_> {
     }
 }
 
+/// The lists with one more item. By value: see [`Rare`].
+#[cold]
+#[inline(never)]
+fn with_item<'d>(
+    beside: Option<Box<Beside<'d>>>,
+    item: &'d [u8],
+) -> (Box<Beside<'d>>, Result<(), EncodeError>) {
+    let mut beside = ready(beside);
+    let done = if beside.items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) };
+    (beside, done)
+}
+
 /// A message being written: the body, and what travels beside it for `'d`.
 ///
 /// Transports own one for each message and lend [`Writer`]s of it. They never lend the encoder itself:
@@ -59,9 +71,34 @@ pub struct Encoder<'d> {
     body: *mut u8,
     len: usize,
     at: usize,
-    forms: Forms,
-    beside: Option<Box<Beside<'d>>>,
-    contexts: Option<ContextScope>,
+    beside: Rare<Box<Beside<'d>>>,
+}
+
+/// What few messages have. Dropping it costs a comparison, and neither that nor making it passes the
+/// address of an encoder to a function out of line, so that an encoder can live in registers.
+#[derive(Debug)]
+struct Rare<T>(Option<T>);
+
+impl<T> Drop for Rare<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            release(self.0.take());
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn release<T>(rare: Option<T>) {
+    drop(rare);
+}
+
+/// The lists, made if there are none yet.
+#[cold]
+#[inline(never)]
+fn ready(beside: Option<Box<Beside<'_>>>) -> Box<Beside<'_>> {
+    beside.unwrap_or_else(Beside::boxed)
 }
 
 impl<'d> Encoder<'d> {
@@ -74,54 +111,58 @@ impl<'d> Encoder<'d> {
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(body: *mut u8, len: usize) -> Self {
-        Self { body, len, at: 0, forms: Forms::BODY, beside: None, contexts: None }
+        Self { body, len, at: 0, beside: Rare(None) }
     }
 
     /// Lends the lists of an earlier message.
     #[inline]
     pub(crate) fn lend(&mut self, spare: Option<Box<Beside<'static>>>) {
-        self.beside = spare;
+        self.beside = Rare(spare);
     }
 
     /// Takes the lists back, emptied, for a later message.
     #[inline]
     pub(crate) fn take_back(&mut self) -> Option<Box<Beside<'static>>> {
-        self.beside.take().map(Beside::recycle)
+        self.beside.0.take().map(Beside::recycle)
     }
 
     /// Whether the message is its body and nothing else.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.beside.as_ref().is_none_or(|beside| beside.is_empty())
+        self.beside.0.as_ref().is_none_or(|beside| beside.is_empty())
     }
 
     #[inline]
     fn beside(&mut self) -> &mut Beside<'d> {
-        self.beside.get_or_insert_with(Beside::boxed)
+        let beside = ready(self.beside.0.take());
+        self.beside.0.insert(beside)
     }
 
     /// The string items, in order.
+    #[inline]
     #[must_use]
     pub fn items(&self) -> &[&'d [u8]] {
-        self.beside.as_ref().map_or(&[], |beside| beside.items.as_slice())
+        self.beside.0.as_ref().map_or(&[], |beside| beside.items.as_slice())
     }
 
     /// The descriptors, in order.
+    #[inline]
     #[must_use]
     pub fn fds(&self) -> &[BorrowedFd<'d>] {
-        self.beside.as_ref().map_or(&[], |beside| beside.fds.as_slice())
+        self.beside.0.as_ref().map_or(&[], |beside| beside.fds.as_slice())
     }
 
     /// The grants, in order.
+    #[inline]
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
-        self.beside.as_ref().map_or(&[], |beside| beside.grants.as_slice())
+        self.beside.0.as_ref().map_or(&[], |beside| beside.grants.as_slice())
     }
 
     /// What writes into this message: all that safe code is given of it.
     #[inline]
     pub fn writer<'e>(&'e mut self) -> Writer<'e, 'd> {
-        Writer { encoder: self }
+        Writer { encoder: self, forms: Forms::BODY, contexts: None }
     }
 }
 
@@ -165,18 +206,20 @@ impl<'d> Encoder<'d> {
 #[derive(Debug)]
 pub struct Writer<'e, 'd> {
     encoder: &'e mut Encoder<'d>,
+    forms: Forms,
+    contexts: Option<&'e ContextScope>,
 }
 
-impl<'d> Writer<'_, 'd> {
+impl<'e, 'd> Writer<'e, 'd> {
     /// Context handles are issued and looked up in `scope` from now on (servers).
-    pub fn set_contexts(&mut self, scope: ContextScope) {
-        self.encoder.contexts = Some(scope);
+    pub fn set_contexts(&mut self, scope: &'e ContextScope) {
+        self.contexts = Some(scope);
     }
 
     /// Which arrays become string items; until this is said, none.
     #[inline]
     pub fn set_forms(&mut self, forms: Forms) {
-        self.encoder.forms = forms;
+        self.forms = forms;
     }
 
     /// Appends a grant, in the order of the headers of form 3 in the body.
@@ -223,8 +266,11 @@ impl<'d> Writer<'_, 'd> {
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
+    #[inline(always)]
     pub fn put_item(&mut self, item: &'d [u8]) -> Result<(), EncodeError> {
-        if self.encoder.beside().items.push(item) { Ok(()) } else { Err(EncodeError::Overflow) }
+        let (beside, done) = with_item(self.encoder.beside.0.take(), item);
+        self.encoder.beside.0 = Some(beside);
+        done
     }
 
     /// Appends a descriptor; it is duplicated, not consumed.
@@ -243,12 +289,9 @@ impl<'e, 'd> Writer<'e, 'd> {
     #[inline]
     fn take(&mut self, bytes: usize) -> Result<*mut u8, EncodeError> {
         let encoder = &mut *self.encoder;
-        let room = encoder.len - encoder.at;
-        if bytes > room {
-            return Err(EncodeError::Overflow);
-        }
-        let padded = bytes.next_multiple_of(WORD);
-        if padded > room {
+        // Wraps, to 0, only for what is larger than any room.
+        let padded = bytes.wrapping_add(WORD - 1) & !(WORD - 1);
+        if padded > encoder.len - encoder.at || padded < bytes {
             return Err(EncodeError::Overflow);
         }
         // SAFETY: at + bytes <= len, checked above.
@@ -327,14 +370,14 @@ impl<'e, 'd> Writer<'e, 'd> {
     #[inline]
     #[must_use]
     pub fn refers(&self, bytes: usize, threshold: usize) -> bool {
-        self.encoder.forms.refers(bytes, threshold)
+        self.forms.refers(bytes, threshold)
     }
 
     /// The threshold of arrays for which the interface sets none.
     #[inline]
     #[must_use]
     pub fn auto(&self) -> usize {
-        self.encoder.forms.auto()
+        self.forms.auto()
     }
 
     /// Writes the header of an array or string of `count` elements, which has an object in the body.
@@ -348,7 +391,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
-    #[inline]
+    #[inline(always)]
     pub fn header_of<const AT: usize, T: Pod, const N: usize>(
         &mut self,
         block: Block<'e, N>,
@@ -362,7 +405,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     ///
     /// # Errors
     /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
-    #[inline]
+    #[inline(always)]
     pub fn header_sized<const AT: usize, const N: usize>(
         &mut self,
         block: Block<'e, N>,
@@ -373,15 +416,10 @@ impl<'e, 'd> Writer<'e, 'd> {
         let mut form = 1;
         if self.refers(bytes.len(), threshold) {
             form = 2;
-            self.push_item(bytes)?;
+            self.put_item(bytes)?;
         }
         block.put::<AT, u64>(pair(count as u32, form));
         Ok(())
-    }
-
-    #[cold]
-    fn push_item(&mut self, bytes: &'d [u8]) -> Result<(), EncodeError> {
-        self.put_item(bytes)
     }
 
     /// Appends a descriptor, if there is one, and writes its word.
@@ -441,6 +479,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         let first = self
             .encoder
             .beside
+            .0
             .as_ref()
             .is_some_and(|beside| beside.numbers.is_first(Shared::address(object), slot));
         first.then_some(&**object)
@@ -453,7 +492,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         kind: u32,
         handle: u64,
     ) {
-        let word = match &self.encoder.contexts {
+        let word = match self.contexts {
             Some(scope) => scope.issue(kind, handle),
             None => handle,
         };
@@ -494,7 +533,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         // SAFETY: the same bytes under the same contract; `outer` is not used until `inner` ends.
         let mut inner = unsafe { Encoder::from_raw(outer.body, outer.len) };
         inner.at = outer.at;
-        write(&mut Writer { encoder: &mut inner }, value)?;
+        write(&mut inner.writer(), value)?;
         if !inner.is_plain() {
             return Err(EncodeError::Converted);
         }

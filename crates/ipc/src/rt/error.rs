@@ -1,4 +1,8 @@
 //! What can be wrong with a message, seen from either end.
+//!
+//! What decoders and encoders return on every step is made of whole words: a smaller field would share
+//! a word with the value returned otherwise, and the compiler takes that value apart and stores it
+//! piecemeal, which costs a failed store forwarding where it is used.
 
 /// Why received bytes are not a message of the interface, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +11,7 @@ pub struct DecodeError {
     /// What is wrong.
     pub cause: Cause,
     /// Bytes from the beginning of the body.
-    pub offset: u32,
+    pub offset: usize,
 }
 
 impl DecodeError {
@@ -15,12 +19,13 @@ impl DecodeError {
     #[inline]
     #[must_use]
     pub fn new(cause: Cause, offset: usize) -> Self {
-        Self { cause, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
+        Self { cause, offset }
     }
 }
 
 /// Ways in which a message can break the rules of `docs/idl-wire.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(usize)]
 pub enum Cause {
     /// The body ends before the object does.
     #[error("the body ends too early")]
@@ -80,6 +85,7 @@ pub enum Cause {
 
 /// Why arguments cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(usize)]
 pub enum EncodeError {
     /// More elements than the counter's type or the wire can say.
     #[error("an array is too long")]

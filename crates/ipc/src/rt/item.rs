@@ -196,6 +196,7 @@ impl<T: Copy, const N: usize> List<T, N> {
         true
     }
 
+    #[inline]
     pub(super) fn as_slice(&self) -> &[T] {
         // SAFETY: the first `len` values have been written by `push`.
         unsafe { core::slice::from_raw_parts(self.values.as_ptr().cast(), self.len) }

@@ -5,7 +5,7 @@
 
 use super::EncodeError;
 use super::item::{FDS_MAX, ITEMS_MAX};
-use super::shared::{Numbers, Shared};
+use super::shared::{LazyNumbers, Shared};
 
 /// Most levels of objects; the primary block is level 0.
 pub(super) const LEVELS_MAX: u32 = 32;
@@ -65,7 +65,7 @@ pub struct Measure {
     items: usize,
     fds: usize,
     forms: Forms,
-    numbers: Numbers,
+    numbers: LazyNumbers,
 }
 
 /// Measures what `visit` visits, in the body alone if there are too many string items for one
@@ -81,20 +81,39 @@ pub fn measure(
 ) -> Result<Measured, EncodeError> {
     let mut m = Measure::new(primary, forms);
     visit(&mut m)?;
-    if m.items > ITEMS_MAX {
-        m = Measure::new(primary, Forms::BODY);
-        visit(&mut m)?;
+    if m.items > ITEMS_MAX || m.fds > FDS_MAX {
+        return measure_crowded(primary, visit);
     }
+    Ok(Measured { body_len: m.body_len, forms })
+}
+
+/// Measures again, for the body alone. Takes the closure by value: so that what it holds need not be
+/// in memory on the usual way.
+#[cold]
+#[inline(never)]
+fn measure_crowded(
+    primary: usize,
+    visit: impl Fn(&mut Measure) -> Result<(), EncodeError>,
+) -> Result<Measured, EncodeError> {
+    let mut m = Measure::new(primary, Forms::BODY);
+    visit(&mut m)?;
     if m.fds > FDS_MAX {
         return Err(EncodeError::Descriptors);
     }
-    Ok(Measured { body_len: m.body_len, forms: m.forms })
+    Ok(Measured { body_len: m.body_len, forms: Forms::BODY })
 }
 
 impl Measure {
     #[inline]
     fn new(primary: usize, forms: Forms) -> Self {
-        Self { body_len: primary, level: 0, items: 0, fds: 0, forms, numbers: Numbers::default() }
+        Self {
+            body_len: primary,
+            level: 0,
+            items: 0,
+            fds: 0,
+            forms,
+            numbers: LazyNumbers::default(),
+        }
     }
 
     /// The threshold of arrays for which the interface sets none.
@@ -113,8 +132,9 @@ impl Measure {
     /// An object of `bytes` bytes, without what it refers to.
     #[inline]
     fn add(&mut self, bytes: usize) {
-        // Saturated, it is larger than any message can be.
-        self.body_len = self.body_len.saturating_add(bytes).saturating_add(7) & !7;
+        // Saturated, it is larger than any message can be. A size that wraps here belongs to no slice.
+        let padded = bytes.wrapping_add(7) & !7;
+        self.body_len = self.body_len.saturating_add(padded);
     }
 
     /// An array of plain values or a string: `bytes` with the terminator.
@@ -165,7 +185,7 @@ impl Measure {
         if self.level >= LEVELS_MAX {
             return Err(EncodeError::Depth);
         }
-        self.add(count.saturating_mul(size));
+        self.add(count.saturating_mul(size).min(usize::MAX - 7));
         self.level += 1;
         visit(self)?;
         self.level -= 1;
@@ -175,7 +195,7 @@ impl Measure {
     /// The object behind a `ptr` pointer, if it has not been met before.
     pub fn shared<'v, T>(&mut self, pointer: &'v Option<Shared<T>>) -> Option<&'v T> {
         let object = pointer.as_ref()?;
-        let (_, new) = self.numbers.name(Shared::address(object), 0);
+        let (_, new) = self.numbers.get().name(Shared::address(object), 0);
         new.then_some(&**object)
     }
 

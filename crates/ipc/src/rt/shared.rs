@@ -88,6 +88,31 @@ impl Numbers {
     }
 }
 
+/// Numbers of a message that mostly has none: then dropping this costs a comparison.
+#[derive(Debug, Default)]
+pub(super) struct LazyNumbers(Option<Box<Numbers>>);
+
+impl LazyNumbers {
+    pub(super) fn get(&mut self) -> &mut Numbers {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Drop for LazyNumbers {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            release_numbers(self.0.take());
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn release_numbers(numbers: Option<Box<Numbers>>) {
+    drop(numbers);
+}
+
 /// An object of a message being read.
 #[derive(Debug)]
 struct Object {

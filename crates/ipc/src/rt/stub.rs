@@ -88,7 +88,7 @@ pub fn reply<'d, K: Token>(
     let mut draft = token.start(size.body_len);
     let mut writer = draft.encoder();
     writer.set_forms(size.forms);
-    if let Some(scope) = contexts {
+    if let Some(scope) = &contexts {
         writer.set_contexts(scope);
     }
     match write(&mut writer) {
