@@ -229,6 +229,7 @@ pub(crate) fn serve_tree(node: &Node) -> u64 {
 }
 
 /// What the caller of `stat` does with the answer.
+#[inline(never)]
 pub(crate) fn sum_stat(stat: &Stat) -> u64 {
     let times = [stat.accessed_ns, stat.modified_ns, stat.changed_ns].map(i64::cast_unsigned);
     let small = [stat.mode, stat.links, stat.uid, stat.gid].map(u64::from);

@@ -41,19 +41,28 @@ struct Hand {
 
 /// One direction: what is written, and the receiver's copy of it.
 struct Pass {
-    wire: Box<[u8; BODY_MAX]>,
-    own: Box<[u8; BODY_MAX]>,
+    bytes: Box<Buffers>,
+}
+
+/// As in the generated stubs' transport.
+#[repr(align(64))]
+struct Buffers {
+    wire: [u8; BODY_MAX],
+    _apart: [u8; BODY_MAX / 4],
+    own: [u8; BODY_MAX],
 }
 
 impl Pass {
     fn new() -> Self {
-        Self { wire: Box::new([0; BODY_MAX]), own: Box::new([0; BODY_MAX]) }
+        let (wire, own) = ([0; BODY_MAX], [0; BODY_MAX]);
+        Self { bytes: Box::new(Buffers { wire, _apart: [0; BODY_MAX / 4], own }) }
     }
 
     /// The one copy, of short messages by whole words of the lines they travel in.
     #[inline]
     fn receive(&mut self, len: usize) -> Option<&[u8]> {
-        let wire = black_box(&self.wire);
+        let Buffers { wire, own, .. } = &mut *self.bytes;
+        let wire = black_box(&*wire);
         let copied = match len {
             0 => 0,
             1..=48 => 48,
@@ -61,11 +70,11 @@ impl Pass {
             _ => len,
         };
         match copied {
-            48 => self.own[..48].copy_from_slice(&wire[..48]),
-            112 => self.own[..112].copy_from_slice(&wire[..112]),
-            _ => self.own.get_mut(..copied)?.copy_from_slice(wire.get(..copied)?),
+            48 => own[..48].copy_from_slice(&wire[..48]),
+            112 => own[..112].copy_from_slice(&wire[..112]),
+            _ => own.get_mut(..copied)?.copy_from_slice(wire.get(..copied)?),
         }
-        black_box(&self.own).get(..len)
+        black_box(&*own).get(..len)
     }
 }
 
@@ -143,7 +152,7 @@ impl<'a> Reader<'a> {
 impl Codec for Hand {
     fn paper(&mut self) -> Option<u64> {
         let (a, b) = black_box(cases::AB);
-        let body = self.request.wire.first_chunk_mut::<32>()?;
+        let body = self.request.bytes.wire.first_chunk_mut::<32>()?;
         body[..4].copy_from_slice(&a.to_ne_bytes());
         body[4..8].copy_from_slice(&b.to_ne_bytes());
         body[8..28].copy_from_slice(black_box(cases::TEXT));
@@ -161,7 +170,7 @@ impl Codec for Hand {
 
     fn stat(&mut self) -> Option<u64> {
         let path = black_box(&self.path).to_bytes_with_nul();
-        let mut writer = Writer::new(&mut self.request.wire[..]);
+        let mut writer = Writer::new(&mut self.request.bytes.wire[..]);
         writer.put((path.len() as u64).to_ne_bytes())?;
         writer.bytes(path)?;
         let len = writer.at;
@@ -170,18 +179,18 @@ impl Codec for Hand {
         let path = CStr::from_bytes_with_nul(reader.bytes(path_len)?).ok()?;
         reader.end()?;
         let stat = cases::serve_stat(path.to_bytes());
-        let len = write_stat(&mut self.reply.wire[..], &stat)?;
+        let len = write_stat(&mut self.reply.bytes.wire[..], &stat)?;
         Some(cases::sum_stat(&read_stat(self.reply.receive(len)?)?))
     }
 
     fn list(&mut self) -> Option<u64> {
-        self.request.wire[..8].copy_from_slice(&black_box(cases::DIRECTORY).to_ne_bytes());
+        self.request.bytes.wire[..8].copy_from_slice(&black_box(cases::DIRECTORY).to_ne_bytes());
         let mut reader = Reader(self.request.receive(8)?);
         let directory = reader.u64()?;
         reader.end()?;
         // The same signature as the generated stubs: the server gives the listing away, the client gets one of its own.
         let entries = if directory == cases::DIRECTORY { self.listing.clone() } else { vec![] };
-        let mut writer = Writer::new(&mut self.reply.wire[..]);
+        let mut writer = Writer::new(&mut self.reply.bytes.wire[..]);
         writer.put((entries.len() as u64).to_ne_bytes())?;
         for entry in &entries {
             let name = entry.name.to_bytes();
@@ -198,7 +207,7 @@ impl Codec for Hand {
 
     fn put(&mut self) -> Option<u64> {
         let (key, value) = (black_box(&self.arguments.key), black_box(&self.arguments.value));
-        let mut writer = Writer::new(&mut self.request.wire[..]);
+        let mut writer = Writer::new(&mut self.request.bytes.wire[..]);
         writer.put((key.len() as u32).to_ne_bytes())?;
         writer.put((value.len() as u32).to_ne_bytes())?;
         writer.put(u64::from(black_box(cases::FLAGS)).to_ne_bytes())?;
@@ -211,21 +220,21 @@ impl Codec for Hand {
         let (key, value) = (reader.bytes(key_len)?, reader.bytes(value_len)?);
         reader.end()?;
         let revision = cases::serve_put(key, value, flags);
-        self.reply.wire[..8].copy_from_slice(&revision.to_ne_bytes());
+        self.reply.bytes.wire[..8].copy_from_slice(&revision.to_ne_bytes());
         let mut reader = Reader(self.reply.receive(8)?);
         let revision = reader.u64()?;
         reader.end().map(|()| revision)
     }
 
     fn record(&mut self) -> Option<u64> {
-        write_record(&mut self.request.wire[..], black_box(&self.arguments.record))?;
+        write_record(&mut self.request.bytes.wire[..], black_box(&self.arguments.record))?;
         let record = read_record(self.request.receive(RECORD)?)?;
         let sum = cases::serve_record(&record);
         self.reply.receive(0)?.is_empty().then_some(sum)
     }
 
     fn tree(&mut self) -> Option<u64> {
-        let mut writer = Writer::new(&mut self.request.wire[..]);
+        let mut writer = Writer::new(&mut self.request.bytes.wire[..]);
         write_node(&mut writer, black_box(&self.arguments.tree))?;
         let len = writer.at;
         let mut reader = Reader(self.request.receive(len)?);
