@@ -264,7 +264,10 @@ impl<'c, 'd> Draft<'c, 'd> {
         let max = connection.parts.request_max;
         let result = match gather.filter(|gather| gather.total() <= max) {
             None => Err(CallError::TooLarge),
-            Some(gather) => post_pieces(connection, header, &gather, self.body_len, deadline),
+            Some(mut gather) => {
+                gather.is_far = header.kind == Kind::Call && !connection.is_server_here();
+                post_pieces(connection, header, &gather, self.body_len, deadline)
+            }
         };
         connection.own = own;
         result

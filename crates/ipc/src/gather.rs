@@ -19,6 +19,8 @@ pub(crate) struct Gather<'d> {
     body_len: usize,
     items: &'d [&'d [u8]],
     total: u64,
+    /// The receiver is on another processor.
+    pub(crate) is_far: bool,
 }
 
 fn padded(len: u64) -> Option<u64> {
@@ -49,7 +51,7 @@ impl<'d> Gather<'d> {
             0 => items.len() * 8,
             count => ITEMS_MAX * 8 + count * 24,
         };
-        Some(Self { table, table_used, body, body_len, items, total })
+        Some(Self { table, table_used, body, body_len, items, total, is_far: false })
     }
 
     /// Bytes of the stream.
@@ -113,7 +115,12 @@ impl<'d> Gather<'d> {
             let skip = (first - *start) as usize;
             let count = ((end - first) as usize).min(bytes.len().saturating_sub(skip));
             if let Some(target) = area.part((first - window.0) as usize, count) {
-                target.copy_from(bytes.get(skip..skip + count).unwrap_or(&[]));
+                let bytes = bytes.get(skip..skip + count).unwrap_or(&[]);
+                if self.is_far {
+                    target.copy_from_for_far(bytes)
+                } else {
+                    target.copy_from(bytes)
+                };
             }
         }
         *start += (len as u64).next_multiple_of(8);
