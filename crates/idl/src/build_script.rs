@@ -151,8 +151,9 @@ impl Build {
                 println!("cargo:rerun-if-changed={file}");
             }
         }
+        let options = Options { for_rust: self.rust, ..self.options };
         let compilation =
-            compile(&idl, acf.as_deref(), &loader, &self.options).map_err(BuildError::Compile)?;
+            compile(&idl, acf.as_deref(), &loader, &options).map_err(BuildError::Compile)?;
         if in_cargo {
             for file in &compilation.module.sources {
                 println!("cargo:rerun-if-changed={file}");

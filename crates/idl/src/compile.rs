@@ -15,6 +15,8 @@ use crate::source::{Loader, SourceMap};
 pub struct Options {
     /// `max_is` is a count, as in DICE, not DCE's last index.
     pub max_is_count: bool,
+    /// Stubs in Rust are wanted: what the ACF asks and they cannot do is refused.
+    pub for_rust: bool,
 }
 
 /// A successful compilation.
@@ -91,7 +93,7 @@ pub fn compile(
     module.file = main.to_owned();
     if let Some(file) = acf.and_then(|acf| read(acf, loader, &mut sources, &mut sink)) {
         // The names of a broken IDL file are no measure for the ACF's: only its grammar is checked.
-        crate::acf::apply(file, &mut module, &sources, &mut sink);
+        crate::acf::apply(file, &mut module, &sources, options.for_rust, &mut sink);
     }
     module.hash = hash(&sources);
     module.sources = sources.files().iter().map(|s| s.path.clone()).collect();

@@ -69,7 +69,11 @@ fn max_is_is_the_last_index_or_dices_count() {
     let op = &dce.interfaces[0].operations[0];
     assert_eq!(op.params[1].ty, array(long(), plus_one, Expr::Const(0), None));
     assert_eq!(op.params[2].ty, Ty::Fixed(Box::new(Ty::Scalar(Scalar::Char)), 8));
-    let dice = module_with(&[("main.idl", text)], None, &Options { max_is_count: true });
+    let dice = module_with(
+        &[("main.idl", text)],
+        None,
+        &Options { max_is_count: true, ..Options::default() },
+    );
     let op = &dice.interfaces[0].operations[0];
     assert_eq!(op.params[1].ty, array(long(), var(0), Expr::Const(0), None));
     assert_eq!(op.params[2].ty, Ty::Fixed(Box::new(Ty::Scalar(Scalar::Char)), 7));

@@ -13,7 +13,13 @@ use crate::layout;
 use crate::source::{SourceMap, Span};
 
 /// Reads ACF number `file` and applies it to `module`.
-pub(crate) fn apply(file: u32, module: &mut Module, sources: &SourceMap, sink: &mut Sink) {
+pub(crate) fn apply(
+    file: u32,
+    module: &mut Module,
+    sources: &SourceMap,
+    for_rust: bool,
+    sink: &mut Sink,
+) {
     let Some(source) = sources.file(file) else { return };
     let tokens = crate::lex::lex(file, &source.text, sink);
     let tree = super::parse::parse(&tokens, &source.text, sink);
@@ -29,6 +35,7 @@ pub(crate) fn apply(file: u32, module: &mut Module, sources: &SourceMap, sink: &
         }
         apply_types(interface, module, sink);
         apply_interface(interface, module, sink);
+        super::memory::check(interface, module, for_rust, sink);
     }
     inherit_from_types(module);
 }

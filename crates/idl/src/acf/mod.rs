@@ -7,6 +7,7 @@
 
 mod apply;
 mod keys;
+mod memory;
 mod parse;
 mod settings;
 

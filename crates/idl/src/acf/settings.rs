@@ -203,6 +203,16 @@ fn threshold(arg: &Arg) -> Option<Threshold> {
     }
 }
 
+/// Whether the argument of `allocate` asks for what it is anyway.
+pub(super) fn is_arena(arg: &Arg) -> bool {
+    matches!(allocate(arg), None | Some(Allocate::Arena))
+}
+
+/// Whether the argument of `allocate` names a pool or a function.
+pub(super) fn is_provider(arg: &Arg) -> bool {
+    matches!(allocate(arg), Some(Allocate::Pool(_) | Allocate::Fn(_)))
+}
+
 fn allocate(arg: &Arg) -> Option<Allocate> {
     match &arg.kind {
         ArgKind::Path(word) if word == "arena" => Some(Allocate::Arena),

@@ -10,7 +10,11 @@ use super::{Generate, show};
 
 pub(super) fn run(args: &Generate) -> Result<bool> {
     let Some(file) = &args.input.file else { return Ok(false) };
-    let Some(compilation) = show::compiled(file, &args.input.reading) else { return Ok(false) };
+    let both = !(args.rust || args.c);
+    let reading = &args.input.reading;
+    let Some(compilation) = show::compiled(file, reading, both || args.rust) else {
+        return Ok(false);
+    };
     let all = !(args.client || args.server || args.header);
     let options = backend::Options {
         client: all || args.client,
@@ -19,7 +23,6 @@ pub(super) fn run(args: &Generate) -> Result<bool> {
         tests: args.tests,
         ..backend::Options::default()
     };
-    let both = !(args.rust || args.c);
     let mut outputs: Vec<Output> = Vec::new();
     if both || args.rust {
         outputs.extend(backend::rust::generate(&compilation.module, &options));

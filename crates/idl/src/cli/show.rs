@@ -8,10 +8,10 @@ use sojourn_idl::{Compilation, Options, compile};
 
 use super::Reading;
 
-/// Compiles `file`. `None`: mistakes have been reported.
-pub(super) fn compiled(file: &Path, reading: &Reading) -> Option<Compilation> {
+/// Compiles `file`, for stubs in Rust or for anything else. `None`: mistakes have been reported.
+pub(super) fn compiled(file: &Path, reading: &Reading, for_rust: bool) -> Option<Compilation> {
     let loader = FileLoader { include_dirs: reading.include_dirs.clone() };
-    let options = Options { max_is_count: reading.max_is_count };
+    let options = Options { max_is_count: reading.max_is_count, for_rust };
     let acf = acf_of(file, reading).map(|p| p.display().to_string());
     match compile(&file.display().to_string(), acf.as_deref(), &loader, &options) {
         Ok(compilation) => {

@@ -91,7 +91,7 @@ pub(super) fn document(
     html: bool,
     output: Option<&Path>,
 ) -> Result<bool> {
-    let Some(compilation) = show::compiled(file, reading) else { return Ok(false) };
+    let Some(compilation) = show::compiled(file, reading, false) else { return Ok(false) };
     let text = if html {
         docgen::html(&compilation.module)
     } else {
@@ -101,14 +101,14 @@ pub(super) fn document(
 }
 
 pub(super) fn dump(file: &Path, reading: &Reading, output: Option<&Path>) -> Result<bool> {
-    let Some(compilation) = show::compiled(file, reading) else { return Ok(false) };
+    let Some(compilation) = show::compiled(file, reading, false) else { return Ok(false) };
     deliver(&compat::dump(&compilation.module), output)
 }
 
 pub(super) fn check(file: &Path, reading: &Reading, against: &Path) -> Result<bool> {
     let old = fs::read_to_string(against)
         .with_context(|| format!("cannot read {}", against.display()))?;
-    let Some(compilation) = show::compiled(file, reading) else { return Ok(false) };
+    let Some(compilation) = show::compiled(file, reading, false) else { return Ok(false) };
     let found = compat::check(&compilation, &against.display().to_string(), &old);
     show::print_all(&found, &compilation.sources, reading.json);
     Ok(!found.iter().any(Diagnostic::is_error))

@@ -95,6 +95,23 @@ static sj_outcome into(void *self, sj_invocation *call, char **s, uint32_t *n, i
     return 0;
 }
 
+static sj_outcome apart(void *self, sj_invocation *call, uint32_t n, char **name, uint32_t *m, point **points, remark *last,
+                        remark *all)
+{
+    (void)self;
+    *name = sj_arena_string(call->arena, "apart");
+    *m = 2;
+    *points = (point *)sj_arena_zeroed(call->arena, 2 * sizeof(point));
+    (*points)[1].y = 5;
+    last->text = sj_arena_string(call->arena, "last");
+    last->where = *points + 1;
+    for (uint32_t i = 0; i < n; i++) {
+        all[i].text = sj_arena_string(call->arena, "one of all");
+        all[i].where = i ? last->where : NULL;
+    }
+    return 0;
+}
+
 /* Hands back what came, and something of its own. */
 static sj_outcome pass(void *self, sj_invocation *call, int a, int *b, tagged_fd *c, int *d)
 {
@@ -175,6 +192,35 @@ static void check_contexts(local_things_client *c)
     CHECK(local_things_open_counter(c, 1, &one) == SJ_OK && one != stale); /* the slot again, another generation */
     CHECK(local_things_count(c, (counter)(uintptr_t)99, &n) == SJ_FAULT && c->stub.fault == SJ_FAULT_BAD_CONTEXT);
     CHECK(local_things_count(c, two, &n) == SJ_OK && n == 101);
+}
+
+static bool is_in(const sj_arena *a, const void *p)
+{
+    for (const sj_chunk *c = a->chunks; c; c = c->next)
+        if ((const unsigned char *)p >= (const unsigned char *)(c + 1) && (const unsigned char *)p < (const unsigned char *)(c + 1) + c->size)
+            return true;
+    return false;
+}
+
+/* Every parameter has its memory from where the ACF says, and the operation's where it says nothing. */
+static void check_apart(local_things_client *c)
+{
+    char *name;
+    uint32_t m;
+    point *points;
+    remark last, all[2];
+    const int before = test_allocations;
+    sj_arena mine;
+    memset(&mine, 0, sizeof mine);
+    c->stub.results = &mine;
+    CHECK(local_things_apart(c, 2, &name, &m, &points, &last, all) == SJ_OK);
+    CHECK(test_allocations == before + 1 && m == 2 && points[1].y == 5);
+    CHECK(strcmp(name, "apart") == 0 && is_in(&test_pool, name) && is_in(&test_pool, points));
+    CHECK(strcmp(last.text, "last") == 0 && last.where->y == 5 && is_in(&mine, last.text) && is_in(&mine, last.where));
+    CHECK(strcmp(all[1].text, "one of all") == 0 && is_in(&test_pool, all[1].text) && is_in(&test_pool, all[1].where));
+    CHECK(all[0].where == NULL);
+    c->stub.results = NULL;
+    sj_arena_free(&mine);
 }
 
 static void check_memory(local_things_client *c)
@@ -285,6 +331,7 @@ int main(void)
     implementation.cached = cached;
     implementation.pooled = pooled;
     implementation.allocated = implementation.into = into;
+    implementation.apart = apart;
     implementation.direct = direct;
     implementation.later = later;
     implementation.tell = tell;
@@ -305,6 +352,7 @@ int main(void)
     CHECK(local_things_bind(&c, connection) == SJ_OK);
     check_contexts(&c);
     check_memory(&c);
+    check_apart(&c);
     check_descriptors(&c);
     check_calls(&c);
     check_violation(&c);

@@ -30,6 +30,8 @@ SJ_STATIC_ASSERT(sizeof(size_t) == 8 && sizeof(void *) == 8, "sojourn needs a 64
 
 #define SJ_LIKELY(x) __builtin_expect(!!(x), 1)
 #define SJ_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define SJ_INLINE static inline __attribute__((always_inline))
+#define SJ_OUT_OF_LINE __attribute__((noinline, unused))
 #define SJ_COLD __attribute__((noinline, cold, unused))
 #define SJ_ALIGNED(n) __attribute__((aligned(n)))
 
@@ -256,7 +258,7 @@ static inline void *sj_arena_alloc(sj_arena *a, size_t size)
     size = (size + 15u) & ~(size_t)15u;
     if (size == 0)
         size = 16;
-    if (SJ_UNLIKELY(!a->at || size > (size_t)(a->end - a->at)))
+    if (SJ_UNLIKELY(size > (size_t)((uintptr_t)a->end - (uintptr_t)a->at)))
         return sj_arena_grow(a, size);
     void *p = a->at;
     a->at += size;

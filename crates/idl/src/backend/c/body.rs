@@ -1,11 +1,12 @@
 //! Emission of the functions that build and take apart the bodies of an operation's messages.
 
-use crate::ir::{PtrClass, Ty};
+use crate::ir::{Allocate, PtrClass, Ty};
 use crate::layout;
 
 use super::emit::{Emit, Scope};
 use super::model::Passing;
 use super::op::{Op, Part, Way};
+use super::text::path;
 
 /// What an out-of-line part of a planned body is.
 enum Planned<'t> {
@@ -68,7 +69,7 @@ impl Emit<'_> {
         let way_name = way.name();
         self.w.blank();
         self.w.function(format!(
-            "static inline bool sj_{name}_{way_name}_plan(const sj_enc *sj_e, const {args} *sj_v, struct sj_{name}_{way_name}_plan *sj_r)"
+            "SJ_INLINE bool sj_{name}_{way_name}_plan(const sj_enc *sj_e, const {args} *sj_v, struct sj_{name}_{way_name}_plan *sj_r)"
         ));
         self.w.line("(void)sj_e, (void)sj_v;");
         self.w.line(format!("sj_r->size = {};", op.layout(way).size));
@@ -125,7 +126,7 @@ impl Emit<'_> {
         let way_name = way.name();
         self.w.blank();
         self.w.function(format!(
-            "static inline bool sj_{name}_{way_name}_put(sj_enc *sj_e, const {args} *sj_v, const struct sj_{name}_{way_name}_plan *sj_r)"
+            "SJ_INLINE bool sj_{name}_{way_name}_put(sj_enc *sj_e, const {args} *sj_v, const struct sj_{name}_{way_name}_plan *sj_r)"
         ));
         self.w.line("unsigned char *sj_p = sj_e->body;");
         self.w.line("(void)sj_p, (void)sj_v, (void)sj_r;");
@@ -135,7 +136,7 @@ impl Emit<'_> {
         }
         self.zero_padding(&op.layout(way).padding);
         for part in op.parts(way) {
-            let sc = op.part_scope(&part, way);
+            let sc = Scope { planned: true, ..op.part_scope(&part, way) };
             self.planned_object(&part, &sc);
         }
         self.w.line("return true;");
@@ -176,8 +177,8 @@ impl Emit<'_> {
             Planned::String(s, _) => {
                 let width = if s.wide { 2 } else { 1 };
                 self.w.open(format!("if ({f} == 1)"));
-                self.w.require(format!(
-                    "sj_enc_bytes(sj_e, {}, ((size_t){n} + 1) * {width})",
+                self.w.line(format!(
+                    "sj_planned_bytes(sj_e, {}, ((size_t){n} + 1) * {width});",
                     part.lv
                 ));
                 self.w.close();
@@ -222,9 +223,12 @@ impl Emit<'_> {
     pub(super) fn body_decoder(&mut self, op: &Op<'_>, way: Way) {
         let l = op.layout(way);
         let parts = op.parts(way);
+        // Nothing but copies and checks: what is left in line of a decoder's state is nothing.
+        let is_plain = parts.iter().all(|p| self.model.is_plain(p.ty));
         self.w.blank();
         self.w.function(format!(
-            "static inline bool sj_{}_{}_get(sj_dec *sj_d, {} *sj_v)",
+            "{} bool sj_{}_{}_get(sj_dec *sj_d, {} *sj_v)",
+            if is_plain { "SJ_INLINE" } else { "static inline" },
             op.name(),
             way.name(),
             op.args()
@@ -243,10 +247,10 @@ impl Emit<'_> {
             self.w.require(format!("sj_is_zero(sj_p + {o}, {n})"));
         }
         for part in &parts {
-            self.part_get(op, part, way);
+            self.in_memory(op, part, way, |x| x.part_get(op, part, way));
         }
         for part in &parts {
-            self.part_get_more(op, part, way);
+            self.in_memory(op, part, way, |x| x.part_get_more(op, part, way));
         }
         for part in &parts {
             let sc = op.part_scope(part, way);
@@ -261,6 +265,26 @@ impl Emit<'_> {
             self.w.line("return sj_dec_done(sj_d);");
         }
         self.w.close();
+    }
+
+    /// Emits what decodes a part, with its memory in the place of the decoder's.
+    fn in_memory<'o>(
+        &mut self,
+        op: &Op<'o>,
+        part: &Part<'o>,
+        way: Way,
+        emit: impl FnOnce(&mut Self),
+    ) {
+        let (arena, provider) = match op.memory(part).filter(|_| way == Way::Reply) {
+            Some(Allocate::Pool(pool)) => (format!("&{}", path(pool)), "NULL".to_owned()),
+            Some(Allocate::Fn(function)) => ("sj_d->arena".to_owned(), path(function)),
+            _ => return emit(self),
+        };
+        let k = self.fresh();
+        self.w
+            .line(format!("const sj_dec_memory sj_m{k} = sj_dec_use(sj_d, {arena}, {provider});"));
+        emit(self);
+        self.w.line(format!("sj_dec_return(sj_d, &sj_m{k});"));
     }
 
     fn part_get(&mut self, op: &Op<'_>, part: &Part<'_>, way: Way) {

@@ -134,8 +134,7 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface, in_line: b
 fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
     let (name, args) = (op.name(), op.args());
     emit.w.blank();
-    emit.w
-        .function(format!("static inline sj_status sj_{name}_remote(sj_stub *sj_s, {args} *sj_v)"));
+    emit.w.function(format!("SJ_INLINE sj_status sj_{name}_remote(sj_stub *sj_s, {args} *sj_v)"));
     emit.w.line("sj_out sj_o;");
     emit.w.line("sj_enc sj_e;");
     let arena = op.needs_arena(Way::Request);
@@ -156,29 +155,17 @@ fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
         return;
     }
     emit.w.line("if (SJ_UNLIKELY(sj_r != SJ_OK))");
-    emit.w.line("    return sj_r;");
+    emit.w.line("    return sj_stub_failed(sj_s, sj_r);");
     emit.w.line("sj_dec sj_d;");
-    let provider = provider(op);
-    let in_place = if provider.is_some() { "false" } else { "sj_s->results == NULL" };
-    let memory = match &op.op.acf.allocate {
-        Some(crate::ir::Allocate::Pool(pool)) => format!("&{}", path(pool)),
-        _ => "sj_stub_arena(sj_s)".to_owned(),
-    };
-    emit.w.line(format!("sj_dec_init(&sj_d, &sj_s->in, {memory}, {in_place});"));
-    if let Some(Some(function)) = provider {
-        emit.w.line(format!("sj_d.provider = {function};"));
+    if op.is_plain_reply() {
+        emit.w.line("sj_dec_init(&sj_d, &sj_s->in, NULL, true);");
+        emit.w.line(format!("return sj_stub_finish_plain(sj_{name}_reply_get(&sj_d, sj_v));"));
+        emit.w.close();
+        return;
     }
+    emit.w.line("sj_dec_init(&sj_d, &sj_s->in, sj_stub_arena(sj_s), sj_s->results == NULL);");
     emit.w.line(format!("return sj_stub_finish(sj_s, &sj_d, sj_{name}_reply_get(&sj_d, sj_v));"));
     emit.w.close();
-}
-
-/// Memory other than the arena: `Some(None)` a pool, `Some(Some(f))` a function of the user's.
-fn provider(op: &Op<'_>) -> Option<Option<String>> {
-    match &op.op.acf.allocate {
-        Some(crate::ir::Allocate::Fn(f)) => Some(Some(path(f))),
-        Some(crate::ir::Allocate::Pool(_)) => Some(None),
-        _ => None,
-    }
 }
 
 fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
@@ -198,17 +185,20 @@ fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_request_plan(&sj_e, sj_v, &sj_p)))"));
         fail(w, "SJ_INVALID");
         w.line(format!("sj_start(sj_s->connection, {opnum}, sj_p.size, &sj_o);"));
-        w.line("if (SJ_UNLIKELY(sj_o.body_len < sj_p.size))");
+        w.line("if (SJ_UNLIKELY(!sj_o.body))");
         fail(w, "SJ_TOO_LARGE");
         w.line(format!("sj_enc_into(&sj_e, &sj_o, {});", op.layout(Way::Request).size));
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_request_put(&sj_e, sj_v, &sj_p)))"));
         fail(w, "SJ_INVALID");
-        w.line("sj_enc_attach(&sj_e, &sj_o);");
+        if !op.is_fixed(Way::Request) {
+            w.line("sj_enc_attach(&sj_e, &sj_o);");
+        }
     } else {
         w.line(format!("sj_enc_init_grow(&sj_e, {arena}, {limit}, &sj_s->scratch);"));
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_request_put(&sj_e, sj_v)))"));
         fail(w, "SJ_INVALID");
-        w.line(format!("sj_stub_start(sj_s, {opnum}, &sj_e, &sj_o);"));
+        w.line(format!("if (SJ_UNLIKELY(!sj_stub_start(sj_s, {opnum}, &sj_e, &sj_o)))"));
+        fail(w, "SJ_TOO_LARGE");
     }
     if let Some(max) = op.op.acf.max_message {
         w.line(format!("if (SJ_UNLIKELY(sj_exceeds(&sj_e, sj_o.body_len, {max}u)))"));

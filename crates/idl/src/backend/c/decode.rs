@@ -294,6 +294,16 @@ impl Emit<'_> {
         let head = format!("for (uint32_t sj_i{k} = 0; sj_i{k} < sj_n{k}; sj_i{k}++)");
         let p = format!("const unsigned char *sj_p = sj_q{k} + (size_t)sj_i{k} * {size};");
         let at = format!("{lv}[{first}sj_i{k}]");
+        if let Some(id) = self.with_strings(element) {
+            let name = self.model.type_name(id);
+            self.w.open(&head);
+            self.w.require(format!(
+                "sj_get_whole_{name}(sj_d, sj_q{k} + (size_t)sj_i{k} * {size}, &{at})"
+            ));
+            self.w.close();
+            self.w.line("sj_dec_end(sj_d);");
+            return;
+        }
         self.w.open(&head);
         self.w.line(&p);
         self.w.line("(void)sj_p;");

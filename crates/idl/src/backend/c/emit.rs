@@ -17,6 +17,8 @@ pub(super) struct Scope<'a> {
     pub(super) limit: String,
     /// Sizes are compared with expressions at once: in elements of arrays, whose headers are not met again.
     pub(super) nested: bool,
+    /// The body is planned: there is room for every object.
+    pub(super) planned: bool,
     /// Memory of the decoded value is to be the receiver's own, to be written to.
     pub(super) copy: bool,
     /// C expressions of a context handle's number: that it came with, where to store it.
@@ -29,6 +31,7 @@ impl<'a> Scope<'a> {
             siblings,
             limit: "sj_e->limit".to_owned(),
             nested: false,
+            planned: false,
             copy: false,
             context: None,
         }

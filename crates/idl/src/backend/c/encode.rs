@@ -285,15 +285,28 @@ impl Emit<'_> {
         let base = if from.contains(' ') { format!("({from})") } else { from.to_owned() };
         if self.model.is_plain(element) && self.model.is_dense(element) {
             self.check_elements(element, &base, n);
-            self.w.require(format!("sj_enc_bytes(sj_e, {from}, (size_t){n} * {size})"));
+            let bytes = format!("(sj_e, {from}, (size_t){n} * {size})");
+            if sc.planned {
+                self.w.line(format!("sj_planned_bytes{bytes};"));
+            } else {
+                self.w.require(format!("sj_enc_bytes{bytes}"));
+            }
             return;
         }
         let k = self.fresh();
         let sc = sc.inner();
-        self.w.line(format!("size_t sj_o{k};"));
-        self.w.require(format!("sj_enc_begin(sj_e, (size_t){n} * {size}, &sj_o{k})"));
+        self.begin(&format!("(size_t){n} * {size}"), k, &sc);
         let head = format!("for (uint32_t sj_i{k} = 0; sj_i{k} < {n}; sj_i{k}++)");
         let at = format!("const size_t sj_at = sj_o{k} + (size_t)sj_i{k} * {size};");
+        if let Some(id) = self.with_strings(element) {
+            let name = self.model.type_name(id);
+            self.w.open(&head);
+            self.w.require(format!(
+                "sj_put_whole_{name}(sj_e, sj_o{k} + (size_t)sj_i{k} * {size}, &{base}[sj_i{k}])"
+            ));
+            self.w.close();
+            return self.end(&sc);
+        }
         self.w.open(&head);
         self.w.line(&at);
         self.w.line("unsigned char *sj_p = sj_e->body + sj_at;");
@@ -307,7 +320,23 @@ impl Emit<'_> {
             self.more(element, &format!("{base}[sj_i{k}]"), "0", &sc);
             self.w.close();
         }
-        self.w.line("sj_enc_end(sj_e);");
+        self.end(&sc);
+    }
+
+    /// Room for an object of `bytes`, at `sj_o{k}`.
+    fn begin(&mut self, bytes: &str, k: u32, sc: &Scope<'_>) {
+        if sc.planned {
+            self.w.line(format!("const size_t sj_o{k} = sj_planned_object(sj_e, {bytes});"));
+        } else {
+            self.w.line(format!("size_t sj_o{k};"));
+            self.w.require(format!("sj_enc_begin(sj_e, {bytes}, &sj_o{k})"));
+        }
+    }
+
+    fn end(&mut self, sc: &Scope<'_>) {
+        if !sc.planned {
+            self.w.line("sj_enc_end(sj_e);");
+        }
     }
 
     fn more_string(&mut self, s: &StringTy, lv: &str, o: &str) {
@@ -340,8 +369,7 @@ impl Emit<'_> {
         let size = self.model.size(t);
         let sc = sc.inner();
         self.w.open(condition);
-        self.w.line(format!("size_t sj_o{k};"));
-        self.w.require(format!("sj_enc_begin(sj_e, {size}, &sj_o{k})"));
+        self.begin(&size.to_string(), k, &sc);
         self.w.open("");
         self.w.line(format!("const size_t sj_at = sj_o{k};"));
         self.w.line("unsigned char *sj_p = sj_e->body + sj_at;");
@@ -349,7 +377,7 @@ impl Emit<'_> {
         self.put(t, target, "0", &sc);
         self.more(t, target, "0", &sc);
         self.w.close();
-        self.w.line("sj_enc_end(sj_e);");
+        self.end(&sc);
         self.w.close();
     }
 }

@@ -9,11 +9,14 @@ mod buffer;
 mod client;
 mod ctype;
 mod decode;
+mod dispatch;
 mod draw;
 mod emit;
 mod encode;
 mod expr;
+mod fast;
 mod model;
+mod nested;
 mod op;
 mod oracle;
 mod random;
@@ -235,6 +238,7 @@ impl<'a> File<'a> {
                 op.args_struct(&mut emit.w);
                 emit.body_encoder(&op, Way::Request);
                 emit.body_decoder(&op, Way::Request);
+                emit.short_decoder(&op);
                 if !op.op.oneway {
                     emit.body_encoder(&op, Way::Reply);
                     emit.body_decoder(&op, Way::Reply);
@@ -316,7 +320,7 @@ impl<'a> File<'a> {
         emit.w = self.begin("Server side.");
         emit.w.flush_left(format!("#include \"{}_server.h\"", self.module.name));
         for interface in self.interfaces() {
-            server::definitions(&mut emit, interface);
+            dispatch::definitions(&mut emit, interface);
         }
         emit.w.finish()
     }

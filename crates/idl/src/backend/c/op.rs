@@ -217,6 +217,11 @@ impl<'a> Op<'a> {
             .all(|p| !self.model.has_more(p.ty) && !self.model.has_descriptor(p.ty))
     }
 
+    /// Whether the reply goes to the caller's variables as it is, without memory of its own.
+    pub(super) fn is_plain_reply(&self) -> bool {
+        self.parts(Way::Reply).iter().all(|p| self.model.is_plain(p.ty))
+    }
+
     /// C expression of the threshold of this operation, from the client's or the measured one.
     pub(super) fn threshold(&self, auto: &str) -> String {
         match self.op.acf.reference_above {
@@ -246,6 +251,14 @@ impl<'a> Op<'a> {
             && p.dir == Dir::Out
             && fits
             && self.model.passing(self.op, p) == Passing::Pointer
+    }
+
+    /// Memory other than the arena for what a part of the reply needs: what is said of it, else of the operation.
+    pub(super) fn memory(&self, part: &Part<'a>) -> Option<&'a Allocate> {
+        let own = part.param.and_then(|p| p.acf.allocate.as_ref());
+        let wanted = own.or(self.op.acf.allocate.as_ref())?;
+        let is_other = matches!(wanted, Allocate::Pool(_) | Allocate::Fn(_));
+        (is_other && !self.model.is_plain(part.ty)).then_some(wanted)
     }
 
     pub(super) fn is_inline(&self) -> bool {

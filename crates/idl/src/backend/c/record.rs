@@ -9,14 +9,14 @@ use super::model::Model;
 use super::text::{ident, int64};
 
 /// A field: where it is in memory and on the wire.
-struct Member<'a> {
-    lv: String,
-    ty: &'a Ty,
-    range: Option<(i128, i128)>,
-    offset: u64,
+pub(super) struct Member<'a> {
+    pub(super) lv: String,
+    pub(super) ty: &'a Ty,
+    pub(super) range: Option<(i128, i128)>,
+    pub(super) offset: u64,
 }
 
-fn members<'a>(model: Model<'_>, s: &'a Struct) -> Vec<Member<'a>> {
+pub(super) fn members<'a>(model: Model<'_>, s: &'a Struct) -> Vec<Member<'a>> {
     let l = layout::struct_layout(model.m, s);
     s.fields
         .iter()
@@ -32,7 +32,7 @@ fn members<'a>(model: Model<'_>, s: &'a Struct) -> Vec<Member<'a>> {
         .collect()
 }
 
-fn scope(s: &Struct) -> Scope<'_> {
+pub(super) fn scope(s: &Struct) -> Scope<'_> {
     Scope::new(
         s.fields
             .iter()
@@ -75,6 +75,14 @@ impl Emit<'_> {
             self.w.line(format!("static inline bool sj_put_more_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"));
             self.w.line(format!("static inline bool sj_get_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
             self.w.line(format!("static inline bool sj_get_more_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
+            if let TypeKind::Struct(s) = &def.kind
+                && self.is_linked(s)
+            {
+                self.w.line(format!(
+                    "static bool sj_put_deep_{name}(sj_enc *sj_e, const {name} *sj_v);"
+                ));
+                self.w.line(format!("static bool sj_get_deep_{name}(sj_dec *sj_d, const unsigned char *sj_b, {name} *sj_v);"));
+            }
         } else if matches!(&def.kind, TypeKind::Union(_)) {
             self.w.line(format!("static inline bool sj_put_arm_{name}(sj_enc *sj_e, int64_t sj_k, const {name} *sj_v);"));
             self.w.line(format!(
@@ -185,7 +193,11 @@ impl Emit<'_> {
             }
             x.zero_padding(&padding);
         });
+        let is_linked = self.is_linked(s);
         self.encoder(&format!("put_more_{name}"), &name, |x| {
+            if is_linked {
+                return x.put_more_linked(&name, &all);
+            }
             for m in &all {
                 x.more(m.ty, &m.lv, &m.offset.to_string(), &sc);
             }
@@ -203,16 +215,24 @@ impl Emit<'_> {
             }
         });
         self.decoder(&format!("get_more_{name}"), &name, |x| {
-            for m in &all {
-                x.get_more(m.ty, &m.lv, &m.offset.to_string(), &sc);
+            if is_linked {
+                x.get_more_linked(&name, &all);
+            } else {
+                for m in &all {
+                    x.get_more(m.ty, &m.lv, &m.offset.to_string(), &sc);
+                }
             }
             for m in &all {
                 x.agree(m.ty, &m.offset.to_string(), &sc);
             }
         });
+        if is_linked {
+            self.deep_functions(id, s);
+        }
+        self.whole_functions(id, s);
     }
 
-    fn encoder(&mut self, function: &str, name: &str, body: impl FnOnce(&mut Self)) {
+    pub(super) fn encoder(&mut self, function: &str, name: &str, body: impl FnOnce(&mut Self)) {
         self.w.blank();
         self.w.function(format!(
             "static inline bool sj_{function}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v)"
@@ -223,7 +243,7 @@ impl Emit<'_> {
         self.w.close();
     }
 
-    fn decoder(&mut self, function: &str, name: &str, body: impl FnOnce(&mut Self)) {
+    pub(super) fn decoder(&mut self, function: &str, name: &str, body: impl FnOnce(&mut Self)) {
         self.w.blank();
         self.w.function(format!(
             "static inline bool sj_{function}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v)"

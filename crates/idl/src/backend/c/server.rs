@@ -121,41 +121,14 @@ pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
             answer(emit, op);
         }
         run(emit, op);
-        serve(emit, op);
+        if op.has_short_way() {
+            serve(emit, op, false);
+            serve_short(emit, op);
+        } else {
+            serve(emit, op, true);
+        }
     }
-    dispatch(emit, interface, &ops);
-}
-
-/// What exists once: deferred answers, the table, the loop.
-pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = ident(&interface.name);
-    let ops = operations(emit.model, interface);
-    for op in ops.iter().filter(|op| op.op.acf.deferred) {
-        later(emit, op);
-    }
-    let count = table(emit, interface, &ops);
-    let all = ids(emit.model, interface);
-    let w = &mut emit.w;
-    w.blank();
-    w.open(format!("static const sj_interface_id sj_{name}_ids[] ="));
-    for id in &all {
-        w.line(format!("{},", id_initialiser(id)));
-    }
-    w.close_with(";");
-    w.blank();
-    w.line(format!(
-        "const sj_interface {name}_interface = {{sj_{name}_table, sj_{name}_ids, {count}, {}}};",
-        all.len()
-    ));
-    w.blank();
-    w.function(format!(
-        "sj_status {name}_serve(const {name}_server *impl, sj_server *server, int64_t deadline_ns)"
-    ));
-    w.line("sj_router sj_r;");
-    w.line("sj_router_init(&sj_r);");
-    w.line(format!("sj_status sj_t = sj_router_add(&sj_r, &{name}_interface, impl);"));
-    w.line("return sj_t == SJ_OK ? sj_serve(&sj_r, server, deadline_ns) : sj_t;");
-    w.close();
+    super::dispatch::by_switch(emit, interface, &ops);
 }
 
 fn rundown(emit: &mut Emit<'_>, interface: &Interface) {
@@ -190,7 +163,7 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "static inline sj_outcome sj_{name}_answer(sj_service *sj_s, const sj_token *sj_t, sj_client sj_k, const void *sj_i, sj_arena *sj_a, const {} *sj_v, sj_out *sj_o)",
+        "SJ_INLINE sj_outcome sj_{name}_answer(sj_service *sj_s, const sj_token *sj_t, sj_client sj_k, const void *sj_i, sj_arena *sj_a, const {} *sj_v, sj_out *sj_o)",
         op.args()
     ));
     w.line("sj_enc sj_e;");
@@ -206,12 +179,17 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_plan(&sj_e, sj_v, &sj_p)))"));
         w.line("    return sj_service_failed(&sj_e);");
         w.line("sj_reply_start(sj_s->server, sj_t, sj_p.size, sj_o);");
-        w.line("if (SJ_UNLIKELY(sj_o->body_len < sj_p.size))");
-        w.line("    return SJ_FAULT_TOO_LARGE;");
+        if !op.parts(Way::Reply).is_empty() {
+            w.line("if (SJ_UNLIKELY(!sj_o->body))");
+            w.line("    return SJ_FAULT_TOO_LARGE;");
+        }
         w.line(format!("sj_enc_into(&sj_e, sj_o, {});", op.layout(Way::Reply).size));
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_put(&sj_e, sj_v, &sj_p)))"));
         w.line("    return sj_service_failed(&sj_e);");
-        w.line("sj_service_attach(sj_s, &sj_e, sj_o);");
+        if !op.is_fixed(Way::Reply) {
+            w.line("sj_service_attach(sj_s, &sj_e, sj_o);");
+        }
+        w.line("return SJ_OUTCOME_REPLY;");
     } else {
         w.line(format!("sj_enc_init_grow(&sj_e, sj_a, {limit}, &sj_s->scratch);"));
         if op.needs_service(Way::Reply) {
@@ -221,9 +199,8 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
         }
         w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_put(&sj_e, sj_v)))"));
         w.line("    return sj_service_failed(&sj_e);");
-        w.line("sj_service_start(sj_s, sj_t, &sj_e, sj_o);");
+        w.line("return sj_service_start(sj_s, sj_t, &sj_e, sj_o);");
     }
-    w.line("return SJ_OUTCOME_REPLY;");
     w.close();
 }
 
@@ -232,10 +209,10 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
     let (name, iface) = (op.name(), ident(&op.interface.name));
     emit.w.blank();
     emit.w.function(format!(
-        "static inline sj_outcome sj_{name}_run(const {iface}_server *sj_i, sj_service *sj_s, sj_event *sj_x, {} *sj_v, sj_out *sj_o)",
+        "SJ_INLINE sj_outcome sj_{name}_run(const {iface}_server *sj_i, sj_service *sj_s, sj_event *sj_x, {} *sj_v, sj_out *sj_o)",
         op.args()
     ));
-    let mut args = vec!["sj_i->self".to_owned(), "&sj_n".to_owned()];
+    let mut args = vec!["sj_i->self".to_owned(), "sj_n".to_owned()];
     let mut rooms = Vec::new();
     if op.op.acf.deferred {
         args.push("&sj_l".to_owned());
@@ -247,9 +224,11 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
         args.extend(argument_names(op).iter().map(|a| format!("sj_v->{a}")));
     }
     let w = &mut emit.w;
-    w.line("sj_invocation sj_n;");
-    w.line("sj_service_invocation(sj_s, sj_x, &sj_n);");
+    w.line("sj_invocation *sj_n = sj_service_invocation(sj_s, sj_x);");
     w.line("(void)sj_v, (void)sj_o;");
+    if op.parts(Way::Reply).iter().any(|p| op.model.has_descriptor(p.ty)) {
+        w.line("sj_s->in = &sj_x->in;");
+    }
     let function = match &op.op.acf.impl_server {
         Some(f) => path(f),
         None => {
@@ -283,23 +262,25 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
 }
 
 /// Storage of what goes out, and the request taken apart.
-fn serve(emit: &mut Emit<'_>, op: &Op<'_>) {
+fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
     let (name, iface) = (op.name(), ident(&op.interface.name));
     let violation = match op.op.acf.on_violation.or(op.interface.acf.on_violation) {
         Some(OnViolation::Fault) => "SJ_FAULT_BAD_MESSAGE",
         _ => "SJ_OUTCOME_VIOLATION",
     };
-    let event = if op.op.oneway { "SJ_EVENT_SEND" } else { "SJ_EVENT_CALL" };
+    let (head, suffix) =
+        if is_only { ("SJ_INLINE", "") } else { ("static SJ_OUT_OF_LINE", "_any") };
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "static inline sj_outcome sj_{name}_serve(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
+        "{head} sj_outcome sj_{name}_serve{suffix}(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
     ));
     w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)impl;"));
     w.line(format!("{} sj_v;", op.args()));
     w.line("sj_dec sj_d;");
-    w.line(format!("if (SJ_UNLIKELY(sj_x->kind != {event}))"));
-    w.line("    return SJ_OUTCOME_VIOLATION;");
+    if is_only {
+        kind(op, w);
+    }
     if let Some(max) = op.op.acf.max_message {
         w.line(format!("if (SJ_UNLIKELY(sj_request_exceeds(&sj_x->in, {max}u)))"));
         w.line(format!("    return {violation};"));
@@ -320,6 +301,31 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>) {
     }
     w.line("return sj_r;");
     w.close();
+}
+
+/// The same for requests that lie in the body altogether.
+fn serve_short(emit: &mut Emit<'_>, op: &Op<'_>) {
+    let (name, iface) = (op.name(), ident(&op.interface.name));
+    let w = &mut emit.w;
+    w.blank();
+    w.function(format!(
+        "SJ_INLINE sj_outcome sj_{name}_serve(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
+    ));
+    w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)impl;"));
+    w.line(format!("{} sj_v;", op.args()));
+    kind(op, w);
+    storage(op, w);
+    w.line(format!("if (SJ_LIKELY(sj_{name}_request_short(&sj_x->in, &sj_v)))"));
+    w.line(format!("    return sj_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
+    w.line(format!("return sj_{name}_serve_any(impl, sj_s, sj_x, sj_o);"));
+    w.close();
+}
+
+/// A call of a one-way operation and a one-way message to any other break the rules.
+fn kind(op: &Op<'_>, w: &mut Text) {
+    let event = if op.op.oneway { "SJ_EVENT_SEND" } else { "SJ_EVENT_CALL" };
+    w.line(format!("if (SJ_UNLIKELY(sj_x->kind != {event}))"));
+    w.line("    return SJ_OUTCOME_VIOLATION;");
 }
 
 /// Where `out` and `in, out` parameters are while the implementation runs: zero to begin with.
@@ -351,7 +357,7 @@ fn storage(op: &Op<'_>, w: &mut Text) {
 }
 
 /// The function that answers a deferred call.
-fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
+pub(super) fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
     let name = op.name();
     let w = &mut emit.w;
     w.blank();
@@ -380,6 +386,7 @@ fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line("sj_s.scratch = sj_b;");
     w.line("sj_s.cleanup = NULL;");
     w.line("sj_s.in = NULL;");
+    w.line("sj_s.n_fds = 0;");
     w.line(format!(
         "sj_outcome sj_r = sj_{name}_answer(&sj_s, &later->token, later->client, later->impl, &sj_a, &sj_v, &sj_o);"
     ));
@@ -397,44 +404,4 @@ fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line("sj_buffer_free(&sj_s.scratch);");
     w.line("return sj_t;");
     w.close();
-}
-
-/// The same by a switch, for a server of one interface that wants no indirect call.
-fn dispatch(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_>]) {
-    let name = ident(&interface.name);
-    let w = &mut emit.w;
-    w.blank();
-    w.function(format!(
-        "static inline sj_outcome {name}_dispatch(const {name}_server *impl, sj_service *sj_s, sj_event *sj_x, uint16_t sj_n, sj_out *sj_o)"
-    ));
-    w.line("(void)impl, (void)sj_s, (void)sj_x, (void)sj_o;");
-    w.open("switch (sj_n)");
-    for op in ops {
-        w.line(format!("case {}:", op.op.opnum));
-        w.line(format!("    return sj_{}_serve(impl, sj_s, sj_x, sj_o);", op.name()));
-    }
-    w.line("default:");
-    w.line("    return SJ_FAULT_UNKNOWN_OPERATION;");
-    w.close();
-    w.close();
-}
-
-/// The operations by number.
-fn table(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_>]) -> usize {
-    let name = ident(&interface.name);
-    let count = ops.iter().map(|o| usize::from(o.op.opnum) + 1).max().unwrap_or(0);
-    let w = &mut emit.w;
-    w.blank();
-    w.open(format!("static const sj_serve_fn sj_{name}_table[{}] =", count.max(1)));
-    for n in 0..count {
-        match ops.iter().find(|op| usize::from(op.op.opnum) == n) {
-            Some(op) => w.line(format!("sj_{}_serve,", op.name())),
-            None => w.line("NULL,"),
-        }
-    }
-    if count == 0 {
-        w.line("NULL,");
-    }
-    w.close_with(";");
-    count
 }

@@ -86,4 +86,18 @@ pub(super) const ENTRIES: &[Entry] = &[
         "interface i { [deferred] g(); }",
         "interface i { [comm_status] h(); }",
     ),
+    acf(
+        codes::ACF_ALLOCATE,
+        "memory for a value that needs none",
+        "Numbers, fixed arrays and structures of them are stored where the program says; only strings, arrays whose size is told at run time and what pointers lead to are allocated.",
+        "interface i { f([allocate(pool(p))] n); }",
+        "interface i { f([allocate(pool(p))] a); }",
+    ),
+    acf(
+        codes::ACF_ALLOCATE_RUST,
+        "a pool or function that Rust stubs have no use for",
+        "Rust stubs take vectors from a pool or a function for single parameters that are arrays of numbers. Strings and everything else are owned values of the standard library. C stubs take any memory from there, for whole operations too: generate C alone, or say it of a fitting parameter.",
+        "interface i { [allocate(pool(p))] f(); }",
+        "interface i { f([allocate(pool(p))] a); }",
+    ),
 ];

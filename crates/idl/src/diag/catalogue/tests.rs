@@ -7,7 +7,8 @@ use crate::diag::{Diagnostic, Severity, codes};
 use crate::source::MemoryLoader;
 
 fn run(loader: &MemoryLoader, acf: bool) -> Result<Compilation, Box<Failure>> {
-    compile("sample.idl", acf.then_some("sample.acf"), loader, &Options::default())
+    let options = Options { for_rust: true, ..Options::default() };
+    compile("sample.idl", acf.then_some("sample.acf"), loader, &options)
 }
 
 fn loaded(idl: &[u8]) -> MemoryLoader {

@@ -43,7 +43,6 @@ static inline sj_status sj_stub_bind(sj_stub *s, sj_connection *c, const sj_inte
     sj_st16(out.body + 16, wanted->major);
     sj_st16(out.body + 18, wanted->minor);
     sj_st32(out.body + 20, 0);
-    out.n_items = out.n_fds = out.n_grants = 0;
     sj_status status = sj_call(c, &out, s->deadline_ns, &s->in);
     s->fault = status == SJ_FAULT ? s->in.fault : 0;
     if (status != SJ_OK)
@@ -96,8 +95,12 @@ static inline bool sj_exceeds(const sj_enc *e, size_t body, uint64_t max)
 /* Sends what is in out and waits for the answer. */
 static inline sj_status sj_stub_call(sj_stub *s, sj_out *out, int64_t timeout_ns)
 {
-    sj_status status = sj_call(s->connection, out, sj_stub_deadline(s, timeout_ns), &s->in);
-    if (SJ_UNLIKELY(status == SJ_FAULT))
+    return sj_call(s->connection, out, sj_stub_deadline(s, timeout_ns), &s->in);
+}
+
+static inline sj_status sj_stub_failed(sj_stub *s, sj_status status)
+{
+    if (status == SJ_FAULT)
         s->fault = s->in.fault;
     return status;
 }
@@ -108,13 +111,18 @@ static inline sj_status sj_stub_send(sj_stub *s, sj_out *out, int64_t timeout_ns
 }
 
 /* A body that was built in the scratch buffer becomes a message. */
-static inline void sj_stub_start(sj_stub *s, uint16_t op, sj_enc *e, sj_out *out)
+static inline bool sj_stub_start(sj_stub *s, uint16_t op, sj_enc *e, sj_out *out)
 {
     sj_start(s->connection, op, e->pos, out);
-    if (e->pos)
-        memcpy(out->body, e->body, e->pos);
+    if (SJ_UNLIKELY(!out->body))
+        return false;
+    memcpy(out->body, e->body, e->pos);
     sj_enc_attach(e, out);
+    return true;
 }
+
+/* A reply without descriptors, of which nothing had to be allocated. */
+static inline sj_status sj_stub_finish_plain(bool ok) { return SJ_LIKELY(ok) ? SJ_OK : SJ_BAD_MESSAGE; }
 
 /* The reply was taken apart: descriptors in it are the caller's from now on. */
 static inline sj_status sj_stub_finish(sj_stub *s, const sj_dec *d, bool ok)

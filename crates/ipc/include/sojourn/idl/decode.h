@@ -52,6 +52,29 @@ static inline void sj_dec_init(sj_dec *d, sj_in *in, sj_arena *arena, bool in_pl
     d->nodes_size = d->nodes_used = 0;
 }
 
+/* Where values go, while it is something else than what the decoder began with. */
+typedef struct sj_dec_memory {
+    sj_arena *arena;
+    void *(*provider)(size_t size);
+    bool in_place;
+} sj_dec_memory;
+
+static inline sj_dec_memory sj_dec_use(sj_dec *d, sj_arena *arena, void *(*provider)(size_t size))
+{
+    sj_dec_memory before = {d->arena, d->provider, d->in_place};
+    d->arena = arena;
+    d->provider = provider;
+    d->in_place = false;
+    return before;
+}
+
+static inline void sj_dec_return(sj_dec *d, const sj_dec_memory *before)
+{
+    d->arena = before->arena;
+    d->provider = before->provider;
+    d->in_place = before->in_place;
+}
+
 /* A body that has nothing but its primary block. */
 static inline bool sj_dec_is_exactly(const sj_in *in, size_t size)
 {
@@ -73,7 +96,7 @@ static inline bool sj_dec_done(const sj_dec *d)
 
 static inline void *sj_dec_alloc(sj_dec *d, size_t size)
 {
-    void *p = d->provider ? d->provider(size ? size : 1) : sj_arena_alloc(d->arena, size);
+    void *p = SJ_UNLIKELY(d->provider != NULL) ? d->provider(size ? size : 1) : sj_arena_alloc(d->arena, size);
     if (SJ_UNLIKELY(!p))
         d->fault = SJ_FAULT_NO_RESOURCES;
     return p;
@@ -118,6 +141,17 @@ static inline bool sj_dec_object(sj_dec *d, size_t n, size_t size, const unsigne
     *at = d->body + d->pos;
     d->pos += room;
     size_t gap = room - bytes;
+    return gap == 0 || (sj_ld64(*at + room - 8) >> (8 * (8 - gap))) == 0;
+}
+
+/* The same without a decoder: the object of `bytes` (less than 2^62) that begins `pos` bytes into the body. */
+static inline bool sj_short_object(const sj_in *in, size_t bytes, size_t *pos, const unsigned char **at)
+{
+    size_t room = sj_pad8(bytes), gap = room - bytes;
+    if (SJ_UNLIKELY(room > in->body_len - *pos))
+        return false;
+    *at = in->body + *pos;
+    *pos += room;
     return gap == 0 || (sj_ld64(*at + room - 8) >> (8 * (8 - gap))) == 0;
 }
 
@@ -292,6 +326,27 @@ static inline bool sj_get_string_more(sj_dec *d, const unsigned char *p, size_t 
         return false;
     *out = sj_dec_keep(d, at, (n + 1) * width, copy);
     return *out != NULL;
+}
+
+/* A string's header and object, where nothing comes between them. */
+static SJ_OUT_OF_LINE bool sj_get_string_slowly(sj_dec *d, const unsigned char *p, bool nullable, bool copy, void **out)
+{
+    return sj_get_string(d, p, 1, nullable, copy, out) && sj_get_string_more(d, p, 1, copy, out);
+}
+
+static inline bool sj_get_string_whole(sj_dec *d, const unsigned char *p, bool nullable, bool copy, void **out)
+{
+    uint64_t header = sj_ld64(p);
+    size_t n = (uint32_t)header, room = sj_pad8(n + 1);
+    if (SJ_UNLIKELY(header >> 32 != 1 || d->depth >= SJ_DEPTH_MAX || copy || !d->in_place))
+        return sj_get_string_slowly(d, p, nullable, copy, out);
+    if (SJ_UNLIKELY(room > d->end - d->pos))
+        return false;
+    const unsigned char *s = d->body + d->pos;
+    d->pos += room;
+    *out = (void *)(uintptr_t)s;
+    /* The terminator and the gap behind it are the rest of the last word. */
+    return (sj_ld64(s + room - 8) >> (8 * (n & 7))) == 0 && memchr(s, 0, n) == NULL;
 }
 
 /* A string into the caller's buffer of `room` characters. */

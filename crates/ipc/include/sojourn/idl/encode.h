@@ -79,12 +79,13 @@ static inline void sj_enc_into(sj_enc *e, sj_out *out, size_t primary)
     e->pos = primary;
 }
 
-/* Items and descriptors go along. */
+/* Items and descriptors go along; a message just begun has none. */
 static inline void sj_enc_attach(const sj_enc *e, sj_out *out)
 {
+    if (SJ_LIKELY((e->n_items | e->n_fds) == 0))
+        return;
     out->n_items = (uint8_t)e->n_items;
     out->n_fds = (uint8_t)e->n_fds;
-    out->n_grants = 0;
     for (uint32_t i = 0; i < e->n_items; i++) {
         out->items[i].data = e->items[i].data;
         out->items[i].len = e->items[i].len;
@@ -138,6 +139,23 @@ static inline bool sj_enc_bytes(sj_enc *e, const void *from, size_t size)
     if (size)
         memcpy(e->body + at, from, size);
     return true;
+}
+
+/* The same in a planned body, which has room: where the object is. */
+static inline size_t sj_planned_object(sj_enc *e, size_t size)
+{
+    size_t room = sj_pad8(size), at = e->pos;
+    if (room != size)
+        sj_st64(e->body + at + room - 8, 0);
+    e->pos = at + room;
+    return at;
+}
+
+static inline void sj_planned_bytes(sj_enc *e, const void *from, size_t size)
+{
+    size_t at = sj_planned_object(e, size);
+    if (SJ_LIKELY(size != 0))
+        memcpy(e->body + at, from, size);
 }
 
 /* ---- headers of arrays and strings ---- */
@@ -222,6 +240,31 @@ static inline void sj_put_flat(sj_enc *e, unsigned char *p, const void *data, ui
         }
     }
     sj_put_header(p, n, form);
+}
+
+/* A string whose object follows at once: header and characters. */
+static SJ_OUT_OF_LINE bool sj_put_string_slowly(sj_enc *e, size_t at, const char *s, bool nullable, int64_t bound)
+{
+    uint32_t n, form;
+    if (!sj_plan_string(s, nullable, bound, e->limit, &n, &form))
+        return false;
+    sj_put_flat(e, e->body + at, s, n, form, (size_t)n + 1);
+    return sj_ld32(e->body + at + 4) != 1 || sj_enc_bytes(e, s, (size_t)n + 1);
+}
+
+static inline bool sj_put_string_whole(sj_enc *e, size_t at, const char *s, bool nullable, int64_t bound)
+{
+    if (SJ_UNLIKELY(!s || e->depth >= SJ_DEPTH_MAX))
+        return sj_put_string_slowly(e, at, s, nullable, bound);
+    size_t n = strlen(s), room = sj_pad8(n + 1);
+    if (SJ_UNLIKELY(room > e->end - e->pos || n >= e->limit || n >= UINT32_MAX || (int64_t)n >= bound))
+        return sj_put_string_slowly(e, at, s, nullable, bound);
+    unsigned char *p = e->body + e->pos;
+    sj_st64(e->body + at, (uint64_t)1 << 32 | n);
+    e->pos += room;
+    sj_st64(p + room - 8, 0);
+    memcpy(p, s, n + 1);
+    return true;
 }
 
 /* ---- descriptors, contexts, references ---- */

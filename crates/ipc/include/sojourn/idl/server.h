@@ -57,9 +57,10 @@ typedef struct sj_interface {
 } sj_interface;
 
 typedef struct sj_route {
-    const sj_interface *interface;
+    uint32_t base, operations;
+    const sj_serve_fn *serve; /* the interface's own */
     const void *impl;
-    uint32_t base;
+    const sj_interface *interface;
 } sj_route;
 
 typedef struct sj_router {
@@ -69,14 +70,16 @@ typedef struct sj_router {
     sj_route entries[SJ_INTERFACES_MAX];
 } sj_router;
 
+/* Stays where it was initialised. */
 typedef struct sj_service {
     sj_server *server;
     const sj_router *router;
+    sj_invocation invocation; /* of the call that is served: but for the client the same for all */
     sj_arena arena;
     sj_buffer scratch;
     sj_contexts contexts;
     sj_cleanup *cleanup;
-    const sj_in *in; /* of the call that is served: its descriptors are the message's */
+    const sj_in *in; /* of the call that is served, if it hands descriptors out: those that came are the message's */
     int fds[SJ_FDS_MAX]; /* handed out with the reply, closed after it */
     uint32_t n_fds;
     int stop; /* set by an implementation: the loop returns after the reply */
@@ -93,9 +96,12 @@ static inline sj_status sj_router_add(sj_router *r, const sj_interface *i, const
 {
     if (r->used == SJ_INTERFACES_MAX || r->operations + i->operations >= SJ_OP_BIND)
         return SJ_INVALID;
-    r->entries[r->used].interface = i;
-    r->entries[r->used].impl = impl;
-    r->entries[r->used++].base = r->operations;
+    sj_route *route = &r->entries[r->used++];
+    route->base = r->operations;
+    route->operations = i->operations;
+    route->serve = i->serve;
+    route->impl = impl;
+    route->interface = i;
     r->operations += i->operations;
     return SJ_OK;
 }
@@ -105,6 +111,9 @@ static inline void sj_service_init(sj_service *s, sj_server *server, const sj_ro
     memset(s, 0, sizeof *s);
     s->server = server;
     s->router = router;
+    s->invocation.server = server;
+    s->invocation.service = s;
+    s->invocation.arena = &s->arena;
 }
 
 /* Runs all contexts down and frees what the service holds. */
@@ -115,16 +124,19 @@ static inline void sj_service_free(sj_service *s)
     sj_buffer_free(&s->scratch);
 }
 
+/* Gives up the right to answer a deferred call: the caller gets the fault Dropped. */
+static inline sj_status sj_deferred_drop(const sj_deferred *later)
+{
+    return sj_token_drop(later->service->server, &later->token);
+}
+
 /* ---- what generated dispatch functions use ---- */
 
-static inline void sj_service_invocation(sj_service *s, const sj_event *event, sj_invocation *i)
+static inline sj_invocation *sj_service_invocation(sj_service *s, const sj_event *event)
 {
-    i->client = event->client;
-    i->badge = event->badge;
-    i->server = s->server;
-    i->service = s;
-    i->arena = &s->arena;
-    s->in = &event->in;
+    s->invocation.client = event->client;
+    s->invocation.badge = event->badge;
+    return &s->invocation;
 }
 
 /* For requests with context handles or converted values. */
@@ -152,6 +164,7 @@ static inline sj_outcome sj_service_refuse(const sj_dec *d, sj_outcome violation
 
 static SJ_COLD void sj_service_hand_over(sj_service *s, const sj_enc *e)
 {
+    s->n_fds = 0;
     for (uint32_t i = 0; i < e->n_fds; i++) {
         bool is_borrowed = false;
         for (uint32_t k = 0; s->in && k < s->in->n_fds; k++)
@@ -167,18 +180,19 @@ static SJ_COLD void sj_service_hand_over(sj_service *s, const sj_enc *e)
 static inline void sj_service_attach(sj_service *s, const sj_enc *e, sj_out *out)
 {
     sj_enc_attach(e, out);
-    s->n_fds = 0;
-    if (e->n_fds)
+    if (SJ_UNLIKELY(e->n_fds != 0))
         sj_service_hand_over(s, e);
 }
 
 /* A body that was built in the scratch buffer becomes a reply. */
-static inline void sj_service_start(sj_service *s, const sj_token *token, const sj_enc *e, sj_out *out)
+static inline sj_outcome sj_service_start(sj_service *s, const sj_token *token, const sj_enc *e, sj_out *out)
 {
     sj_reply_start(s->server, token, e->pos, out);
-    if (e->pos)
-        memcpy(out->body, e->body, e->pos);
+    if (SJ_UNLIKELY(!out->body))
+        return SJ_FAULT_TOO_LARGE;
+    memcpy(out->body, e->body, e->pos);
     sj_service_attach(s, e, out);
+    return SJ_OUTCOME_REPLY;
 }
 
 /* A reply that could not be built. */
@@ -218,7 +232,7 @@ static inline bool sj_interface_serves(const sj_interface *i, const unsigned cha
     return false;
 }
 
-static inline sj_outcome sj_service_bind(sj_service *s, sj_event *event, sj_out *out)
+static SJ_COLD sj_outcome sj_service_bind(sj_service *s, sj_event *event, sj_out *out)
 {
     const unsigned char *p = event->in.body;
     if (event->kind != SJ_EVENT_CALL || !sj_dec_is_exactly(&event->in, 24) || sj_ld32(p + 20) != 0)
@@ -228,8 +242,9 @@ static inline sj_outcome sj_service_bind(sj_service *s, sj_event *event, sj_out 
         if (!sj_interface_serves(r->interface, p, sj_ld16(p + 16), sj_ld16(p + 18)))
             continue;
         sj_reply_start(s->server, &event->token, 8, out);
+        if (!out->body)
+            return SJ_FAULT_NO_RESOURCES;
         sj_st64(out->body, r->base);
-        out->n_items = out->n_fds = out->n_grants = 0;
         return SJ_OUTCOME_REPLY;
     }
     return SJ_FAULT_UNKNOWN_INTERFACE;
@@ -239,43 +254,54 @@ static inline sj_outcome sj_service_bind(sj_service *s, sj_event *event, sj_out 
 static inline sj_outcome sj_service_dispatch(sj_service *s, sj_event *event, sj_out *out)
 {
     uint32_t op = event->in.op;
-    if (SJ_UNLIKELY(op == SJ_OP_BIND))
-        return sj_service_bind(s, event, out);
-    for (uint32_t i = 0; i < s->router->used; i++) {
-        const sj_route *r = &s->router->entries[i];
-        if (SJ_LIKELY(op - r->base < r->interface->operations)) {
-            sj_serve_fn serve = r->interface->serve[op - r->base];
+    const sj_route *end = s->router->entries + s->router->used;
+    for (const sj_route *r = s->router->entries; SJ_LIKELY(r != end); r++) {
+        uint32_t number = op - r->base;
+        if (SJ_LIKELY(number < r->operations)) {
+            sj_serve_fn serve = r->serve[number];
             return SJ_LIKELY(serve != NULL) ? serve(r->impl, s, event, out) : SJ_FAULT_UNKNOWN_OPERATION;
         }
     }
+    if (op == SJ_OP_BIND)
+        return sj_service_bind(s, event, out);
     return event->kind == SJ_EVENT_CALL ? SJ_FAULT_UNKNOWN_OPERATION : SJ_OUTCOME_VIOLATION;
 }
 
-/* What is done with the outcome of a dispatch. True: there is a reply to be sent. */
-static inline bool sj_service_settle(sj_service *s, sj_event *event, sj_outcome outcome)
+/* What is done with an outcome other than a reply. */
+static SJ_COLD void sj_service_settle(sj_service *s, sj_event *event, sj_outcome outcome)
 {
-    if (SJ_LIKELY(outcome == SJ_OUTCOME_REPLY))
-        return true;
     if (outcome == SJ_OUTCOME_VIOLATION)
         (void)sj_expel(s->server, event->client, SJ_REASON_BAD_MESSAGE);
     else if (outcome != SJ_OUTCOME_NOTHING && event->kind == SJ_EVENT_CALL)
         (void)sj_reply_fault(s->server, &event->token, outcome);
     sj_service_clean(s);
+}
+
+/* What a dispatch came to. True: there is a reply to be sent. */
+static inline bool sj_service_outcome(sj_service *s, sj_event *event, sj_outcome outcome)
+{
+    if (SJ_LIKELY(outcome == SJ_OUTCOME_REPLY))
+        return true;
+    sj_service_settle(s, event, outcome);
     return false;
 }
 
 /* Handles one event. True: `out` is a reply to be sent by sj_reply() or sj_reply_wait(), then call sj_service_clean(). */
 static inline bool sj_service_handle(sj_service *s, sj_event *event, sj_out *out)
 {
-    if (event->kind == SJ_EVENT_GONE)
-        sj_contexts_rundown(&s->contexts, event->client);
-    if (event->kind != SJ_EVENT_CALL && event->kind != SJ_EVENT_SEND)
+    if (SJ_UNLIKELY(event->kind > SJ_EVENT_SEND)) {
+        if (event->kind == SJ_EVENT_GONE)
+            sj_contexts_rundown(&s->contexts, event->client);
         return false;
-    return sj_service_settle(s, event, sj_service_dispatch(s, event, out));
+    }
+    return sj_service_outcome(s, event, sj_service_dispatch(s, event, out));
 }
 
-/* Receives, dispatches, replies, until the deadline, an error of the transport or `stop`. */
-static inline sj_status sj_service_run(sj_service *s, int64_t deadline_ns)
+/* What handles an event in a loop: sj_service_handle() or the generated function of one interface. */
+typedef bool (*sj_handle_fn)(const void *impl, sj_service *s, sj_event *event, sj_out *out);
+
+/* Receives, handles, replies, until the deadline, an error of the transport or `stop`. */
+SJ_INLINE sj_status sj_service_run_by(sj_service *s, sj_handle_fn handle, const void *impl, int64_t deadline_ns)
 {
     sj_out out;
     sj_event event;
@@ -290,7 +316,7 @@ static inline sj_status sj_service_run(sj_service *s, int64_t deadline_ns)
             (void)sj_reply_fault(s->server, &token, SJ_FAULT_TOO_LARGE);
         ready = false;
         if (SJ_LIKELY(status == SJ_OK)) {
-            ready = sj_service_handle(s, &event, &out);
+            ready = handle(impl, s, &event, &out);
             token = event.token;
         } else if (status != SJ_GONE && status != SJ_TOO_LARGE) {
             return status;
@@ -299,6 +325,18 @@ static inline sj_status sj_service_run(sj_service *s, int64_t deadline_ns)
     sj_status status = ready ? sj_reply(s->server, &out) : SJ_OK;
     sj_service_clean(s);
     return status == SJ_GONE ? SJ_OK : status;
+}
+
+static inline bool sj_service_handle_any(const void *impl, sj_service *s, sj_event *event, sj_out *out)
+{
+    (void)impl;
+    return sj_service_handle(s, event, out);
+}
+
+/* The same by the router. */
+static inline sj_status sj_service_run(sj_service *s, int64_t deadline_ns)
+{
+    return sj_service_run_by(s, sj_service_handle_any, NULL, deadline_ns);
 }
 
 /* The whole of a server thread: serves the router's interfaces on one handle. */

@@ -1,0 +1,148 @@
+//! The short way into a server: requests whose parts all lie in the body, taken apart without a decoder's state.
+//!
+//! What it accepts, the decoder of `body` accepts, with the same values; the rest it leaves to that one. So nothing is
+//! refused here and nothing allocated, and the tests compare the two on mutated bodies. Read `body` first.
+
+use crate::ir::{Array, Param, PtrClass, StringTy, Ty};
+use crate::layout;
+
+use super::emit::Emit;
+use super::model::Passing;
+use super::op::{Op, Part, Way};
+
+/// Larger elements are left to the decoder: a count times this cannot overflow.
+const ELEMENT_MAX: u64 = 1 << 30;
+
+/// What a part is to the short way.
+enum Short<'t> {
+    Plain,
+    Array(&'t Array),
+    String(&'t StringTy),
+}
+
+fn is_inout(part: &Part<'_>) -> bool {
+    part.param.is_some_and(|p| p.is_in() && p.is_out())
+}
+
+impl Op<'_> {
+    /// Whether requests of this operation have a short way: at least one array or string, and nothing that needs memory.
+    pub(super) fn has_short_way(&self) -> bool {
+        let parts = self.parts(Way::Request);
+        self.op.acf.max_message.is_none()
+            && !self.op.params.iter().any(|p: &Param| p.dir == crate::ir::Dir::InOut)
+            && parts.iter().all(|p| self.short(p.ty).is_some())
+            && parts.iter().any(|p| !matches!(self.short(p.ty), Some(Short::Plain)))
+    }
+
+    fn short<'t>(&'t self, ty: &'t Ty) -> Option<Short<'t>> {
+        let model = self.model;
+        if model.is_plain(ty) {
+            return Some(Short::Plain);
+        }
+        let header = match model.resolve(ty) {
+            Ty::Pointer(class, t) if *class != PtrClass::Ref && model.is_header(t) => {
+                model.resolve(t)
+            }
+            other => other,
+        };
+        match header {
+            Ty::String(s) => Some(Short::String(s)),
+            Ty::Array(a)
+                if model.is_plain(&a.element)
+                    && !layout::is_varying(a)
+                    && (1..=ELEMENT_MAX).contains(&model.size(&a.element)) =>
+            {
+                Some(Short::Array(a))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Emit<'_> {
+    /// `sj_OP_request_short`: false says nothing about the request.
+    pub(super) fn short_decoder(&mut self, op: &Op<'_>) {
+        if !op.has_short_way() {
+            return;
+        }
+        let l = op.layout(Way::Request);
+        let parts = op.parts(Way::Request);
+        self.w.blank();
+        self.w.function(format!(
+            "SJ_INLINE bool sj_{}_request_short(const sj_in *sj_m, {} *sj_v)",
+            op.name(),
+            op.args()
+        ));
+        self.w.line("const unsigned char *sj_p = sj_m->body;");
+        self.w.line(format!("size_t sj_q = {};", l.size));
+        self.w.require(
+            "sj_m->body_len >= sj_q && (sj_m->n_items | sj_m->n_fds | sj_m->n_grants) == 0",
+        );
+        for (o, n) in &l.padding {
+            self.w.require(format!("sj_is_zero(sj_p + {o}, {n})"));
+        }
+        for part in &parts {
+            if matches!(op.short(part.ty), Some(Short::Plain)) {
+                self.short_plain(op, part);
+            }
+        }
+        for part in &parts {
+            match op.short(part.ty) {
+                Some(Short::Array(a)) => self.short_array(op, part, a),
+                Some(Short::String(s)) => self.short_string(op, part, s),
+                _ => {}
+            }
+        }
+        self.w.line("return sj_q == sj_m->body_len;");
+        self.w.close();
+    }
+
+    /// A value in place: where it is, if it is passed by pointer.
+    fn short_plain(&mut self, op: &Op<'_>, part: &Part<'_>) {
+        let o = part.offset.to_string();
+        if matches!(part.passing, Passing::Pointer | Passing::Decayed) && !is_inout(part) {
+            let ty = match part.passing {
+                Passing::Decayed => self.model.resolve(part.ty),
+                _ => part.ty,
+            };
+            let cast = self.model.pointer(ty);
+            self.check_bytes(ty, &o, "true");
+            self.w.line(format!("sj_v->{} = ({cast})(uintptr_t)(sj_p + {o});", part.name));
+        } else {
+            let sc = op.part_scope(part, Way::Request);
+            self.get(part.ty, &part.lv, &o, &sc);
+        }
+        self.check_range(part.ty, &part.lv, part.range);
+    }
+
+    fn short_array(&mut self, op: &Op<'_>, part: &Part<'_>, a: &Array) {
+        let (k, o) = (self.fresh(), part.offset);
+        let size = self.model.size(&a.element);
+        let sc = op.part_scope(part, Way::Request);
+        let count = self.array_numbers(a, &sc).2;
+        let cast = self.model.name(part.ty);
+        self.w.line(format!("const uint32_t sj_n{k} = sj_ld32(sj_p + {o});"));
+        self.w.line(format!("const unsigned char *sj_q{k};"));
+        self.w.require(format!("sj_ld32(sj_p + {o} + 4) == 1 && (int64_t)sj_n{k} == {count}"));
+        self.w.require(format!("sj_short_object(sj_m, (size_t)sj_n{k} * {size}, &sj_q, &sj_q{k})"));
+        self.check_array(&a.element, k);
+        self.w.line(format!("{} = ({cast})(uintptr_t)sj_q{k};", part.lv));
+    }
+
+    fn short_string(&mut self, op: &Op<'_>, part: &Part<'_>, s: &StringTy) {
+        let (k, o) = (self.fresh(), part.offset);
+        let (width, cast) = if s.wide { (2, "uint16_t *") } else { (1, "char *") };
+        let sc = op.part_scope(part, Way::Request);
+        self.w.line(format!("const size_t sj_n{k} = sj_ld32(sj_p + {o});"));
+        self.w.line(format!("const unsigned char *sj_q{k};"));
+        self.w.require(format!("sj_ld32(sj_p + {o} + 4) == 1"));
+        if let Some(bound) = &s.bound {
+            let bound = self.model.expr(bound, &sc.siblings);
+            self.w.require(format!("(int64_t)sj_n{k} < {bound}"));
+        }
+        self.w.require(format!(
+            "sj_short_object(sj_m, (sj_n{k} + 1) * {width}, &sj_q, &sj_q{k}) && sj_check_string(sj_q{k}, sj_n{k}, {width})"
+        ));
+        self.w.line(format!("{} = ({cast})(uintptr_t)sj_q{k};", part.lv));
+    }
+}
