@@ -15,6 +15,8 @@ mod answer;
 mod client;
 mod endpoint;
 mod memory;
+#[cfg(test)]
+mod mixed_tests;
 mod options;
 mod parts;
 mod received;
