@@ -16,10 +16,9 @@ static inline uint32_t load32(const unsigned char *p) { uint32_t v; memcpy(&v, p
 static inline uint64_t load64(const unsigned char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
 /* Begins a request of `len` bytes that has nothing but a body. */
-static inline unsigned char *begin(uint16_t op, size_t len, sj_out *out)
+static inline unsigned char *begin(sj_connection *c, uint16_t op, size_t len, sj_out *out)
 {
-    sj_start(NULL, op, len, out);
-    out->n_items = out->n_fds = out->n_grants = 0;
+    sj_start(c, op, len, out);
     return out->body;
 }
 
@@ -27,25 +26,34 @@ static inline unsigned char *begin(uint16_t op, size_t len, sj_out *out)
 static inline unsigned char *answer(sj_event *event, size_t len, sj_out *out)
 {
     sj_reply_start(NULL, &event->token, len, out);
-    out->n_items = out->n_fds = out->n_grants = 0;
     return out->body;
 }
 
-static inline bool call(sj_out *out, sj_in *in) { return sj_call(NULL, out, SJ_FOREVER, in) == SJ_OK; }
+static inline sj_status call(sj_connection *c, sj_out *out, sj_in *in) { return sj_call(c, out, SJ_FOREVER, in); }
+
+/* The stubs are functions as the generated ones are: with their signatures, and out of line. */
+#define STUB __attribute__((noinline))
 
 /* ---- the paper's function ---- */
 
-static inline uint64_t paper(void)
+sj_status hand_paper(sj_connection *connection, int32_t a, int32_t b, const char *c);
+STUB sj_status hand_paper(sj_connection *connection, int32_t a, int32_t b, const char *c)
 {
     sj_out out;
     sj_in in;
-    forget(bench_text);
-    unsigned char *body = begin(OP_PAPER, 32, &out);
-    put32(body, 7);
-    put32(body + 4, (uint32_t)-9);
-    memcpy(body + 8, bench_text, PAPER_LEN);
+    unsigned char *body = begin(connection, OP_PAPER, 32, &out);
+    put32(body, (uint32_t)a);
+    put32(body + 4, (uint32_t)b);
+    memcpy(body + 8, c, PAPER_LEN);
     put32(body + 28, 0);
-    return call(&out, &in) && in.body_len == 0 ? arrived : DAMAGED;
+    sj_status status = call(connection, &out, &in);
+    return status == SJ_OK && in.body_len != 0 ? SJ_BAD_MESSAGE : status;
+}
+
+static inline uint64_t paper(void)
+{
+    forget(bench_text);
+    return hand_paper(NULL, 7, -9, (const char *)bench_text) == SJ_OK ? arrived : DAMAGED;
 }
 
 static inline bool on_paper(sj_event *event, sj_out *out)
@@ -60,22 +68,29 @@ static inline bool on_paper(sj_event *event, sj_out *out)
 
 /* ---- stat ---- */
 
-static inline uint64_t stat_path(void)
+sj_status hand_stat(sj_connection *connection, const char *path, struct stat_c *reply);
+STUB sj_status hand_stat(sj_connection *connection, const char *path, struct stat_c *reply)
 {
     sj_out out;
     sj_in in;
-    const char *path = bench_path;
-    forget(&path);
     size_t n = strlen(path), len = pad8(8 + n + 1);
-    unsigned char *body = begin(OP_STAT, len, &out);
+    unsigned char *body = begin(connection, OP_STAT, len, &out);
     put64(body + len - 8, 0);
     put64(body, n);
     memcpy(body + 8, path, n + 1);
+    sj_status status = call(connection, &out, &in);
+    if (status != SJ_OK || in.body_len != sizeof *reply)
+        return status == SJ_OK ? SJ_BAD_MESSAGE : status;
+    memcpy(reply, in.body, sizeof *reply);
+    return SJ_OK;
+}
+
+static inline uint64_t stat_path(void)
+{
+    const char *path = bench_path;
     struct stat_c reply;
-    if (!call(&out, &in) || in.body_len != sizeof reply)
-        return DAMAGED;
-    memcpy(&reply, in.body, sizeof reply);
-    return sum_stat(&reply);
+    forget(&path);
+    return hand_stat(NULL, path, &reply) == SJ_OK ? sum_stat(&reply) : DAMAGED;
 }
 
 static inline bool on_stat(sj_event *event, sj_out *out)
@@ -95,32 +110,41 @@ static inline bool on_stat(sj_event *event, sj_out *out)
 
 /* ---- list ---- */
 
-static inline uint64_t list(void)
+/* Entries refer to the message: until the next call. */
+sj_status hand_list(sj_connection *connection, uint64_t directory, struct entry_c *entries, uint32_t *count);
+STUB sj_status hand_list(sj_connection *connection, uint64_t directory, struct entry_c *entries, uint32_t *count)
 {
+    static sj_in in;
     sj_out out;
-    sj_in in;
-    uint64_t directory = 77;
-    forget(&directory);
-    put64(begin(OP_LIST, 8, &out), directory);
-    if (!call(&out, &in) || in.body_len < 8 || load64(in.body) > LIST_LEN)
-        return DAMAGED;
-    struct entry_c got[LIST_LEN];
+    put64(begin(connection, OP_LIST, 8, &out), directory);
+    sj_status status = call(connection, &out, &in);
+    if (status != SJ_OK)
+        return status;
+    if (in.body_len < 8 || load64(in.body) > LIST_LEN)
+        return SJ_BAD_MESSAGE;
     uint32_t n = (uint32_t)load64(in.body);
     size_t at = 8;
     for (uint32_t i = 0; i < n; i++) {
         if (in.body_len - at < 24)
-            return DAMAGED;
+            return SJ_BAD_MESSAGE;
         const unsigned char *p = in.body + at;
         uint32_t name_len = load32(p + 12);
         if (name_len >= NAME_MAX_LEN || pad8((size_t)name_len + 1) > in.body_len - at - 16 ||
             memchr(p + 16, 0, (size_t)name_len + 1) != p + 16 + name_len)
-            return DAMAGED;
-        got[i] = (struct entry_c){load64(p), load32(p + 8), name_len, (const char *)p + 16};
+            return SJ_BAD_MESSAGE;
+        entries[i] = (struct entry_c){load64(p), load32(p + 8), name_len, (const char *)p + 16};
         at += 16 + pad8((size_t)name_len + 1);
     }
-    if (at != in.body_len)
+    *count = n;
+    return at == in.body_len ? SJ_OK : SJ_BAD_MESSAGE;
+}
+
+static inline uint64_t list(void)
+{
+    struct entry_c got[LIST_LEN];
+    uint32_t n;
+    if (hand_list(NULL, 77, got, &n) != SJ_OK)
         return DAMAGED;
-    forget(got);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += sum_entry(got[i].inode, got[i].kind, got[i].name, (uint32_t)strlen(got[i].name));
@@ -156,23 +180,36 @@ static inline bool on_list(sj_event *event, sj_out *out)
 
 /* ---- put ---- */
 
-static inline uint64_t put(void)
+sj_status hand_put(sj_connection *connection, uint32_t key_len, const uint8_t *key, uint32_t value_len,
+                   const uint8_t *value, uint32_t flags, uint64_t *revision);
+STUB sj_status hand_put(sj_connection *connection, uint32_t key_len, const uint8_t *key, uint32_t value_len,
+                        const uint8_t *value, uint32_t flags, uint64_t *revision)
 {
     sj_out out;
     sj_in in;
-    uint32_t key_len = KEY_LEN, value_len = VALUE_LEN;
-    forget(&key_len);
-    forget(&value_len);
     size_t padded = pad8(key_len), len = 16 + padded + pad8(value_len);
-    unsigned char *body = begin(OP_PUT, len, &out);
+    unsigned char *body = begin(connection, OP_PUT, len, &out);
     put32(body, key_len);
     put32(body + 4, value_len);
-    put64(body + 8, 5);
+    put64(body + 8, flags);
     put64(body + 16 + padded - 8, 0);
-    memcpy(body + 16, bench_key, key_len);
+    memcpy(body + 16, key, key_len);
     put64(body + len - 8, 0);
-    memcpy(body + 16 + padded, bench_value, value_len);
-    return call(&out, &in) && in.body_len == 8 ? load64(in.body) : DAMAGED;
+    memcpy(body + 16 + padded, value, value_len);
+    sj_status status = call(connection, &out, &in);
+    if (status != SJ_OK || in.body_len != 8)
+        return status == SJ_OK ? SJ_BAD_MESSAGE : status;
+    *revision = load64(in.body);
+    return SJ_OK;
+}
+
+static inline uint64_t put(void)
+{
+    uint32_t key_len = KEY_LEN, value_len = VALUE_LEN;
+    uint64_t revision;
+    forget(&key_len);
+    forget(&value_len);
+    return hand_put(NULL, key_len, bench_key, value_len, bench_value, 5, &revision) == SJ_OK ? revision : DAMAGED;
 }
 
 static inline bool on_put(sj_event *event, sj_out *out)
@@ -191,13 +228,20 @@ static inline bool on_put(sj_event *event, sj_out *out)
 
 /* ---- record ---- */
 
-static inline uint64_t record(void)
+sj_status hand_record(sj_connection *connection, const struct record_c *what);
+STUB sj_status hand_record(sj_connection *connection, const struct record_c *what)
 {
     sj_out out;
     sj_in in;
+    memcpy(begin(connection, OP_RECORD, sizeof *what, &out), what, sizeof *what);
+    sj_status status = call(connection, &out, &in);
+    return status == SJ_OK && in.body_len != 0 ? SJ_BAD_MESSAGE : status;
+}
+
+static inline uint64_t record(void)
+{
     forget(&bench_record);
-    memcpy(begin(OP_RECORD, sizeof bench_record, &out), &bench_record, sizeof bench_record);
-    return call(&out, &in) && in.body_len == 0 ? arrived : DAMAGED;
+    return hand_record(NULL, &bench_record) == SJ_OK ? arrived : DAMAGED;
 }
 
 static inline bool on_record(sj_event *event, sj_out *out)
@@ -228,14 +272,21 @@ static unsigned char *write_node(unsigned char *at, const struct node_c *n)
     return at;
 }
 
-static inline uint64_t tree(void)
+sj_status hand_tree(sj_connection *connection, const struct node_c *root);
+STUB sj_status hand_tree(sj_connection *connection, const struct node_c *root)
 {
     sj_out out;
     sj_in in;
+    write_node(begin(connection, OP_TREE, 8 * count_nodes(root), &out), root);
+    sj_status status = call(connection, &out, &in);
+    return status == SJ_OK && in.body_len != 0 ? SJ_BAD_MESSAGE : status;
+}
+
+static inline uint64_t tree(void)
+{
     const struct node_c *root = bench_tree;
     forget(&root);
-    write_node(begin(OP_TREE, 8 * count_nodes(root), &out), root);
-    return call(&out, &in) && in.body_len == 0 ? arrived : DAMAGED;
+    return hand_tree(NULL, root) == SJ_OK ? arrived : DAMAGED;
 }
 
 struct reader { const unsigned char *at, *end; struct node_c *free, *free_end; };
@@ -272,6 +323,8 @@ static inline bool on_tree(sj_event *event, sj_out *out)
 
 static inline bool memory_handle(sj_event *event, sj_out *out)
 {
+    if (event->kind != SJ_EVENT_CALL)
+        return false;
     switch (event->in.op) {
     case OP_PAPER: return on_paper(event, out);
     case OP_STAT: return on_stat(event, out);

@@ -11,9 +11,12 @@
 static uint64_t arrived;
 static sj_service service;
 
+static const cases_server implementation;
+
+/* As the loop of cases_serve() does. */
 static inline bool memory_handle(sj_event *event, sj_out *out)
 {
-    bool is_ready = sj_service_handle(&service, event, out);
+    bool is_ready = cases_handle(&implementation, &service, event, out);
     sj_service_clean(&service);
     return is_ready;
 }
