@@ -1,1 +1,13 @@
-//! Test hosts and real programs for whole-system tests.
+//! What whole-system tests and benchmarks share: a sandbox with a session server of its own, programs run plain and
+//! under Sojourn with deadlines, and what was built.
+//!
+//! Nothing here is shipped. `lab-peer` (`src/bin/peer`) is an ordinary program that knows nothing of Sojourn and checks every byte.
+//! Read `docs/testing.md` first.
+
+mod built;
+mod running;
+mod sandbox;
+
+pub use built::Built;
+pub use running::{Finished, Running};
+pub use sandbox::{Mode, Sandbox};

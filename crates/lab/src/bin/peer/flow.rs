@@ -1,0 +1,255 @@
+//! Transfers: both ways at once, or question and answer, with every byte checked.
+
+use crate::link::{self, Link};
+use crate::wait::Way;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+
+/// What is transferred, and how.
+#[derive(Clone, Debug)]
+struct Plan {
+    way: String,
+    bytes: u64,
+    rounds: u64,
+    size_max: usize,
+    seed: u64,
+}
+
+/// A small generator: the same numbers on both sides for the same seed.
+#[derive(Clone, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.next() as usize % limit.max(1)
+    }
+}
+
+/// The byte at a position of the stream that goes that way.
+fn byte_at(seed: u64, position: u64) -> u8 {
+    let mixed = (position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8
+}
+
+fn fill(buf: &mut [u8], seed: u64, from: u64) {
+    for (byte, position) in buf.iter_mut().zip(from..) {
+        *byte = byte_at(seed, position);
+    }
+}
+
+fn check(buf: &[u8], seed: u64, from: u64) -> Result<()> {
+    for (byte, position) in buf.iter().zip(from..) {
+        let wanted = byte_at(seed, position);
+        if *byte != wanted {
+            let text = format!("byte {position} is {byte:#04x} and should be {wanted:#04x}");
+            return Err(Error::new(ErrorKind::InvalidData, text));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the command line; the line to print.
+pub(crate) fn run(words: &[String]) -> Result<String> {
+    let usage = || {
+        Error::other(
+            "usage: serve|call KIND ADDRESS | pair|inherit KIND, then --way W --bytes N --rounds N --size N --seed N",
+        )
+    };
+    let side = words.first().ok_or_else(usage)?;
+    let kind = words.get(1).ok_or_else(usage)?;
+    let has_address = matches!(side.as_str(), "serve" | "call");
+    let options = words.get(if has_address { 3 } else { 2 }..).ok_or_else(usage)?;
+    let plan = parse(options)?;
+    let (mut link, is_first) = match side.as_str() {
+        "serve" => (link::accept(kind, &words[2])?, true),
+        "call" => (link::connect(kind, &words[2])?, false),
+        "pair" => (link::pair(kind, &words[1..])?, true),
+        "inherit" => (link::inherited(kind), false),
+        _ => return Err(usage()),
+    };
+    let start = Instant::now();
+    let child = link.child.take();
+    let done = if plan.rounds > 0 {
+        converse(link, &plan, is_first)
+    } else {
+        exchange(link, &plan, is_first)
+    };
+    if let Some(mut child) = child
+        && !child.wait()?.success()
+    {
+        return Err(Error::other("the other side failed"));
+    }
+    let text = done?;
+    Ok(format!("{side} {kind} {} {text} in {} us", plan.way, start.elapsed().as_micros()))
+}
+
+fn parse(options: &[String]) -> Result<Plan> {
+    let mut plan =
+        Plan { way: "blocking".into(), bytes: 1 << 20, rounds: 0, size_max: 8192, seed: 1 };
+    for pair in options.chunks(2) {
+        let [name, value] = pair else {
+            return Err(Error::other(format!("{}: no value", pair[0])));
+        };
+        let number = || {
+            value.parse::<u64>().map_err(|_| Error::other(format!("{name} {value}: not a number")))
+        };
+        match name.as_str() {
+            "--way" => plan.way.clone_from(value),
+            "--bytes" => plan.bytes = number()?,
+            "--rounds" => plan.rounds = number()?,
+            "--size" => plan.size_max = number()? as usize,
+            "--seed" => plan.seed = number()?,
+            _ => return Err(Error::other(format!("{name}: no such option"))),
+        }
+    }
+    Ok(plan)
+}
+
+/// Both ways at once, `bytes` each, then the end.
+fn exchange(link: Link, plan: &Plan, is_first: bool) -> Result<String> {
+    let (mine, theirs) = (plan.seed + u64::from(is_first), plan.seed + u64::from(!is_first));
+    if plan.way == "blocking" {
+        exchange_by_threads(link, plan, mine, theirs)?;
+    } else {
+        exchange_by_waiting(link, plan, mine, theirs)?;
+    }
+    Ok(format!("{} bytes each way", plan.bytes))
+}
+
+fn exchange_by_threads(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
+    let mut input = &link.input;
+    let mut output = &link.output;
+    std::thread::scope(|scope| -> Result<()> {
+        let sender = scope.spawn(move || -> Result<()> {
+            let mut random = Random(mine);
+            let mut buf = vec![0; plan.size_max];
+            let mut at = 0;
+            while at < plan.bytes {
+                let len = (1 + random.below(plan.size_max)).min((plan.bytes - at) as usize);
+                fill(&mut buf[..len], mine, at);
+                output.write_all(&buf[..len])?;
+                at += len as u64;
+            }
+            Ok(())
+        });
+        let mut random = Random(theirs ^ 77);
+        let mut buf = vec![0; plan.size_max];
+        let mut at = 0;
+        while at < plan.bytes {
+            let len = 1 + random.below(plan.size_max);
+            let got = input.read(&mut buf[..len])?;
+            if got == 0 {
+                return Err(Error::new(
+                    ErrorKind::UnexpectedEof,
+                    format!("the end after {at} bytes"),
+                ));
+            }
+            check(&buf[..got], theirs, at)?;
+            at += got as u64;
+        }
+        sender.join().map_err(|_| Error::other("the sender panicked"))?
+    })?;
+    link.end_sending()?;
+    expect_end(&link)
+}
+
+fn expect_end(link: &Link) -> Result<()> {
+    let mut rest = Vec::new();
+    (&link.input).read_to_end(&mut rest)?;
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::other(format!("{} bytes beyond the end", rest.len())))
+    }
+}
+
+fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
+    let (input, output) = (link.input.as_raw_fd(), link.output.as_raw_fd());
+    link::set_nonblocking(input)?;
+    link::set_nonblocking(output)?;
+    let way = Way::new(&plan.way, input, output)?;
+    let mut random = Random(mine);
+    let mut buf = vec![0; plan.size_max];
+    let (mut sent, mut got, mut ended) = (0, 0, false);
+    while sent < plan.bytes || !ended {
+        let found = way.wait((input, !ended), (output, sent < plan.bytes))?;
+        while found.output && sent < plan.bytes {
+            let len = (1 + random.below(plan.size_max)).min((plan.bytes - sent) as usize);
+            fill(&mut buf[..len], mine, sent);
+            match (&link.output).write(&buf[..len]) {
+                Ok(len) => sent += len as u64,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            if sent == plan.bytes {
+                link.end_sending()?;
+            }
+            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+                break;
+            }
+        }
+        while found.input && !ended {
+            let len = 1 + random.below(plan.size_max);
+            match (&link.input).read(&mut buf[..len]) {
+                Ok(0) => ended = true,
+                Ok(len) => {
+                    check(&buf[..len], theirs, got)?;
+                    got += len as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+                break;
+            }
+        }
+    }
+    if got == plan.bytes { Ok(()) } else { Err(Error::other(format!("the end after {got} bytes"))) }
+}
+
+/// Question and answer, `rounds` times, of sizes up to `size_max`.
+fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
+    let mut random = Random(plan.seed);
+    let mut buf = vec![0; plan.size_max];
+    let (input, output) = (link.input.as_raw_fd(), link.output.as_raw_fd());
+    let way = match plan.way.as_str() {
+        "blocking" => None,
+        name => Some(Way::new(name, input, output)?),
+    };
+    let mut at = 0;
+    for round in 0..plan.rounds {
+        let len = 1 + random.below(plan.size_max);
+        let is_mine = (round % 2 == 0) == is_first;
+        if is_mine {
+            fill(&mut buf[..len], plan.seed, at);
+            (&link.output).write_all(&buf[..len])?;
+        } else {
+            let mut done = 0;
+            while done < len {
+                if let Some(way) = &way {
+                    while !way.wait((input, true), (output, false))?.input {}
+                }
+                let got = (&link.input).read(&mut buf[done..len])?;
+                if got == 0 {
+                    return Err(Error::new(
+                        ErrorKind::UnexpectedEof,
+                        format!("the end in round {round}"),
+                    ));
+                }
+                done += got;
+            }
+            check(&buf[..len], plan.seed, at)?;
+        }
+        at += len as u64;
+    }
+    link.end_sending()?;
+    expect_end(&link)?;
+    Ok(format!("{} rounds", plan.rounds))
+}

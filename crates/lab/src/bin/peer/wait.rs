@@ -1,0 +1,149 @@
+//! Ways to wait for two descriptors.
+
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::RawFd;
+
+/// Milliseconds after which a transfer in which nothing happens is a failure.
+const LIMIT_MS: i32 = 30_000;
+
+/// A way to wait.
+#[derive(Debug)]
+pub(crate) enum Way {
+    Poll,
+    Select,
+    Epoll { set: RawFd, is_edge: bool },
+}
+
+/// What can be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) input: bool,
+    pub(crate) output: bool,
+}
+
+impl Way {
+    pub(crate) fn new(name: &str, input: RawFd, output: RawFd) -> Result<Self> {
+        match name {
+            "poll" => Ok(Self::Poll),
+            "select" => Ok(Self::Select),
+            "epoll" | "epollet" => {
+                // SAFETY: a plain call.
+                let set = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+                let way = Self::Epoll { set, is_edge: name == "epollet" };
+                way.add(input, output)?;
+                Ok(way)
+            }
+            other => Err(Error::other(format!("no such way to wait: {other}"))),
+        }
+    }
+
+    fn add(&self, input: RawFd, output: RawFd) -> Result<()> {
+        let Self::Epoll { set, is_edge } = *self else { return Ok(()) };
+        let edge = if is_edge { libc::EPOLLET as u32 } else { 0 };
+        let both = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
+        if input == output {
+            return control(
+                set,
+                libc::EPOLL_CTL_ADD,
+                input,
+                if is_edge { both | edge } else { libc::EPOLLIN as u32 },
+            );
+        }
+        control(set, libc::EPOLL_CTL_ADD, input, libc::EPOLLIN as u32 | edge)?;
+        control(
+            set,
+            libc::EPOLL_CTL_ADD,
+            output,
+            if is_edge { libc::EPOLLOUT as u32 | edge } else { 0 },
+        )
+    }
+
+    /// Waits for input if wanted, for room if wanted.
+    pub(crate) fn wait(&self, input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+        match self {
+            Self::Poll => poll(input, output),
+            Self::Select => select(input, output),
+            Self::Epoll { set, is_edge } => epoll(*set, *is_edge, input, output),
+        }
+    }
+}
+
+fn check(result: i32) -> Result<i32> {
+    if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The number of ready descriptors; none in the time limit is an error.
+fn some(result: i32) -> Result<i32> {
+    match check(result)? {
+        0 => Err(Error::new(ErrorKind::TimedOut, "nothing happened for thirty seconds")),
+        count => Ok(count),
+    }
+}
+
+fn control(set: RawFd, op: i32, fd: RawFd, events: u32) -> Result<()> {
+    let mut event = libc::epoll_event { events, u64: fd as u64 };
+    // SAFETY: `event` lives over the call.
+    check(unsafe { libc::epoll_ctl(set, op, fd, &raw mut event) }).map(drop)
+}
+
+fn poll(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+    let wanted = |is_wanted: bool, events| if is_wanted { events } else { 0 };
+    let mut fds = [
+        libc::pollfd { fd: input.0, events: wanted(input.1, libc::POLLIN), revents: 0 },
+        libc::pollfd { fd: output.0, events: wanted(output.1, libc::POLLOUT), revents: 0 },
+    ];
+    // SAFETY: two entries.
+    some(unsafe { libc::poll(fds.as_mut_ptr(), 2, LIMIT_MS) })?;
+    Ok(Found { input: fds[0].revents != 0, output: fds[1].revents != 0 })
+}
+
+fn select(input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+    // SAFETY: sets of plain bits, numbers below FD_SETSIZE in this program.
+    unsafe {
+        let (mut readable, mut writable): (libc::fd_set, libc::fd_set) = std::mem::zeroed();
+        if input.1 {
+            libc::FD_SET(input.0, &raw mut readable);
+        }
+        if output.1 {
+            libc::FD_SET(output.0, &raw mut writable);
+        }
+        let mut limit = libc::timeval { tv_sec: i64::from(LIMIT_MS / 1000), tv_usec: 0 };
+        let highest = input.0.max(output.0) + 1;
+        some(libc::select(
+            highest,
+            &raw mut readable,
+            &raw mut writable,
+            std::ptr::null_mut(),
+            &raw mut limit,
+        ))?;
+        Ok(Found {
+            input: libc::FD_ISSET(input.0, &raw const readable),
+            output: libc::FD_ISSET(output.0, &raw const writable),
+        })
+    }
+}
+
+fn epoll(set: RawFd, is_edge: bool, input: (RawFd, bool), output: (RawFd, bool)) -> Result<Found> {
+    if !is_edge {
+        let out = if output.1 { libc::EPOLLOUT as u32 } else { 0 };
+        let into = if input.1 { libc::EPOLLIN as u32 } else { 0 };
+        if input.0 == output.0 {
+            control(set, libc::EPOLL_CTL_MOD, input.0, into | out)?;
+        } else {
+            control(set, libc::EPOLL_CTL_MOD, input.0, into)?;
+            // A pipe whose output is done has been taken from the set by its close.
+            let _ = control(set, libc::EPOLL_CTL_MOD, output.0, out);
+        }
+    }
+    let mut events: [libc::epoll_event; 4] = [libc::epoll_event { events: 0, u64: 0 }; 4];
+    // SAFETY: four entries.
+    let count = some(unsafe { libc::epoll_wait(set, events.as_mut_ptr(), 4, LIMIT_MS) })?;
+    let mut found = Found::default();
+    for event in &events[..count as usize] {
+        let (fd, what) = (event.u64 as RawFd, event.events);
+        let hung = what & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0;
+        found.input |= fd == input.0 && (hung || what & libc::EPOLLIN as u32 != 0);
+        found.output |= fd == output.0 && (hung || what & libc::EPOLLOUT as u32 != 0);
+    }
+    Ok(found)
+}

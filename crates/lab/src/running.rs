@@ -1,0 +1,138 @@
+//! A program that runs, with a deadline, and that is gone when its owner is.
+
+use anyhow::{Context, Result, bail};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// What a program that has ended said.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Its exit status, or minus the signal that ended it.
+    pub status: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Finished {
+    /// The output of a program that must have succeeded.
+    ///
+    /// # Errors
+    /// What it said if it has not.
+    pub fn success(self, what: &str) -> Result<String> {
+        if self.status != 0 {
+            bail!("{what}: status {}\n{}\n{}", self.status, self.out, self.err);
+        }
+        Ok(self.out)
+    }
+}
+
+/// A program, killed when dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    name: String,
+    out: Option<Receiver<String>>,
+    err: Option<Receiver<String>>,
+}
+
+impl Running {
+    /// Starts `command` with its output collected.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(mut command: Command) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let out = child.stdout.take().map(collect);
+        let err = child.stderr.take().map(collect);
+        Ok(Self { child, name, out, err })
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end, `limit` at most; then it is killed and that is the error.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn finish(mut self, limit: Duration) -> Result<Finished> {
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > deadline {
+                let where_ = self.whereabouts();
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                let said = self.said();
+                bail!("{} did not end within {limit:?}\n{where_}\n{said}", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        use std::os::unix::process::ExitStatusExt;
+        let status = status.code().unwrap_or_else(|| -status.signal().unwrap_or(0));
+        Ok(Finished { status, out: take(&mut self.out), err: take(&mut self.err) })
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            // It may have ended meanwhile.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What each of its threads is doing, for a message about one that hangs.
+    fn whereabouts(&self) -> String {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let mut text = String::new();
+        for task in tasks.into_iter().flatten().flatten() {
+            for file in ["comm", "wchan", "syscall"] {
+                let found = std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+                text += &format!("{} ", found.trim_end());
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn said(&mut self) -> String {
+        format!("{}\n{}", take(&mut self.out), take(&mut self.err))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// What was collected. A grandchild may hold the pipe: what it says later is not waited for.
+fn take(from: &mut Option<Receiver<String>>) -> String {
+    from.take().and_then(|from| from.recv_timeout(Duration::from_secs(2)).ok()).unwrap_or_default()
+}
