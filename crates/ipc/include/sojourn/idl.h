@@ -260,8 +260,10 @@ static inline void *sj_arena_alloc(sj_arena *a, size_t size)
         size = 16;
     if (SJ_UNLIKELY(size > (size_t)((uintptr_t)a->end - (uintptr_t)a->at)))
         return sj_arena_grow(a, size);
-    void *p = a->at;
-    a->at += size;
+    unsigned char *p = a->at;
+    a->at = p + size;
+    if (!p)
+        __builtin_unreachable(); /* there is room */
     return p;
 }
 

@@ -144,7 +144,6 @@ fn rust_is_not_shown_a_c_object_and_calls_by_messages() {
     assert!(shown.is_some_and(|object| object.downcast::<Object>().is_err()));
     let reply = connection.start(41, 0).call(soon()).unwrap();
     assert_eq!(reply.body(), 42_u64.to_ne_bytes());
-    drop(reply);
     serving.join().unwrap();
     // SAFETY: given out above, used by nobody any more.
     unsafe {
