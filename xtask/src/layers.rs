@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-preload", &["sojourn-library", "sojourn-session"]),
     ("sojourn-cli", &["sojourn-ipc", "sojourn-session"]),
     ("sojourn-lab", &[]),
+    ("sojourn-system", &["sojourn-ipc", "sojourn-lab", "sojourn-session"]),
     ("sojourn-bench", &["sojourn-idl", "sojourn-ipc", "sojourn-shm"]),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),

@@ -1,0 +1,111 @@
+//! What the whole-system tests share: the server asked directly, and pairs of peers.
+//!
+//! The tests are under `tests/`; what they run is `sojourn-lab`'s. They need a release build: `cargo xtask test` makes it.
+
+use anyhow::{Context, Result};
+use sojourn_ipc::{Address, Connection, Deadline};
+use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_session::{AdminClient, SessionInfoT, admin_connect_options};
+use std::time::Duration;
+
+/// How long a transfer of a few megabytes may take on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// The server of a sandbox, asked over its own interface: quicker than a command each time.
+pub struct Admin {
+    client: AdminClient<Connection>,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    /// Connects to the sandbox's server.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn new(sandbox: &Sandbox) -> Result<Self> {
+        let address = Address::parse(&sandbox.address().to_string_lossy())?;
+        let connection = Connection::connect(address, &admin_connect_options())?;
+        let client = AdminClient::bind_by(connection, Deadline::after(Duration::from_secs(5)))
+            .context("the server does not serve the interface")?;
+        Ok(Self { client })
+    }
+
+    fn client(&mut self) -> &mut AdminClient<Connection> {
+        self.client.with_deadline(Deadline::after(Duration::from_secs(5)))
+    }
+
+    /// The sessions that are away.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn away(&mut self) -> Result<Vec<SessionInfoT>> {
+        let all = self.client().list().context("list")?;
+        let is_away = |session: &SessionInfoT| session.home == sojourn_session::HomeT::Library;
+        Ok(all.sessions.into_iter().filter(is_away).collect())
+    }
+
+    /// Streams made, and sessions that came home, since the server started.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn moves(&mut self) -> Result<(u64, u64)> {
+        let stats = self.client().stats().context("stats")?;
+        Ok((stats.counters.joins, stats.counters.returns))
+    }
+
+    /// Sends every stream home.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn recall_all(&mut self) -> Result<usize> {
+        let mut streams: Vec<u64> = self.away()?.iter().map(|session| session.stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        for stream in &streams {
+            self.client().recall_stream(*stream).context("recall")?;
+        }
+        Ok(streams.len())
+    }
+}
+
+/// Two `lab-peer`s at the two ends of a session of that kind, both under Sojourn.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn peers(sandbox: &Sandbox, kind: &str, options: &[&str]) -> Result<Vec<Running>> {
+    let peer = sandbox.built().path("lab-peer");
+    let start = |words: &[&str]| {
+        let mut command = sandbox.command(Mode::Sojourn, &peer);
+        command.args(words).args(options);
+        Running::start(command)
+    };
+    match kind {
+        "pipe" => Ok(vec![start(&["pair", "pipe"])?]),
+        "socketpair" => Ok(vec![start(&["pair", "unix"])?]),
+        "unix" => {
+            let path = sandbox.folder().join("peer");
+            let _ = std::fs::remove_file(&path);
+            let path = path.to_string_lossy().into_owned();
+            Ok(vec![start(&["serve", "unix", &path])?, start(&["call", "unix", &path])?])
+        }
+        address => {
+            let port = free_port(address)?;
+            let address = format!("{address}:{port}");
+            Ok(vec![start(&["serve", "tcp", &address])?, start(&["call", "tcp", &address])?])
+        }
+    }
+}
+
+/// A port nobody listens on.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port(address: &str) -> Result<u16> {
+    let listener = std::net::TcpListener::bind(format!("{address}:0"))?;
+    Ok(listener.local_addr()?.port())
+}
