@@ -46,7 +46,7 @@ impl Admin {
     pub fn away(&mut self) -> Result<Vec<SessionInfoT>> {
         let all = self.client().list().context("list")?;
         let is_away = |session: &SessionInfoT| session.home == sojourn_session::HomeT::Library;
-        Ok(all.sessions.into_iter().filter(is_away).collect())
+        Ok(all.sessions.into_iter().flatten().filter(is_away).collect())
     }
 
     /// Streams made, and sessions that came home, since the server started.
