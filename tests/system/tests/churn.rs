@@ -2,6 +2,8 @@
 //!
 //! The peers check every byte. The test fails also if too few moves happened: then it has shown nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
 use sojourn_lab::Sandbox;
 use sojourn_system::{Admin, LIMIT, peers};
 use std::time::Duration;
