@@ -167,7 +167,9 @@ impl<'m> Decoder<'m> {
         let outer = self.now;
         self.enter(slots, view.bytes, view.offset, 1, N)?;
         let value = read(self, view)?;
-        self.now = outer;
+        if !slots.is_empty() {
+            self.now = outer;
+        }
         self.level -= 1;
         Ok(value)
     }
@@ -209,7 +211,9 @@ impl<'m> Decoder<'m> {
         for (index, chunk) in bytes.as_chunks::<N>().0.iter().enumerate() {
             values.push(read(self, View { bytes: chunk, offset: offset + index * N })?);
         }
-        self.now = outer;
+        if !slots.is_empty() {
+            self.now = outer;
+        }
         self.level -= 1;
         Ok(values)
     }
