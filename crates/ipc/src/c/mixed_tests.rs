@@ -75,7 +75,9 @@ fn c_is_not_shown_a_rust_object_and_calls_by_messages() {
                     let op = u64::from(request.op());
                     let mut draft = request.into_token().start(8);
                     draft.encoder().put_bytes(&(op + 1).to_ne_bytes()).unwrap();
-                    return draft.finish().send();
+                    // The client may have its answer and be gone before we hear that it was sent.
+                    let _ = draft.finish().send();
+                    return;
                 }
                 _ => continue,
             }
@@ -98,7 +100,7 @@ fn c_is_not_shown_a_rust_object_and_calls_by_messages() {
         assert_eq!((*message).body.cast::<u64>().read(), 42);
         sj_disconnect(connection);
     }
-    serving.join().unwrap().unwrap();
+    serving.join().unwrap();
 }
 
 /// Receives calls until one comes, and answers it with its number plus one.
