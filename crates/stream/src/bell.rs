@@ -10,12 +10,8 @@
 //! The count is what a thread that has announced but not yet fallen asleep notices when another
 //! thread sets the same flag again after the ring. Not here: the sleeping. Model: `tests/loom_bell.rs`.
 
+use crate::sync::{Mutex, lock};
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
-
-#[cfg(loom)]
-use loom::sync::{Mutex, MutexGuard};
-#[cfg(not(loom))]
-use std::sync::{Mutex, MutexGuard};
 
 /// How somebody sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +57,12 @@ impl BellWord {
         &self.0
     }
 
+    /// As [`BellWord::has_sleepers`], after anything else than a read-modify-write.
+    pub fn has_sleepers_after_store(&self) -> bool {
+        sojourn_shm::fence(Ordering::SeqCst);
+        self.has_sleepers()
+    }
+
     /// The ringer has published with a read-modify-write: whether anybody sleeps. Nearly free.
     #[inline(always)]
     pub fn has_sleepers(&self) -> bool {
@@ -96,21 +98,17 @@ struct State {
 }
 
 impl Sleepers {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
     /// A thread is about to sleep. It must look once more *after* this call, and sleep while the bell
     /// has the value answered.
     pub fn announce(&self, bell: &BellWord, how: Bell) -> u32 {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         announce_locked(&mut state, bell, how)
     }
 
     /// As [`Sleepers::announce`], for a writer that wants to be rung from position `want` of the head on.
     /// Of several wishes the smallest counts.
     pub fn announce_want(&self, bell: &BellWord, how: Bell, word: &AtomicU64, want: u64) -> u32 {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         // Flags are set under this lock only; a ringer can only take them away meanwhile.
         let others = bell.0.load(Ordering::Relaxed) & FLAGS != 0;
         state.want = if others { state.want.min(want) } else { want };
@@ -120,7 +118,7 @@ impl Sleepers {
 
     /// A thread that had announced [`Bell::OnFutex`] is awake. An inbox stays announced.
     pub fn withdraw(&self, bell: &BellWord) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.on_futex = state.on_futex.saturating_sub(1);
         if state.on_futex == 0 && bell.0.load(Ordering::Relaxed) & FUTEX != 0 {
             bell.0.fetch_and(!FUTEX, Ordering::Relaxed);

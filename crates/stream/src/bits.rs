@@ -8,29 +8,42 @@
 
 use sojourn_shm::{AtomicU64, Ordering, fence};
 
+/// Bits used of each word; few in models, where every word costs.
+const RADIX: usize = if cfg!(loom) { 2 } else { 64 };
 /// Slots of a bitmap.
-pub const SLOTS: u32 = 65_536;
-const WORDS: usize = SLOTS as usize / 64;
-const SUMMARY: usize = WORDS / 64;
+pub const SLOTS: u32 = if cfg!(loom) { 8 } else { 65_536 };
+const WORDS: usize = SLOTS as usize / RADIX;
+const SUMMARY: usize = WORDS / RADIX;
+const UNUSED: usize = if cfg!(loom) { 0 } else { 15 };
 
 /// A bitmap in shared memory.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Bits {
     top: AtomicU64,
-    unused: [AtomicU64; 15],
+    unused: [AtomicU64; UNUSED],
     summary: [AtomicU64; SUMMARY],
     words: [AtomicU64; WORDS],
 }
 
 impl Bits {
+    /// Nothing set.
+    pub fn new() -> Self {
+        Self {
+            top: AtomicU64::new(0),
+            unused: core::array::from_fn(|_| AtomicU64::new(0)),
+            summary: core::array::from_fn(|_| AtomicU64::new(0)),
+            words: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
     /// Sets the bit of `slot`; answers whether it was clear. Other slots than [`SLOTS`] are ignored.
     pub fn post(&self, slot: u32) -> bool {
         let slot = slot as usize;
-        let Some(word) = self.words.get(slot / 64) else { return false };
-        let was_clear = set(word, slot % 64);
-        set(&self.summary[slot / 4096], slot / 64 % 64);
-        set(&self.top, slot / 4096);
+        let Some(word) = self.words.get(slot / RADIX) else { return false };
+        let was_clear = set(word, slot % RADIX);
+        set(&self.summary[slot / RADIX / RADIX], slot / RADIX % RADIX);
+        set(&self.top, slot / RADIX / RADIX);
         was_clear
     }
 
@@ -50,12 +63,18 @@ impl Bits {
             fence(Ordering::SeqCst);
             each(self.summary[high].swap(0, Ordering::AcqRel), |middle| {
                 fence(Ordering::SeqCst);
-                let word = high * 64 + middle;
+                let word = high * RADIX + middle;
                 each(self.words[word].swap(0, Ordering::AcqRel), |low| {
-                    found((word * 64 + low) as u32);
+                    found((word * RADIX + low) as u32);
                 });
             });
         });
+    }
+}
+
+impl Default for Bits {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

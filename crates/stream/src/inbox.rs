@@ -4,15 +4,23 @@
 //! owner's threads take the bits; peers post them. One type for both, as both map the same region.
 //!
 //! # Contract of the owner's threads
-//! Any number of them may sleep. Each one: [`Inbox::announce`]; [`Inbox::has_ready`] once more; if not,
-//! sleep in the kernel on [`Inbox::ready_fd`] and whatever else; [`Inbox::withdraw`]. Taking bits and
-//! [`Inbox::clear_event`] are for one thread at a time (the lock of the set). The event descriptor stays
-//! readable, and so wakes one sleeper after another, until a thread that has found no ready bit clears it.
-//! Level-triggered, never edge-triggered: a sleeper counts on finding it readable.
+//! Any number of them may sleep. [`Inbox::take_ready`] and [`Inbox::clear_event`] are for one thread at a time,
+//! under the lock of the set, which also guards the list of what was taken and not yet dealt with. A
+//! thread that waits:
+//!
+//! 1. locks; takes the bits to the list; if the list has something for it, takes that and is done;
+//! 2. else calls [`Inbox::clear_event`], unlocks, and calls [`Inbox::announce`];
+//! 3. looks once more: [`Inbox::has_ready`], and under the lock at the list, as another thread may have taken
+//!    the bits there meanwhile;
+//! 4. if there is nothing, sleeps in the kernel on [`Inbox::ready_fd`] and whatever else;
+//! 5. calls [`Inbox::withdraw`] and starts again.
+//!
+//! The event descriptor stays readable, and so wakes one sleeper after another, until a thread that has
+//! found neither bit nor entry clears it. It must be waited for level-triggered, never edge-triggered.
 
 use crate::bits::{Bits, SLOTS};
+use crate::door::{Door, Within};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_shm::{Access, Mapping};
 
@@ -20,25 +28,17 @@ use sojourn_shm::{Access, Mapping};
 #[repr(C)]
 #[derive(Debug)]
 struct Region {
-    /// Not 0: threads of the owner sleep. Written by the owner.
-    asleep: Padded,
-    /// Not 0: the event descriptor has been written and not been cleared.
-    rung: Padded,
+    door: Door,
     ready: Bits,
     attention: Bits,
 }
-
-#[repr(C, align(128))]
-#[derive(Debug)]
-struct Padded(AtomicU32);
 
 /// One view of an inbox.
 #[derive(Debug)]
 pub struct Inbox {
     _mapping: Mapping,
     region: NonNull<Region>,
-    /// Threads of this process between `announce` and `withdraw`.
-    sleepers: std::sync::Mutex<u32>,
+    within: Within,
     ready: OwnedFd,
     attention: OwnedFd,
 }
@@ -62,8 +62,7 @@ impl Inbox {
             return None;
         }
         let region = NonNull::new(mapping.span(0, size_of::<Region>())?.as_ptr())?.cast();
-        let sleepers = std::sync::Mutex::new(0);
-        Some(Self { _mapping: mapping, region, sleepers, ready, attention })
+        Some(Self { _mapping: mapping, region, within: Within::default(), ready, attention })
     }
 
     fn region(&self) -> &Region {
@@ -76,9 +75,8 @@ impl Inbox {
     pub fn post_ready(&self, slot: u32) {
         let region = self.region();
         region.ready.post(slot);
-        fence(Ordering::SeqCst);
-        if region.asleep.0.load(Ordering::Relaxed) != 0 {
-            self.ring();
+        if region.door.must_ring() {
+            signal(&self.ready);
         }
     }
 
@@ -86,7 +84,7 @@ impl Inbox {
     /// A peer can die between that word and the deed.
     pub fn post_own(&self, slot: u32) {
         self.region().ready.post(slot);
-        self.region().rung.0.store(1, Ordering::SeqCst);
+        self.region().door.force();
         signal(&self.ready);
     }
 
@@ -94,14 +92,6 @@ impl Inbox {
     pub fn post_attention(&self, slot: u32) {
         if self.region().attention.post(slot) {
             signal(&self.attention);
-        }
-    }
-
-    #[cold]
-    fn ring(&self) {
-        let rung = &self.region().rung.0;
-        if rung.load(Ordering::Relaxed) == 0 && rung.swap(1, Ordering::AcqRel) == 0 {
-            signal(&self.ready);
         }
     }
 
@@ -124,24 +114,12 @@ impl Inbox {
 
     /// The owner's: this thread is about to sleep. It must look once more after this.
     pub fn announce(&self) {
-        let mut sleepers = self.lock();
-        *sleepers += 1;
-        self.region().asleep.0.store(1, Ordering::Relaxed);
-        // SYNC: full fence; pairs with the one in `post_ready`.
-        fence(Ordering::SeqCst);
+        self.region().door.announce(&self.within);
     }
 
     /// The owner's: this thread is awake.
     pub fn withdraw(&self) {
-        let mut sleepers = self.lock();
-        *sleepers = sleepers.saturating_sub(1);
-        if *sleepers == 0 {
-            self.region().asleep.0.store(0, Ordering::Relaxed);
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, u32> {
-        self.sleepers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.region().door.withdraw(&self.within);
     }
 
     /// Readable when a bit was posted while a thread slept.
@@ -158,11 +136,10 @@ impl Inbox {
     /// lock under which bits are taken; if bits came meanwhile, the event is raised again.
     pub fn clear_event(&self) {
         drain(&self.ready);
-        self.region().rung.0.store(0, Ordering::Relaxed);
-        // SYNC: full fence; pairs with the one in `post_ready`.
-        fence(Ordering::SeqCst);
-        if self.has_ready() {
-            self.ring();
+        let door = &self.region().door;
+        door.cleared();
+        if self.has_ready() && door.ring() {
+            signal(&self.ready);
         }
     }
 }

@@ -5,13 +5,15 @@
 //! are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's writers and its readers
 //! apart: the caller has them. Read `docs/streams.md` first.
 //!
-//! [`ring`], [`bell`] and [`bits`] are the parts that touch shared words, without mapping or system call, so
+//! [`ring`], [`bell`], [`bits`] and [`door`] are the parts that touch shared words, without mapping or system call, so
 //! that the models under `tests/` run the code that ships.
 #![allow(unsafe_code, reason = "the control page is a structure of atomics in mapped memory")]
 
 pub mod bell;
 pub mod bits;
+pub mod door;
 pub mod ring;
+mod sync;
 
 #[cfg(not(loom))]
 mod home;

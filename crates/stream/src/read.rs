@@ -1,22 +1,25 @@
 //! Reading: the ring of the peer. All of it under the caller's reader lock.
 
-use crate::ring::{Stop, used};
+use crate::ring::{SHORT_MAX, Stop, used};
 use crate::stream::Stream;
+use crate::write::chunk;
 use core::sync::atomic::Ordering;
 use std::io::IoSliceMut;
+
+/// A read of less than this does not look again for more.
+const AGAIN_MIN: usize = 4096;
 
 impl Stream {
     /// Consents: this side's reader looks at ring and kernel both from now on.
     pub fn consent(&self) {
         if self.in_bytes() != 0 {
-            // SYNC: release; pairs with the acquire in `has_consent`.
-            self.in_ring().reader.consents.store(1, Ordering::Release);
+            self.in_ring().consent();
         }
     }
 
     /// Whether this side has consented.
     pub fn has_consented(&self) -> bool {
-        self.in_ring().reader.consents.load(Ordering::Relaxed) != 0
+        self.in_ring().has_consent()
     }
 
     /// Whether the peer writes to the ring. Who has seen it reads the kernel until that is empty, and
@@ -25,8 +28,7 @@ impl Stream {
         if self.reading.rings.load(Ordering::Relaxed) {
             return true;
         }
-        // SYNC: acquire; pairs with the release in `start_ring`.
-        let rings = self.in_bytes() != 0 && self.in_ring().tail.rings.load(Ordering::Acquire) != 0;
+        let rings = self.in_bytes() != 0 && self.in_ring().rings();
         if rings {
             self.reading.rings.store(true, Ordering::Relaxed);
         }
@@ -58,30 +60,65 @@ impl Stream {
             return Err(Stop::Empty);
         }
         let head = self.reading.own.load(Ordering::Relaxed);
-        let read = self.copy_out(head, available, bufs);
         if peek {
+            let read = self.copy_out(head, available, &mut Target::new(bufs));
             self.in_ring().head()?;
-        } else if read > 0 {
-            self.consume(head, read)?;
+            return Ok(read);
         }
-        Ok(read)
+        if available <= SHORT_MAX
+            && let Some(short) = self.in_ring().copy_short(head)
+        {
+            let read = scatter(&short[..available], bufs);
+            return if read > 0 { self.consume(head, read).map(|()| read) } else { Ok(0) };
+        }
+        self.read_pieces(head, available, &mut Target::new(bufs))
     }
 
-    fn copy_out(&self, head: u64, available: usize, bufs: &mut [IoSliceMut<'_>]) -> usize {
-        let mut read = 0;
-        for buf in bufs {
-            let mut at = 0;
-            while at < buf.len() && read < available {
-                let part = (buf.len() - at).min(available - read);
-                let Some(span) = self.span(1 - self.side, head + read as u64, part) else {
-                    return read;
-                };
-                let copied = span.copy_to(&mut buf[at..]);
-                at += copied;
-                read += copied;
+    /// Copies and consumes piece by piece, so that the writer finds room while we copy, and goes on with
+    /// what is published meanwhile.
+    fn read_pieces(
+        &self,
+        mut head: u64,
+        mut available: usize,
+        target: &mut Target<'_, '_>,
+    ) -> Result<usize, Stop> {
+        let (mut read, piece) = (0, chunk(self.in_bytes()));
+        loop {
+            let part = self.copy_out(head, available.min(piece), target);
+            if part == 0 {
+                return Ok(read);
+            }
+            match self.consume(head, part) {
+                Ok(()) => {}
+                Err(_) if read > 0 => return Ok(read),
+                Err(stop) => return Err(stop),
+            }
+            (head, read, available) = (head + part as u64, read + part, available - part);
+            if available == 0 {
+                // A short message is not worth a look at a line that the peer may be about to write.
+                if part < AGAIN_MIN {
+                    return Ok(read);
+                }
+                match self.available() {
+                    Ok(more) if more > 0 => available = more,
+                    _ => return Ok(read),
+                }
             }
         }
-        read
+    }
+
+    fn copy_out(&self, head: u64, len: usize, target: &mut Target<'_, '_>) -> usize {
+        let mut copied = 0;
+        while copied < len {
+            let Some(buf) = target.rest() else { break };
+            let Some(span) = self.span(1 - self.side, head + copied as u64, len - copied) else {
+                break;
+            };
+            let part = span.copy_to(buf);
+            target.at += part;
+            copied += part;
+        }
+        copied
     }
 
     #[inline]
@@ -96,4 +133,36 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// What is left of the buffers to read to.
+struct Target<'b, 'd> {
+    bufs: &'b mut [IoSliceMut<'d>],
+    first: usize,
+    at: usize,
+}
+
+impl<'b, 'd> Target<'b, 'd> {
+    fn new(bufs: &'b mut [IoSliceMut<'d>]) -> Self {
+        Self { bufs, first: 0, at: 0 }
+    }
+
+    /// What is left of the first buffer that is not full.
+    fn rest(&mut self) -> Option<&mut [u8]> {
+        while self.bufs.get(self.first)?.len() == self.at {
+            (self.first, self.at) = (self.first + 1, 0);
+        }
+        Some(&mut self.bufs[self.first][self.at..])
+    }
+}
+
+fn scatter(mut bytes: &[u8], bufs: &mut [IoSliceMut<'_>]) -> usize {
+    let mut read = 0;
+    for buf in bufs {
+        let part = buf.len().min(bytes.len());
+        buf[..part].copy_from_slice(&bytes[..part]);
+        bytes = &bytes[part..];
+        read += part;
+    }
+    read
 }

@@ -6,12 +6,18 @@
 //! are `tests/loom_ring.rs` and `tests/loom_freeze.rs`.
 
 use crate::bell::BellWord;
-use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
+use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The bit of a position that ends all progress.
 pub const FROZEN: u64 = 1 << 63;
 /// The bit of `flushed` that says that the count is valid.
 pub const FLUSHED: u64 = 1 << 63;
+
+/// No short message lies there: also what a fresh region says.
+const NO_START: u64 = 0;
+const SHORT_WORDS: usize = 5;
+/// Bytes of a short message: what is left of a cache line of 64 bytes.
+pub const SHORT_MAX: usize = 8 * SHORT_WORDS;
 
 /// What somebody who waits does, or what stopped an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,9 +49,13 @@ pub struct TailLine {
     /// Bytes published, and [`FROZEN`].
     pub tail: AtomicU64,
     /// Not 0: the writer has switched (`RING`).
-    pub rings: AtomicU32,
+    rings: AtomicU32,
     /// The processor the writer was last seen on, plus one.
     pub cpu: AtomicU32,
+    /// The position at which the last short message begins, plus one; [`NO_START`] while it is put down.
+    start: AtomicU64,
+    /// A second copy of the last short message, on the line that the reader polls anyhow.
+    short: [AtomicU64; SHORT_WORDS],
 }
 
 /// What the reader publishes with; the writer looks only when it is short of room.
@@ -63,7 +73,7 @@ pub struct ReaderLine {
     /// How the reader sleeps.
     pub bell: BellWord,
     /// Not 0: the reader looks at the ring from now on (`CONSENT`).
-    pub consents: AtomicU32,
+    consents: AtomicU32,
     /// The processor the reader was last seen on, plus one.
     pub cpu: AtomicU32,
 }
@@ -102,6 +112,8 @@ impl Ring {
                 tail: AtomicU64::new(0),
                 rings: AtomicU32::new(0),
                 cpu: AtomicU32::new(0),
+                start: AtomicU64::new(0),
+                short: core::array::from_fn(|_| AtomicU64::new(0)),
             },
             head: HeadLine { head: AtomicU64::new(0) },
             reader: ReaderLine {
@@ -115,6 +127,30 @@ impl Ring {
                 flushed: AtomicU64::new(0),
             },
         }
+    }
+
+    /// The reader looks at the ring from now on.
+    pub fn consent(&self) {
+        // SYNC: release; pairs with the acquire in `has_consent`.
+        self.reader.consents.store(1, Ordering::Release);
+    }
+
+    /// Whether the reader has consented.
+    pub fn has_consent(&self) -> bool {
+        // SYNC: acquire; pairs with the release in `consent`.
+        self.reader.consents.load(Ordering::Acquire) != 0
+    }
+
+    /// The writer writes here from now on.
+    pub fn start(&self) {
+        // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
+        self.tail.rings.store(1, Ordering::Release);
+    }
+
+    /// Whether the writer has switched.
+    pub fn rings(&self) -> bool {
+        // SYNC: acquire; pairs with the release in `start`.
+        self.tail.rings.load(Ordering::Acquire) != 0
     }
 
     /// What is published, and the bytes with it.
@@ -145,6 +181,44 @@ impl Ring {
     pub fn publish(&self, tail: u64, to: u64) -> Result<(), Stop> {
         // SYNC: release; pairs with the acquire load in `tail`.
         advance(&self.tail.tail, tail, to)
+    }
+
+    /// Puts a second copy of the bytes from `tail` on, which are about to be published, beside the tail:
+    /// a reader that finds them there need not fetch the line they really lie on. `words` has them, at
+    /// most [`SHORT_MAX`]; how many they are follows from the next tail.
+    ///
+    /// The stores follow one another with nothing between, as in `sojourn_shm::Line::publish`.
+    #[inline(always)]
+    pub fn put_short(&self, tail: u64, words: &[u64]) {
+        let line = &self.tail;
+        line.start.store(NO_START, Ordering::Relaxed);
+        // SYNC: release fence; pairs with the acquire fence in `copy_short`: who sees a word of this message
+        // sees that the last one is gone.
+        fence(Ordering::Release);
+        for (short, word) in line.short.iter().zip(words) {
+            short.store(*word, Ordering::Relaxed);
+        }
+        // SYNC: release; pairs with the acquire load in `copy_short`.
+        line.start.store(tail + 1, Ordering::Release);
+    }
+
+    /// The bytes from `head` on, if the last message was a short one that began there: the caller has
+    /// seen a tail and knows how many count.
+    #[inline(always)]
+    pub fn copy_short(&self, head: u64) -> Option<[u8; SHORT_MAX]> {
+        let line = &self.tail;
+        // SYNC: acquire; pairs with the last store in `put_short`.
+        let start = head + 1;
+        if line.start.load(Ordering::Acquire) != start {
+            return None;
+        }
+        let mut bytes = [0; SHORT_MAX];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(&line.short) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        // SYNC: acquire fence; pairs with the release fence in `put_short`.
+        fence(Ordering::Acquire);
+        (line.start.load(Ordering::Relaxed) == start).then_some(bytes)
     }
 
     /// Consumes the bytes from `head` to `to`: they have been copied out. The caller rings the writer next.

@@ -96,7 +96,7 @@ impl Stream {
         let full = tail.saturating_sub(u64::from(self.layout.ring_bytes(self.side)));
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
-        self.writing.rings.store(out.tail.rings.load(Ordering::Acquire) != 0, Ordering::Relaxed);
+        self.writing.rings.store(out.rings(), Ordering::Relaxed);
     }
 
     fn control(&self) -> &Control {
@@ -190,8 +190,7 @@ impl Stream {
     /// Wakes whoever sleeps on the peer's side, readers and writers.
     pub fn ring_peer(&self) {
         for bell in [&self.out_ring().reader.bell, &self.in_ring().writer.bell] {
-            sojourn_shm::fence(Ordering::SeqCst);
-            if bell.has_sleepers() {
+            if bell.has_sleepers_after_store() {
                 self.wake_peer(bell);
             }
         }
@@ -249,8 +248,7 @@ impl Stream {
 }
 
 fn wake_own(bell: &BellWord) -> bool {
-    sojourn_shm::fence(Ordering::SeqCst);
-    if !bell.has_sleepers() {
+    if !bell.has_sleepers_after_store() {
         return false;
     }
     let flags = bell.take();

@@ -1,19 +1,22 @@
 //! Writing: the ring of the own side. All of it under the caller's writer lock.
 
-use crate::ring::{Stop, used};
+use crate::ring::{SHORT_MAX, Stop, used};
 use crate::stream::Stream;
 use core::sync::atomic::Ordering;
 use sojourn_shm::Span;
 use std::io::IoSlice;
 
-/// Bytes after which a long write publishes what it has, so that the peer copies out while we copy in.
-pub(crate) const CHUNK: usize = 16 << 10;
+/// Bytes after which a long write publishes, and a long read consumes, what it has done so far: the
+/// peer goes on with them meanwhile. Measured (`examples/measure.rs`): less costs more lines, more leaves
+/// the peer waiting.
+pub(crate) fn chunk(ring_bytes: u32) -> usize {
+    (ring_bytes as usize / 4).clamp(4096, 16 << 10)
+}
 
 impl Stream {
     /// Whether the peer's reader has consented: it looks at the ring from then on.
     pub fn has_consent(&self) -> bool {
-        // SYNC: acquire; pairs with the release in `consent`.
-        self.out_bytes() != 0 && self.out_ring().reader.consents.load(Ordering::Acquire) != 0
+        self.out_bytes() != 0 && self.out_ring().has_consent()
     }
 
     /// Switches: what is written from now on goes to the ring. Only after [`Stream::has_consent`], and
@@ -23,9 +26,11 @@ impl Stream {
             return;
         }
         self.writing.rings.store(true, Ordering::Relaxed);
-        // SYNC: release; pairs with the acquire in `peer_rings`.
-        self.out_ring().tail.rings.store(1, Ordering::Release);
-        self.ring_peer_reader();
+        let ring = self.out_ring();
+        ring.start();
+        if ring.reader.bell.has_sleepers_after_store() {
+            self.wake_peer(&ring.reader.bell);
+        }
     }
 
     /// Whether this side writes to the ring.
@@ -77,8 +82,11 @@ impl Stream {
         if len < at_least.min(total) || (len == 0 && total != 0) {
             return Err(Stop::Full);
         }
+        if len <= SHORT_MAX && len == total {
+            return self.write_short(tail, bufs, len);
+        }
         let mut source = Source { bufs, at: 0 };
-        let (mut written, mut piece) = (0, CHUNK.max(at_least));
+        let (mut written, mut piece) = (0, chunk(self.out_bytes()).max(at_least));
         while written < len {
             let part = piece.min(len - written);
             source.copy(self, tail, part);
@@ -87,9 +95,33 @@ impl Stream {
                 Err(_) if written > 0 => break,
                 Err(stop) => return Err(stop),
             }
-            (tail, written, piece) = (tail + part as u64, written + part, CHUNK);
+            (tail, written, piece) = (tail + part as u64, written + part, chunk(self.out_bytes()));
         }
         Ok(written)
+    }
+
+    /// A message that also fits beside the tail.
+    #[inline]
+    fn write_short(&self, tail: u64, bufs: &[IoSlice<'_>], len: usize) -> Result<usize, Stop> {
+        if len == 0 {
+            return Ok(0);
+        }
+        let mut bytes = [0; SHORT_MAX];
+        let mut at = 0;
+        for buf in bufs {
+            bytes[at..at + buf.len()].copy_from_slice(buf);
+            at += buf.len();
+        }
+        let one = [IoSlice::new(&bytes[..len])];
+        Source { bufs: &one, at: 0 }.copy(self, tail, len);
+        let mut words = [0; SHORT_MAX / 8];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        let ring = self.out_ring();
+        ring.put_short(tail, &words[..len.div_ceil(8)]);
+        self.publish(tail, len)?;
+        Ok(len)
     }
 
     /// Lets `fill` put bytes straight into the ring (`sendfile`): it is called with one span of at most `max`
@@ -140,14 +172,6 @@ impl Stream {
             self.wake_peer(&ring.reader.bell);
         }
         Ok(())
-    }
-
-    fn ring_peer_reader(&self) {
-        sojourn_shm::fence(Ordering::SeqCst);
-        let bell = &self.out_ring().reader.bell;
-        if bell.has_sleepers() {
-            self.wake_peer(bell);
-        }
     }
 
     /// The bytes of ring `ring` from `position` on, `len` of them or up to the end of the ring's memory.

@@ -1,0 +1,86 @@
+//! The bell of an inbox: whether its owner must be woken through the event descriptor.
+//!
+//! Several threads of the owner may sleep, all on one event, which is level-triggered: once written it
+//! wakes one after another until a thread that has found no bit clears it. Unlike the bells of a
+//! stream this one is not taken by who rings, for then a thread that comes by, takes the bits and
+//! goes away would leave the others asleep with nobody knowing. Instead:
+//!
+//! * `asleep` stays set while any thread is between [`Door::announce`] and [`Door::withdraw`];
+//! * `rung` says that the event is written, so that posters write it once; who clears the event clears
+//!   `rung` *after* it and then looks at the bits again.
+//!
+//! Not here: bits ([`crate::bits`]) and events ([`crate::Inbox`]). Model: `tests/loom_inbox.rs`.
+
+use crate::sync::{Mutex, lock};
+use sojourn_shm::{AtomicU32, Ordering, fence};
+
+/// The shared words.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Door {
+    /// Not 0: threads of the owner sleep.
+    asleep: AtomicU32,
+    unused: [AtomicU32; 31],
+    /// Not 0: the event has been written since it was last cleared.
+    rung: AtomicU32,
+}
+
+/// Threads of this process between [`Door::announce`] and [`Door::withdraw`].
+#[derive(Debug, Default)]
+pub struct Within(Mutex<u32>);
+
+impl Door {
+    /// A door as it lies in a zeroed region.
+    pub fn new() -> Self {
+        let unused = core::array::from_fn(|_| AtomicU32::new(0));
+        Self { asleep: AtomicU32::new(0), unused, rung: AtomicU32::new(0) }
+    }
+
+    /// A poster has set its bit: whether it must write the event.
+    pub fn must_ring(&self) -> bool {
+        // SYNC: full fence; pairs with those in `announce` and `cleared`.
+        fence(Ordering::SeqCst);
+        self.asleep.load(Ordering::Relaxed) != 0 && self.ring()
+    }
+
+    /// Marks the event as written; whether it was not.
+    pub fn ring(&self) -> bool {
+        self.rung.load(Ordering::Relaxed) == 0 && self.rung.swap(1, Ordering::AcqRel) == 0
+    }
+
+    /// Marks the event as written, whatever is said there.
+    pub fn force(&self) {
+        self.rung.store(1, Ordering::SeqCst);
+    }
+
+    /// The event has been emptied. The caller looks at the bits after this, and rings if there are any.
+    pub fn cleared(&self) {
+        self.rung.store(0, Ordering::Relaxed);
+        // SYNC: full fence; pairs with the one in `must_ring`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// A thread is about to sleep; it must look once more after this.
+    pub fn announce(&self, within: &Within) {
+        let mut within = lock(&within.0);
+        *within += 1;
+        self.asleep.store(1, Ordering::Relaxed);
+        // SYNC: full fence; pairs with the one in `must_ring`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// A thread that had announced is awake.
+    pub fn withdraw(&self, within: &Within) {
+        let mut within = lock(&within.0);
+        *within = within.saturating_sub(1);
+        if *within == 0 {
+            self.asleep.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        Self::new()
+    }
+}
