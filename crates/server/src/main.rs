@@ -1,2 +1,77 @@
-//! `sojournd`, the session server.
-fn main() {}
+//! `sojournd`, the session server. Not here: anything but its flags; see the library of this package.
+
+use clap::Parser;
+use sojourn_server::log::{self, Level};
+use sojourn_server::run::{Options, Place, run};
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk through
+/// shared memory.
+#[derive(Debug, Parser)]
+#[command(name = "sojournd", version)]
+struct Flags {
+    /// Serve this user's programs, at $XDG_RUNTIME_DIR/sojourn/server or /tmp/sojourn-UID/server. For root the
+    /// same as --system. The default.
+    #[arg(long, conflicts_with = "system")]
+    user: bool,
+    /// Serve everybody, at /run/sojourn/server.
+    #[arg(long)]
+    system: bool,
+    /// Serve at this address instead: a path, @NAME, or fd:N.
+    #[arg(long, conflicts_with_all = ["user", "system"])]
+    address: Option<String>,
+    /// End after so many seconds without a client, and leave the terminal's session at once: for servers that are
+    /// started when they are needed. Without a number 10.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
+    idle_exit: Option<f64>,
+    /// Say no more than this on standard error: error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log: Level,
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    log::set(flags.log);
+    let place = match (flags.address, flags.system) {
+        (Some(address), _) => Place::At(absolute(address)),
+        (None, true) => Place::System,
+        (None, false) => Place::User,
+    };
+    let idle_exit = match flags.idle_exit.map(Duration::try_from_secs_f64).transpose() {
+        Ok(idle_exit) => idle_exit,
+        Err(error) => {
+            log::say(Level::Error, format_args!("--idle-exit: {error}"));
+            return ExitCode::from(2);
+        }
+    };
+    if idle_exit.is_some() {
+        // Not to be interrupted with the program that needed it, nor to keep a file system busy.
+        let _ = rustix::process::setsid();
+        let _ = rustix::process::chdir("/");
+    }
+    // Whoever starts a server reads this line: from then on there is one, this one or another.
+    let ready = |address: &str| {
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
+    };
+    match run(&Options { place, idle_exit }, ready) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::say(Level::Error, format_args!("{error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A path that stays the same when the working directory changes.
+fn absolute(address: String) -> String {
+    if address.starts_with('@') || address.starts_with("fd:") {
+        return address;
+    }
+    match std::path::absolute(&address) {
+        Ok(path) => path.to_string_lossy().into_owned(),
+        Err(_) => address,
+    }
+}

@@ -1,0 +1,345 @@
+//! Who else holds an end: a look through `/proc`.
+//!
+//! A process holds an end if its table of descriptors has it; how many descriptors it has of it does not
+//! matter, the library knows its own duplicates. One look serves any number of questions. What cannot be seen:
+//! descriptors on their way in a Unix socket (a library never offers again what it has passed on), and threads
+//! with a table of their own.
+//!
+//! # Processes that may not be inspected
+//! Those of other users, and programs that gained privileges. Descriptors are inherited by `fork`, so only kin of the
+//! asker could hold its end. Such a process **matters** if it, or one of its living forebears, is the asker or
+//! is in the asker's session (setsid(2)); if one that matters may not be inspected, the answer is
+//! [`ReasonT::HoldersUnknown`]. Age does not help: the kernel does not tell when a socket was made. What this rule
+//! does not see is kin whose whole line back to the asker's session has ended. Where `/proc` hides processes
+//! (`hidepid`) and this is not root's server, every answer is `HoldersUnknown`.
+//!
+//! Not here: the thread that looks (`scanner`).
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+use sojourn_session::ReasonT;
+use std::collections::HashMap;
+
+/// What to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Object {
+    /// The socket with this inode.
+    Socket {
+        /// Inode.
+        inode: u64,
+    },
+    /// One end of the pipe with this inode.
+    Pipe {
+        /// Inode, of both ends.
+        inode: u64,
+        /// The end that writes.
+        writes: bool,
+    },
+}
+
+/// Who asks about what.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// The process that should be the only holder.
+    pub pid: u32,
+    /// Of this.
+    pub object: Object,
+}
+
+/// Forebears that are looked at before a process is taken to have none that matters.
+const FOREBEARS_MAX: usize = 64;
+/// Longer than `socket:[N]` and `pipe:[N]` are.
+const LINK_MAX: usize = 64;
+
+/// Answers all questions with one look: nothing else holds the end, or why that cannot be said.
+#[must_use]
+pub fn look(questions: &[Question]) -> Vec<Result<(), ReasonT>> {
+    let mut scan = Scan::default();
+    for question in questions {
+        scan.holders.entry(question.object).or_default();
+    }
+    if hides_processes() || scan.run().is_err() {
+        return vec![Err(ReasonT::HoldersUnknown); questions.len()];
+    }
+    questions.iter().map(|question| scan.verdict(*question)).collect()
+}
+
+/// A process as far as its kin goes.
+#[derive(Clone, Copy, Debug)]
+struct Kin {
+    parent: u32,
+    session: u32,
+}
+
+#[derive(Debug, Default)]
+struct Scan {
+    /// Who holds what is asked about. A number appears once.
+    holders: HashMap<Object, Vec<u32>>,
+    kin: HashMap<u32, Kin>,
+    /// Processes that may not be inspected.
+    closed: Vec<u32>,
+}
+
+impl Scan {
+    fn run(&mut self) -> Result<(), Errno> {
+        let own = std::process::id();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = openat(CWD, "/proc", flags, Mode::empty())?;
+        for entry in Dir::read_from(&proc)? {
+            let entry = entry?;
+            let Some(pid) = number(entry.file_name().to_bytes()) else { continue };
+            // The server's own duplicates last as long as the look at an offer.
+            if pid == own {
+                continue;
+            }
+            if let Some(kin) = kin_of(pid) {
+                self.kin.insert(pid, kin);
+            }
+            match self.inspect(pid) {
+                // It has ended meanwhile.
+                Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(_) => self.closed.push(pid),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptors of one process.
+    fn inspect(&mut self, pid: u32) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(CWD, format!("/proc/{pid}/fd"), flags, Mode::empty())?;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_bytes().first() == Some(&b'.') {
+                continue;
+            }
+            let mut link = [0u8; LINK_MAX];
+            let link = match rustix::fs::readlinkat_raw(&directory, name, &mut link[..]) {
+                Ok(len) => link.get(..len).unwrap_or(&[]),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error),
+            };
+            if let Some(inode) = bracketed(link, b"socket:[") {
+                self.found(Object::Socket { inode }, pid);
+            } else if let Some(inode) = bracketed(link, b"pipe:[") {
+                self.found_pipe(&directory, name, inode, pid);
+            }
+        }
+        Ok(())
+    }
+
+    fn found(&mut self, object: Object, pid: u32) {
+        if let Some(holders) = self.holders.get_mut(&object)
+            && holders.last() != Some(&pid)
+        {
+            holders.push(pid);
+        }
+    }
+
+    /// Which ends it is the mode of the link tells: readable, writable or both.
+    fn found_pipe(
+        &mut self,
+        directory: &rustix::fd::OwnedFd,
+        name: &std::ffi::CStr,
+        inode: u64,
+        pid: u32,
+    ) {
+        let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
+        if !ends.iter().any(|end| self.holders.contains_key(end)) {
+            return;
+        }
+        let mode = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|found| found.st_mode);
+        // Closed meanwhile: not a holder any more.
+        let Ok(mode) = mode else { return };
+        for (end, bit) in ends.into_iter().zip([0o400, 0o200]) {
+            if mode & bit != 0 {
+                self.found(end, pid);
+            }
+        }
+    }
+
+    fn verdict(&self, question: Question) -> Result<(), ReasonT> {
+        let holders = self.holders.get(&question.object).map_or(&[][..], Vec::as_slice);
+        match holders {
+            [] => Err(ReasonT::Closed),
+            [only] if *only == question.pid => {
+                let is_unknown = self.closed.iter().any(|pid| self.matters(*pid, question.pid));
+                if is_unknown { Err(ReasonT::HoldersUnknown) } else { Ok(()) }
+            }
+            _ => Err(ReasonT::SeveralHolders),
+        }
+    }
+
+    /// The rule at the head of this file.
+    fn matters(&self, pid: u32, asker: u32) -> bool {
+        let Some(session) = self.kin.get(&asker).map(|kin| kin.session) else { return true };
+        let in_session = |pid: u32| self.kin.get(&pid).is_some_and(|kin| kin.session == session);
+        let mut pid = pid;
+        for _ in 0..FOREBEARS_MAX {
+            if in_session(pid) || pid == asker {
+                return true;
+            }
+            match self.kin.get(&pid) {
+                Some(kin) if kin.parent > 1 => pid = kin.parent,
+                // It had ended before it could be asked, or it is at the root.
+                _ => return false,
+            }
+        }
+        false
+    }
+}
+
+/// Parent and session of a process. `None` if it has ended.
+fn kin_of(pid: u32) -> Option<Kin> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // After the name, which may contain anything but ends at the last bracket: state, parent, group, session.
+    let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = stat[after..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+    let parent = number(fields.nth(1)?)?;
+    let session = number(fields.nth(1)?)?;
+    Some(Kin { parent, session })
+}
+
+/// Whether `/proc` shows only a user's own processes, and we are not root.
+fn hides_processes() -> bool {
+    if rustix::process::geteuid().is_root() {
+        return false;
+    }
+    // One that belongs to root and is always there.
+    std::fs::read("/proc/1/stat").is_err()
+}
+
+fn bracketed(link: &[u8], prefix: &[u8]) -> Option<u64> {
+    let digits = link.strip_prefix(prefix)?.strip_suffix(b"]")?;
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::{AsFd, OwnedFd};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    /// A program that holds the descriptor as its standard input, until it is killed.
+    struct Holder(Child);
+
+    impl Holder {
+        fn of(end: impl AsFd) -> Self {
+            let end = end.as_fd().try_clone_to_owned().unwrap();
+            let mut child = Command::new("/bin/sh")
+                .args(["-c", "echo there; exec sleep 600"])
+                .stdin(Stdio::from(end))
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            Self(child)
+        }
+    }
+
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn ask(pid: u32, object: Object) -> Result<(), ReasonT> {
+        look_for(&[Question { pid, object }], &[Ok(())])[0]
+    }
+
+    /// Asks until the answer is `wanted`, for a while: a child that another test is starting has, between fork
+    /// and exec, all that this process has.
+    fn look_for(
+        questions: &[Question],
+        wanted: &[Result<(), ReasonT>],
+    ) -> Vec<Result<(), ReasonT>> {
+        let mut verdicts = look(questions);
+        for _ in 0..100 {
+            if verdicts == wanted {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            verdicts = look(questions);
+        }
+        verdicts
+    }
+
+    fn inode(fd: &impl AsFd) -> u64 {
+        rustix::fs::fstat(fd).unwrap().st_ino
+    }
+
+    #[test]
+    fn one_holder_is_sole_and_two_are_not() {
+        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+        let object = Object::Socket { inode: inode(&a) };
+        // This process counts as the server: its own descriptors do not matter.
+        let first = Holder::of(&a);
+        assert_eq!(ask(first.0.id(), object), Ok(()));
+        assert_eq!(ask(first.0.id(), Object::Socket { inode: inode(&b) }), Err(ReasonT::Closed));
+        let second = Holder::of(&a);
+        assert_eq!(ask(first.0.id(), object), Err(ReasonT::SeveralHolders));
+        drop(second);
+        assert_eq!(ask(first.0.id(), object), Ok(()));
+        assert_eq!(ask(1, object), Err(ReasonT::SeveralHolders), "held by another than the asker");
+    }
+
+    #[test]
+    fn the_ends_of_a_pipe_are_told_apart() {
+        let (reader, writer): (OwnedFd, OwnedFd) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let of = |writes| Object::Pipe { inode: inode(&reader), writes };
+        let reading = Holder::of(&reader);
+        let writing = Holder::of(&writer);
+        assert_eq!(ask(reading.0.id(), of(false)), Ok(()));
+        assert_eq!(ask(writing.0.id(), of(true)), Ok(()));
+        assert_eq!(ask(writing.0.id(), of(false)), Err(ReasonT::SeveralHolders));
+    }
+
+    #[test]
+    fn one_look_answers_many_questions() {
+        let ends: Vec<_> =
+            (0..3).map(|_| std::os::unix::net::UnixStream::pair().unwrap().0).collect();
+        let holders: Vec<_> = ends.iter().map(Holder::of).collect();
+        let question = |(end, holder): (&std::os::unix::net::UnixStream, &Holder)| Question {
+            pid: holder.0.id(),
+            object: Object::Socket { inode: inode(end) },
+        };
+        let questions: Vec<_> = ends.iter().zip(&holders).map(question).collect();
+        assert_eq!(look_for(&questions, &[Ok(()); 3]), [Ok(()); 3]);
+    }
+
+    #[test]
+    fn what_may_not_be_inspected_matters_if_it_is_kin() {
+        // 10 is a session's leader, 11 and 12 its children; 20 another session; 13 (closed) is in the session,
+        // 14 (closed) a child of 12 with a session of its own, 21 (closed) a child of 20.
+        let tree = [
+            (10, 1, 10),
+            (11, 10, 10),
+            (12, 10, 10),
+            (13, 10, 10),
+            (14, 12, 14),
+            (20, 1, 20),
+            (21, 20, 21),
+        ];
+        let kin = tree.map(|(pid, parent, session)| (pid, Kin { parent, session }));
+        let object = Object::Socket { inode: 7 };
+        let scan = |closed: &[u32]| Scan {
+            holders: HashMap::from([(object, vec![11])]),
+            kin: HashMap::from(kin),
+            closed: closed.to_vec(),
+        };
+        let question = Question { pid: 11, object };
+        assert_eq!(scan(&[]).verdict(question), Ok(()));
+        assert_eq!(scan(&[13]).verdict(question), Err(ReasonT::HoldersUnknown));
+        assert_eq!(scan(&[14]).verdict(question), Err(ReasonT::HoldersUnknown));
+        assert_eq!(scan(&[20, 21]).verdict(question), Ok(()));
+    }
+}

@@ -1,0 +1,83 @@
+//! What a descriptor is: the server's own look at the ends that libraries offer.
+//!
+//! Nothing a library says about an end is believed. A socket is named by its cookie and its peer's cookie; the
+//! peer is found with `sock_diag` (TCP by the mirrored addresses, Unix sockets by the peer's inode).
+//! Cookies are given out once in the life of a kernel, so a key cannot come to mean another connection, as
+//! addresses can. A pipe is named by device, inode and which end it is: its inode lives as long as either end, and
+//! the kernel gives a number out again after four thousand million others; that much staleness is accepted.
+//!
+//! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not here: who
+//! else holds the end (`holders`), pairing (`registry`).
+
+mod diag;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use diag::Diag;
+
+use crate::holders::Object;
+use crate::registry::Identity;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{FileType, OFlags};
+use sojourn_session::{KindT, ReasonT};
+
+/// An end that can move, and how its holders are found.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// For the registry.
+    pub identity: Identity,
+    /// For the look at `/proc`.
+    pub object: Object,
+}
+
+/// `f_type` of the file system on which pipes without a name live (`linux/magic.h`).
+const PIPEFS_MAGIC: i64 = 0x5049_5045;
+
+/// Looks at an end.
+///
+/// # Errors
+/// The reason why it cannot move: [`ReasonT::Kind`] (no stream socket and no pipe, MPTCP, a fifo with a name,
+/// both ends in one descriptor), [`ReasonT::State`] (listening, not connected, closing, not yet accepted),
+/// [`ReasonT::Option`], [`ReasonT::NoPeer`] (the other end of a TCP connection is not in this network name space),
+/// [`ReasonT::Namespace`] (an end in one that cannot be looked into), [`ReasonT::Resources`].
+pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Seen, ReasonT> {
+    let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
+    let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;
+    if flags.contains(OFlags::PATH) {
+        return Err(ReasonT::Kind);
+    }
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::Fifo => pipe(end, &found, flags),
+        FileType::Socket => socket::look(end, found.st_ino, diag),
+        _ => Err(ReasonT::Kind),
+    }
+}
+
+fn pipe(end: BorrowedFd<'_>, found: &rustix::fs::Stat, flags: OFlags) -> Result<Seen, ReasonT> {
+    let system = rustix::fs::fstatfs(end).map_err(|_| ReasonT::Closed)?;
+    #[allow(clippy::unnecessary_cast, reason = "the width of f_type depends on the platform")]
+    if system.f_type as i64 != PIPEFS_MAGIC {
+        return Err(ReasonT::Kind);
+    }
+    let writes = match flags & OFlags::RWMODE {
+        OFlags::RDONLY => false,
+        OFlags::WRONLY => true,
+        // Opened anew through /proc for both.
+        _ => return Err(ReasonT::Kind),
+    };
+    if flags.contains(OFlags::DIRECT) {
+        return Err(ReasonT::Option);
+    }
+    let capacity = rustix::pipe::fcntl_getpipe_size(end).map_err(|_| ReasonT::Closed)?;
+    let name = format!("pipe:[{}]", found.st_ino);
+    let key = crate::registry::Key::Pipe { device: found.st_dev, inode: found.st_ino, writes };
+    let ring_max = u32::try_from(capacity).unwrap_or(u32::MAX);
+    if ring_max < crate::registry::RING_MIN {
+        return Err(ReasonT::Option);
+    }
+    Ok(Seen {
+        identity: Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, ring_max },
+        object: Object::Pipe { inode: found.st_ino, writes },
+    })
+}

@@ -1,0 +1,348 @@
+//! Questions to the kernel's `sock_diag`: who is at the other end of a socket. See sock_diag(7).
+//!
+//! The kernel finds a TCP socket by its addresses at once, a Unix socket by its inode only by walking through all
+//! of them (0.3 ms where there are 20 000). So once single questions have cost as much as asking for all Unix
+//! sockets would, that is done, and the answers are kept: the peer of a connected socket never changes, and
+//! cookies are never given out again, so what is kept cannot become wrong.
+//!
+//! `sock_diag` answers for the network name space of the asking socket. One for another name space is made by
+//! a thread that enters it, which the kernel allows to privileged servers. Not here: what is asked when.
+
+use crate::raw;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, sockopt};
+use sojourn_session::ReasonT;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// `linux/netlink.h`, `linux/sock_diag.h`, `linux/unix_diag.h`.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
+const UDIAG_SHOW_PEER: u32 = 4;
+const UNIX_DIAG_PEER: u16 = 2;
+const NO_COOKIE: [u8; 8] = [0xff; 8];
+const HEADER: usize = 16;
+const UNIX_MSG: usize = 16;
+
+/// `TCP_ESTABLISHED`, which Unix sockets use too.
+const ESTABLISHED: u8 = 1;
+/// `TCP_LISTEN`.
+const LISTEN: u8 = 10;
+/// What asking for all Unix sockets costs before it has been measured.
+const DUMP_FIRST: Duration = Duration::from_millis(1);
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DiagError {
+    /// No such socket in this name space.
+    Absent,
+    /// It has no peer, or none that was accepted yet.
+    NotConnected,
+    /// The kernel cannot say.
+    System,
+}
+
+impl From<Errno> for DiagError {
+    fn from(error: Errno) -> Self {
+        if matches!(error, Errno::NOENT | Errno::STALE) { Self::Absent } else { Self::System }
+    }
+}
+
+/// The other end of a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnixPeer {
+    pub(super) cookie: u64,
+    pub(super) inode: u32,
+}
+
+/// Asks in whatever name space a socket is in.
+#[derive(Debug)]
+pub struct Diag {
+    pub(super) own: Asker,
+    /// The name space asked last, other than the server's own; let go soon, for it keeps that one alive.
+    other: Option<Asker>,
+}
+
+impl Diag {
+    /// # Errors
+    /// The kernel's: without `sock_diag` no socket can be paired.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self { own: Asker::new()?, other: None })
+    }
+
+    /// Who answers for the name space of this socket.
+    pub(super) fn of(&mut self, socket: BorrowedFd<'_>) -> Result<&mut Asker, ReasonT> {
+        let space = raw::netns_cookie(socket).map_err(|_| ReasonT::Namespace)?;
+        if space == self.own.space {
+            return Ok(&mut self.own);
+        }
+        if self.other.as_ref().is_none_or(|other| other.space != space) {
+            self.other = None;
+            let asker = enter(socket).map_err(|_| ReasonT::Namespace)?;
+            self.other = Some(asker).filter(|asker| asker.space == space);
+        }
+        self.other.as_mut().ok_or(ReasonT::Namespace)
+    }
+
+    /// Whether another name space is held.
+    #[must_use]
+    pub fn holds_other(&self) -> bool {
+        self.other.is_some()
+    }
+
+    /// Lets go of the other name space.
+    pub fn let_go(&mut self) {
+        self.other = None;
+    }
+}
+
+/// An asker in the name space of `socket`, made by a thread that goes there and ends.
+fn enter(socket: BorrowedFd<'_>) -> Result<Asker, Errno> {
+    let space = raw::netns_of(socket)?;
+    let thread = std::thread::Builder::new().name("sojourn-netns".into());
+    let made = thread.spawn(move || {
+        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+        use std::os::fd::AsFd;
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Asker::new()
+    });
+    made.map_err(|_| Errno::AGAIN)?.join().unwrap_or(Err(Errno::IO))
+}
+
+/// A socket of `sock_diag` and what it has learnt.
+#[derive(Debug)]
+pub(super) struct Asker {
+    socket: OwnedFd,
+    /// Cookie of its name space.
+    pub(super) space: u64,
+    sequence: u32,
+    /// Peers of Unix sockets by the sockets' cookies, as of the last time all were asked for.
+    peers: HashMap<u64, UnixPeer>,
+    /// Time spent on single questions since then, and what it costs to ask for all.
+    spent: Duration,
+    dump_costs: Duration,
+    buffer: Vec<u8>,
+}
+
+/// What is told of a Unix socket.
+#[derive(Clone, Copy, Debug)]
+struct UnixSocket {
+    state: u8,
+    inode: u32,
+    cookie: u64,
+    peer: u32,
+}
+
+impl Asker {
+    fn new() -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            flags,
+            Some(netlink::SOCK_DIAG),
+        )?;
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, 1 << 20);
+        let space = raw::netns_cookie(&socket)?;
+        Ok(Self {
+            socket,
+            space,
+            sequence: 0,
+            peers: HashMap::new(),
+            spent: Duration::ZERO,
+            dump_costs: DUMP_FIRST,
+            buffer: vec![0; 64 << 10],
+        })
+    }
+
+    /// The cookie of the established connection from `local` to `remote`, seen from that end.
+    pub(super) fn tcp_cookie(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<u64, DiagError> {
+        let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
+        body.extend(u32::MAX.to_ne_bytes());
+        body.extend(local.port().to_be_bytes());
+        body.extend(remote.port().to_be_bytes());
+        for address in [local, remote] {
+            body.extend(match address.ip() {
+                IpAddr::V4(ip) => {
+                    let mut bytes = [0; 16];
+                    bytes[..4].copy_from_slice(&ip.octets());
+                    bytes
+                }
+                IpAddr::V6(ip) => ip.octets(),
+            });
+        }
+        let interface = if let SocketAddr::V6(v6) = local { v6.scope_id() } else { 0 };
+        body.extend(interface.to_ne_bytes());
+        body.extend(NO_COOKIE);
+        let mut answer = Err(DiagError::Absent);
+        self.ask(&body, 0, |message| {
+            // inet_diag_msg: state at 1, the cookie after the addresses.
+            let state = message.get(1).copied();
+            let cookie = message.get(44..52).and_then(|bytes| bytes.try_into().ok());
+            answer = match (state, cookie) {
+                (Some(ESTABLISHED), Some(cookie)) => Ok(u64::from_ne_bytes(cookie)),
+                // A listener that would take such a connection is found too.
+                (Some(LISTEN), _) => Err(DiagError::Absent),
+                (Some(_), _) => Err(DiagError::NotConnected),
+                _ => Err(DiagError::System),
+            };
+        })?;
+        answer
+    }
+
+    /// The peer of the connected Unix socket with this inode and cookie.
+    pub(super) fn unix_peer(&mut self, inode: u32, cookie: u64) -> Result<UnixPeer, DiagError> {
+        if let Some(peer) = self.peers.get(&cookie) {
+            return Ok(*peer);
+        }
+        if self.spent >= self.dump_costs {
+            self.learn_all()?;
+            return self.peers.get(&cookie).copied().ok_or(DiagError::NotConnected);
+        }
+        let begun = Instant::now();
+        let found = self.unix_peer_alone(inode, cookie);
+        self.spent += begun.elapsed();
+        found
+    }
+
+    fn unix_peer_alone(&mut self, inode: u32, cookie: u64) -> Result<UnixPeer, DiagError> {
+        let own = self.unix_socket(inode, cookie.to_ne_bytes())?;
+        if own.state != ESTABLISHED || own.peer == 0 {
+            return Err(DiagError::NotConnected);
+        }
+        let peer = self.unix_socket(own.peer, NO_COOKIE)?;
+        if peer.peer != inode {
+            return Err(DiagError::NotConnected);
+        }
+        Ok(UnixPeer { cookie: peer.cookie, inode: peer.inode })
+    }
+
+    fn unix_socket(&mut self, inode: u32, cookie: [u8; 8]) -> Result<UnixSocket, DiagError> {
+        let mut found = None;
+        self.ask(&unix_request(inode, cookie), 0, |message| found = unix_answer(message))?;
+        found.filter(|found| found.inode == inode).ok_or(DiagError::System)
+    }
+
+    /// Asks for all Unix sockets and keeps who is whose peer.
+    fn learn_all(&mut self) -> Result<(), DiagError> {
+        let begun = Instant::now();
+        let mut all: HashMap<u32, UnixSocket> = HashMap::new();
+        self.ask(&unix_request(0, NO_COOKIE), NLM_F_DUMP, |message| {
+            if let Some(socket) = unix_answer(message).filter(|s| s.state == ESTABLISHED) {
+                all.insert(socket.inode, socket);
+            }
+        })?;
+        self.peers.clear();
+        for socket in all.values() {
+            // Inode 0: not accepted yet, and not the only one of that number.
+            let peer = all.get(&socket.peer).filter(|peer| peer.inode != 0);
+            if let Some(peer) = peer.filter(|peer| peer.peer == socket.inode) {
+                let peer = UnixPeer { cookie: peer.cookie, inode: peer.inode };
+                self.peers.insert(socket.cookie, peer);
+            }
+        }
+        self.spent = Duration::ZERO;
+        self.dump_costs = begun.elapsed().max(DUMP_FIRST);
+        Ok(())
+    }
+
+    /// Sends a request and shows each message of the answer.
+    fn ask(
+        &mut self,
+        body: &[u8],
+        flags: u16,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), DiagError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = Vec::with_capacity(HEADER + body.len());
+        request.extend(((HEADER + body.len()) as u32).to_ne_bytes());
+        request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        request.extend((NLM_F_REQUEST | flags).to_ne_bytes());
+        request.extend(self.sequence.to_ne_bytes());
+        request.extend([0; 4]);
+        request.extend(body);
+        rustix::net::send(&self.socket, &request, SendFlags::empty())?;
+        loop {
+            // The kernel has answered before `send` came back; a long answer goes on with each `recv`.
+            let (len, _) =
+                rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
+            let mut rest = &self.buffer[..len.min(self.buffer.len())];
+            while let Some((message, after)) = split_message(rest) {
+                rest = after;
+                if message.sequence != self.sequence {
+                    continue;
+                }
+                match message.kind {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => return Err(error_of(message.body)),
+                    _ => each(message.body),
+                }
+                if flags & NLM_F_DUMP == 0 {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+struct Message<'m> {
+    kind: u16,
+    sequence: u32,
+    body: &'m [u8],
+}
+
+fn split_message(bytes: &[u8]) -> Option<(Message<'_>, &[u8])> {
+    let len = word(bytes, 0)? as usize;
+    let body = bytes.get(HEADER..len)?;
+    let kind = half(bytes, 4)?;
+    let after = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    Some((Message { kind, sequence: word(bytes, 8)?, body }, after))
+}
+
+fn error_of(body: &[u8]) -> DiagError {
+    match word(body, 0) {
+        Some(code) => Errno::from_raw_os_error((code as i32).wrapping_neg()).into(),
+        None => DiagError::System,
+    }
+}
+
+fn unix_request(inode: u32, cookie: [u8; 8]) -> Vec<u8> {
+    let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
+    body.extend(u32::MAX.to_ne_bytes());
+    body.extend(inode.to_ne_bytes());
+    body.extend(UDIAG_SHOW_PEER.to_ne_bytes());
+    body.extend(cookie);
+    body
+}
+
+fn unix_answer(message: &[u8]) -> Option<UnixSocket> {
+    let cookie = u64::from_ne_bytes(message.get(8..16)?.try_into().ok()?);
+    let mut socket =
+        UnixSocket { state: *message.get(2)?, inode: word(message, 4)?, cookie, peer: 0 };
+    let mut rest = &message[UNIX_MSG..];
+    while let (Some(len), Some(kind)) = (half(rest, 0), half(rest, 2)) {
+        if kind == UNIX_DIAG_PEER {
+            socket.peer = word(rest, 4)?;
+        }
+        rest = rest.get((len.max(4) as usize).next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    Some(socket)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}

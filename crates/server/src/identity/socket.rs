@@ -1,0 +1,181 @@
+//! Sockets: what they are, which options they have, who is at the other end.
+
+use super::Seen;
+use super::diag::{Diag, DiagError};
+use crate::holders::Object;
+use crate::raw;
+use crate::registry::{Identity, Key, RING_MIN};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
+use sojourn_session::{KindT, ReasonT};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+
+/// `TCP_ESTABLISHED` (`net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
+/// `TCP_ULP` (`linux/tcp.h`).
+const TCP_ULP: i32 = 31;
+
+/// Options at the socket level that only the kernel honours, and what they are when not set. From
+/// `asm-generic/socket.h`; one that this kernel or kind of socket does not know is not set.
+const KERNELS_OWN: [(i32, i32); 14] = [
+    (10, 0),  // SO_OOBINLINE
+    (16, 0),  // SO_PASSCRED
+    (18, 1),  // SO_RCVLOWAT
+    (26, 0),  // SO_ATTACH_FILTER: see `option_is`
+    (29, 0),  // SO_TIMESTAMP
+    (34, 0),  // SO_PASSSEC
+    (35, 0),  // SO_TIMESTAMPNS
+    (37, 0),  // SO_TIMESTAMPING
+    (42, -1), // SO_PEEK_OFF
+    (63, 0),  // SO_TIMESTAMP, with times of 64 bits
+    (64, 0),  // SO_TIMESTAMPNS, the same
+    (65, 0),  // SO_TIMESTAMPING, the same
+    (40, 0),  // SO_RXQ_OVFL
+    (76, 0),  // SO_PASSPIDFD
+];
+const SO_ATTACH_FILTER: i32 = 26;
+
+pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Seen, ReasonT> {
+    if sockopt::socket_type(end) != Ok(SocketType::STREAM) {
+        return Err(ReasonT::Kind);
+    }
+    let kind = match sockopt::socket_domain(end) {
+        Ok(AddressFamily::UNIX) => KindT::Unix,
+        Ok(AddressFamily::INET | AddressFamily::INET6)
+            if sockopt::socket_protocol(end) == Ok(Some(rustix::net::ipproto::TCP)) =>
+        {
+            KindT::Tcp
+        }
+        _ => return Err(ReasonT::Kind),
+    };
+    if sockopt::socket_acceptconn(end).unwrap_or(true) {
+        return Err(ReasonT::State);
+    }
+    let remote = rustix::net::getpeername(end).map_err(|_| ReasonT::State)?;
+    let local = rustix::net::getsockname(end).map_err(|_| ReasonT::State)?;
+    let has_any = KERNELS_OWN.iter().any(|(name, unset)| !option_is(end, *name, *unset));
+    if has_any {
+        return Err(ReasonT::Option);
+    }
+    let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
+    let object = Object::Socket { inode };
+    let identity = match kind {
+        KindT::Unix => unix(end, (local, remote), (inode, cookie), diag)?,
+        _ => tcp(end, (local, remote), cookie, diag)?,
+    };
+    Ok(Seen { identity, object })
+}
+
+/// Whether an option has its usual value, or does not exist here.
+fn option_is(end: BorrowedFd<'_>, name: i32, usual: i32) -> bool {
+    if name == SO_ATTACH_FILTER {
+        // Asked with no room it answers how many instructions there are.
+        return match raw::getsockopt(end, libc::SOL_SOCKET, name, &mut []) {
+            Ok(count) => count == 0,
+            Err(error) => matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP),
+        };
+    }
+    let mut value = [0; 4];
+    match raw::getsockopt(end, libc::SOL_SOCKET, name, &mut value) {
+        Ok(_) => i32::from_ne_bytes(value) == usual,
+        Err(error) => matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP),
+    }
+}
+
+fn tcp(
+    end: BorrowedFd<'_>,
+    (local, remote): (SocketAddrAny, Option<SocketAddrAny>),
+    cookie: u64,
+    diag: &mut Diag,
+) -> Result<Identity, ReasonT> {
+    let mut info = [0; 8];
+    let state = raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
+    if state.is_err() || info[0] != ESTABLISHED {
+        return Err(ReasonT::State);
+    }
+    let mut ulp = [0; 16];
+    if raw::getsockopt(end, libc::IPPROTO_TCP, TCP_ULP, &mut ulp).is_ok_and(|len| len > 0) {
+        return Err(ReasonT::Option);
+    }
+    let mut repair = [0; 4];
+    if raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_REPAIR, &mut repair).is_ok()
+        && repair != [0; 4]
+    {
+        return Err(ReasonT::Option);
+    }
+    let address = |any: SocketAddrAny| SocketAddr::try_from(any).map(canonical);
+    let local = address(local).map_err(|_| ReasonT::Kind)?;
+    let remote = address(remote.ok_or(ReasonT::State)?).map_err(|_| ReasonT::Kind)?;
+    let peer = diag.of(end)?.tcp_cookie(remote, local).map_err(|error| match error {
+        DiagError::Absent => ReasonT::NoPeer,
+        DiagError::NotConnected => ReasonT::State,
+        DiagError::System => ReasonT::Resources,
+    })?;
+    Ok(Identity {
+        key: Key::Socket { own: cookie, peer },
+        kind: KindT::Tcp,
+        from: local.to_string(),
+        to: remote.to_string(),
+        ring_max: u32::MAX,
+    })
+}
+
+/// IPv4 addresses mapped into IPv6 as IPv4; without flow labels.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match (address, address.ip().to_canonical()) {
+        (SocketAddr::V6(v6), IpAddr::V6(ip)) => {
+            SocketAddr::V6(SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()))
+        }
+        (_, ip) => SocketAddr::new(ip, address.port()),
+    }
+}
+
+fn unix(
+    end: BorrowedFd<'_>,
+    (local, remote): (SocketAddrAny, Option<SocketAddrAny>),
+    (inode, cookie): (u64, u64),
+    diag: &mut Diag,
+) -> Result<Identity, ReasonT> {
+    // Half closed from either side.
+    let mut set = [PollFd::new(&end, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let is_whole = poll(&mut set, Some(&now)).is_ok()
+        && !set[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
+    if !is_whole {
+        return Err(ReasonT::State);
+    }
+    let send = sockopt::socket_send_buffer_size(end).map_err(|_| ReasonT::Resources)?;
+    let ring_max = u32::try_from(send / 2).unwrap_or(u32::MAX);
+    if ring_max < RING_MIN {
+        return Err(ReasonT::Option);
+    }
+    let inode = u32::try_from(inode).map_err(|_| ReasonT::Kind)?;
+    let peer = diag.of(end)?.unix_peer(inode, cookie).map_err(|error| match error {
+        DiagError::Absent => ReasonT::Namespace,
+        DiagError::NotConnected => ReasonT::State,
+        DiagError::System => ReasonT::Resources,
+    })?;
+    Ok(Identity {
+        key: Key::Socket { own: cookie, peer: peer.cookie },
+        kind: KindT::Unix,
+        from: unix_name(Some(local), inode),
+        to: unix_name(remote, peer.inode),
+        ring_max,
+    })
+}
+
+fn unix_name(address: Option<SocketAddrAny>, inode: u32) -> String {
+    let address = address.and_then(|address| SocketAddrUnix::try_from(address).ok());
+    let path = address.as_ref().and_then(|address| address.path());
+    let name = address.as_ref().and_then(|address| address.abstract_name());
+    // One without a name looks like an empty abstract one.
+    let name = name.filter(|name| !name.is_empty());
+    match (path, name) {
+        (Some(path), _) => path.to_string_lossy().into_owned(),
+        (None, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+        (None, None) => format!("socket:[{inode}]"),
+    }
+}

@@ -1,0 +1,281 @@
+//! Real sockets and pipes of every kind, as libraries might offer them.
+
+use super::*;
+use crate::raw;
+use crate::registry::Key;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+fn see(end: impl AsFd) -> Result<Seen, ReasonT> {
+    look(end.as_fd(), &mut Diag::new().unwrap())
+}
+
+fn reason(end: impl AsFd) -> ReasonT {
+    see(end).unwrap_err()
+}
+
+/// Two ends that must be each other's mirror image.
+fn assert_pair(a: impl AsFd, b: impl AsFd, kind: KindT) -> [Identity; 2] {
+    let (a, b) = (see(a).unwrap(), see(b).unwrap());
+    assert_eq!(a.identity.key, b.identity.key.mirror());
+    assert_ne!(a.identity.key, b.identity.key);
+    assert_eq!((a.identity.kind, b.identity.kind), (kind, kind));
+    assert_eq!(a.identity.from, b.identity.to);
+    [a.identity, b.identity]
+}
+
+fn tcp(address: &str) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(address).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+fn unix() -> (UnixStream, UnixStream) {
+    UnixStream::pair().unwrap()
+}
+
+fn pipe(flags: PipeFlags) -> (OwnedFd, OwnedFd) {
+    pipe_with(flags | PipeFlags::CLOEXEC).unwrap()
+}
+
+#[test]
+fn tcp_over_either_protocol_is_paired() {
+    let (a, b) = tcp("127.0.0.1:0");
+    let [identity, _] = assert_pair(&a, &b, KindT::Tcp);
+    assert_eq!(identity.from, a.local_addr().unwrap().to_string());
+    let (a, b) = tcp("[::1]:0");
+    assert_pair(&a, &b, KindT::Tcp);
+}
+
+#[test]
+fn ipv4_within_ipv6_is_ipv4() {
+    // Listens for both protocols.
+    let listener = TcpListener::bind("[::]:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let client = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    let server = listener.accept().unwrap().0;
+    assert!(server.local_addr().unwrap().is_ipv6());
+    let [_, identity] = assert_pair(&client, &server, KindT::Tcp);
+    assert_eq!(identity.from, format!("127.0.0.1:{port}"));
+}
+
+#[test]
+fn a_connection_that_has_the_addresses_of_one_before_is_another() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = |from: SocketAddr| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        // Reset on close, so that the addresses are free at once.
+        rustix::net::sockopt::set_socket_linger(&socket, Some(std::time::Duration::ZERO)).unwrap();
+        rustix::net::bind(&socket, &from).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        (TcpStream::from(socket), listener.accept().unwrap().0)
+    };
+    let (old, _peer) = connect("127.0.0.1:0".parse().unwrap());
+    let from = old.local_addr().unwrap();
+    let stale = see(&old).unwrap().identity;
+    drop(old);
+    let (new, peer) = connect(from);
+    let [own, other] = assert_pair(&new, &peer, KindT::Tcp);
+    assert_eq!(own.from, stale.from);
+    assert_ne!(own.key, stale.key);
+    assert_ne!(other.key.mirror(), stale.key, "the stale offer pairs with nobody");
+}
+
+#[test]
+fn tcp_that_is_not_connected_to_this_host_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert_eq!(reason(&listener), ReasonT::State);
+    let fresh = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    assert_eq!(reason(&fresh), ReasonT::State);
+    let (a, b) = tcp("127.0.0.1:0");
+    a.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(reason(&a), ReasonT::State);
+    drop(a);
+    assert_eq!(reason(&b), ReasonT::State);
+    // Not accepted yet, but there already.
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let early = see(&client).unwrap().identity.key;
+    let server = listener.accept().unwrap().0;
+    assert_eq!(see(&server).unwrap().identity.key, early.mirror());
+}
+
+#[test]
+fn unix_sockets_of_every_origin_are_paired() {
+    let (a, b) = unix();
+    let [identity, _] = assert_pair(&a, &b, KindT::Unix);
+    assert!(identity.from.starts_with("socket:["));
+    assert!(identity.ring_max >= crate::registry::RING_MIN);
+    let path = std::env::temp_dir().join(format!("sojourn-identity-{}", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let client = UnixStream::connect(&path).unwrap();
+    assert_eq!(reason(&client), ReasonT::State, "not accepted yet");
+    let server = listener.accept().unwrap().0;
+    std::fs::remove_file(&path).unwrap();
+    let [_, identity] = assert_pair(&client, &server, KindT::Unix);
+    assert_eq!(identity.from, path.to_string_lossy());
+    assert_eq!(reason(&listener), ReasonT::State);
+}
+
+#[test]
+fn many_unix_sockets_are_asked_for_at_once_and_still_paired_right() {
+    let mut diag = Diag::new().unwrap();
+    let mut key = |end: &UnixStream| look(end.as_fd(), &mut diag).unwrap().identity.key;
+    // More than single questions are worth: the later ones come from what was learnt, or from a new look.
+    let pairs: Vec<_> = (0..300).map(|_| unix()).collect();
+    for _ in 0..3 {
+        for (a, b) in &pairs {
+            assert_eq!(key(a), key(b).mirror());
+        }
+    }
+    for _ in 0..300 {
+        let (a, b) = unix();
+        assert_eq!(key(&a), key(&b).mirror());
+    }
+}
+
+#[test]
+fn unix_sockets_that_are_half_closed_or_alone_are_refused() {
+    let (a, b) = unix();
+    a.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(reason(&b), ReasonT::State);
+    let (a, b) = unix();
+    drop(a);
+    assert_eq!(reason(&b), ReasonT::State);
+}
+
+#[test]
+fn other_kinds_are_refused() {
+    for kind in [SocketType::SEQPACKET, SocketType::DGRAM] {
+        let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        assert_eq!(reason(&pair.0), ReasonT::Kind);
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(socket.local_addr().unwrap()).unwrap();
+    assert_eq!(reason(&socket), ReasonT::Kind);
+    assert_eq!(reason(std::fs::File::open("/dev/null").unwrap()), ReasonT::Kind);
+    assert_eq!(reason(std::fs::File::open("/").unwrap()), ReasonT::Kind);
+    let path = rustix::fs::open("/dev/null", OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    assert_eq!(reason(&path), ReasonT::Kind);
+    // IPPROTO_MPTCP, where there is one.
+    let mptcp = rustix::net::Protocol::from_raw(262.try_into().unwrap());
+    if let Ok(socket) = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, Some(mptcp)) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::connect(&socket, &listener.local_addr().unwrap()).unwrap();
+        assert_eq!(reason(&socket), ReasonT::Kind);
+    }
+}
+
+#[test]
+fn options_that_only_the_kernel_honours_are_refused() {
+    let one = 1i32.to_ne_bytes();
+    for (name, value) in [
+        (10, 1),  // SO_OOBINLINE
+        (16, 1),  // SO_PASSCRED
+        (18, 2),  // SO_RCVLOWAT
+        (29, 1),  // SO_TIMESTAMP
+        (35, 1),  // SO_TIMESTAMPNS
+        (37, 16), // SO_TIMESTAMPING
+        (42, 0),  // SO_PEEK_OFF
+        (63, 1),  // SO_TIMESTAMP_NEW
+    ] {
+        let value = i32::to_ne_bytes(value);
+        let (a, b) = unix();
+        let is_set = raw::setsockopt(&a, libc::SOL_SOCKET, name, &value).is_ok();
+        assert_eq!(see(&a).is_err(), is_set, "option {name} of a Unix socket");
+        assert!(!is_set || reason(&a) == ReasonT::Option);
+        assert!(see(&b).is_ok());
+        let (a, _b) = tcp("127.0.0.1:0");
+        let is_set = raw::setsockopt(&a, libc::SOL_SOCKET, name, &value).is_ok();
+        assert_eq!(see(&a).is_err(), is_set, "option {name} of a TCP socket");
+    }
+    // A filter that lets everything pass: return 0xffff.
+    let (a, _b) = tcp("127.0.0.1:0");
+    let filter = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0xffff };
+    let program = [1u64.to_ne_bytes(), (&raw const filter as u64).to_ne_bytes()].concat();
+    raw::setsockopt(&a, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).unwrap();
+    assert_eq!(reason(&a), ReasonT::Option);
+    if rustix::process::geteuid().is_root() {
+        let (a, _b) = tcp("127.0.0.1:0");
+        raw::setsockopt(&a, libc::IPPROTO_TCP, libc::TCP_REPAIR, &one).unwrap();
+        assert_eq!(reason(&a), ReasonT::Option);
+    }
+    let (a, _b) = unix();
+    rustix::net::sockopt::set_socket_send_buffer_size(&a, 1).unwrap();
+    assert!(see(&a).is_err() || see(&a).unwrap().identity.ring_max >= crate::registry::RING_MIN);
+}
+
+#[test]
+fn pipes_are_told_apart_and_by_their_ends() {
+    let (reader, writer) = pipe(PipeFlags::empty());
+    let [identity, _] = assert_pair(&reader, &writer, KindT::Pipe);
+    assert!(matches!(identity.key, Key::Pipe { writes: false, .. }));
+    assert_eq!(identity.ring_max, 64 << 10);
+    let (other, _writer) = pipe(PipeFlags::empty());
+    assert_ne!(see(&other).unwrap().identity.key, identity.key);
+    rustix::pipe::fcntl_setpipe_size(&other, 4096).unwrap();
+    assert_eq!(see(&other).unwrap().identity.ring_max, 4096);
+}
+
+#[test]
+fn pipes_in_packets_with_names_or_for_both_are_refused() {
+    let (_reader, writer) = pipe(PipeFlags::DIRECT);
+    assert_eq!(reason(&writer), ReasonT::Option);
+    let (reader, _writer) = pipe(PipeFlags::empty());
+    let anew = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader)));
+    assert_eq!(reason(anew.unwrap()), ReasonT::Kind);
+    let name = std::env::temp_dir().join(format!("sojourn-fifo-{}", std::process::id()));
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, &name, FileType::Fifo, mode, 0).unwrap();
+    let fifo = std::fs::File::options().read(true).write(true).open(&name).unwrap();
+    std::fs::remove_file(&name).unwrap();
+    assert_eq!(reason(&fifo), ReasonT::Kind);
+}
+
+/// Runs in a network name space of its own, if this user may make one.
+fn elsewhere<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let thread = std::thread::spawn(move || {
+        raw::new_netns().ok()?;
+        let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        up.is_ok_and(|status| status.success()).then(f)
+    });
+    let made = thread.join().unwrap();
+    if made.is_none() {
+        eprintln!("skipped: no network name space can be made here");
+    }
+    made
+}
+
+#[test]
+fn sessions_of_another_network_name_space_are_paired_there() {
+    let Some((tcp, unix)) = elsewhere(|| (tcp("127.0.0.1:0"), unix())) else { return };
+    assert_pair(&tcp.0, &tcp.1, KindT::Tcp);
+    assert_pair(&unix.0, &unix.1, KindT::Unix);
+    let mut diag = Diag::new().unwrap();
+    look(tcp.0.as_fd(), &mut diag).unwrap();
+    assert!(diag.holds_other());
+    diag.let_go();
+    assert!(!diag.holds_other());
+}
+
+#[test]
+fn a_unix_connection_between_name_spaces_is_in_that_of_the_one_that_connected() {
+    let path = std::env::temp_dir().join(format!("sojourn-between-{}", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let there = path.clone();
+    let client = elsewhere(move || UnixStream::connect(there).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    let Some(client) = client else { return };
+    let server = listener.accept().unwrap().0;
+    let space = |socket: &UnixStream| raw::netns_cookie(socket).unwrap();
+    assert_eq!(space(&client), space(&server));
+    assert_ne!(space(&client), Diag::new().unwrap().own.space);
+    assert_pair(&client, &server, KindT::Unix);
+}

@@ -1,0 +1,59 @@
+//! What the server says on its standard error, by importance.
+//!
+//! One line for each event of note; nothing on the way of an offer that goes well below `debug`. Not here: what
+//! users want to know of sessions; that is the `admin` interface.
+
+use std::fmt::Arguments;
+use std::io::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Importance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// The server cannot do what it is for.
+    Error,
+    /// Something is wrong with one client.
+    Warn,
+    /// Coming and going of the server.
+    Info,
+    /// Coming and going of clients, refusals.
+    Debug,
+}
+
+static MOST: AtomicU8 = AtomicU8::new(Level::Info as u8);
+
+impl std::str::FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "error" => Ok(Self::Error),
+            "warn" => Ok(Self::Warn),
+            "info" => Ok(Self::Info),
+            "debug" => Ok(Self::Debug),
+            _ => Err("one of error, warn, info, debug".into()),
+        }
+    }
+}
+
+/// Says nothing less important than `level` from now on.
+pub fn set(level: Level) {
+    MOST.store(level as u8, Ordering::Relaxed);
+}
+
+/// Says something.
+pub fn say(level: Level, what: Arguments<'_>) {
+    if level as u8 > MOST.load(Ordering::Relaxed) {
+        return;
+    }
+    let word = match level {
+        Level::Error => "error",
+        Level::Warn => "warning",
+        Level::Info => "info",
+        Level::Debug => "debug",
+    };
+    // In one piece, so that lines of several threads do not mix. Nobody to tell if nobody reads it.
+    let line = format!("sojournd: {word}: {what}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}

@@ -1,0 +1,51 @@
+//! The memory and descriptors that the server makes for the two sides of a stream.
+//!
+//! Nothing of it is mapped here: the server keeps descriptors, to give them out and to read the counters of
+//! bytes. Not here: the layout (`sojourn-stream`).
+
+use crate::registry::Maker;
+use rustix::event::{EventfdFlags, eventfd};
+use sojourn_ipc::rt::Descriptor;
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{CONTROL_BYTES, Inbox, Layout, totals_in_header};
+use std::os::fd::AsRawFd;
+
+/// Slots of an inbox.
+pub const SLOTS: u32 = Inbox::SLOTS;
+
+/// Descriptors kept free for clients to come and for what they send.
+const RESERVE: u64 = 128;
+
+/// Makes regions and inboxes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory;
+
+impl Maker for Memory {
+    fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor> {
+        segment("sojourn-stream", Layout::new(ring_bytes)?.len())
+    }
+
+    fn inbox(&mut self) -> Option<[Descriptor; 3]> {
+        Some([segment("sojourn-inbox", Inbox::LEN)?, event()?, event()?])
+    }
+
+    fn totals(&self, region: &Descriptor) -> [u64; 2] {
+        let mut header = [0; CONTROL_BYTES];
+        let read = region.as_fd().and_then(|fd| rustix::io::pread(fd, &mut header[..], 0).ok());
+        read.and_then(|len| totals_in_header(header.get(..len)?)).unwrap_or_default()
+    }
+}
+
+fn segment(name: &str, len: usize) -> Option<Descriptor> {
+    let (segment, _mapping) = Segment::create(name, len, Access::ReadWrite).ok()?;
+    // The segment keeps its descriptor for itself; ours is a duplicate.
+    let fd = rustix::io::fcntl_dupfd_cloexec(&segment, 0).ok()?;
+    // Numbers are given out from the lowest, so this one tells how many are taken.
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let is_reserve = most.is_some_and(|most| fd.as_raw_fd() as u64 + RESERVE > most);
+    (!is_reserve).then(|| Descriptor::from(fd))
+}
+
+fn event() -> Option<Descriptor> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Descriptor::from)
+}

@@ -1,0 +1,77 @@
+//! The system calls for which there is no safe wrapper: socket options by number, and the network name space
+//! of a socket.
+#![allow(unsafe_code, reason = "system calls that rustix does not have")]
+
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
+
+/// `linux/sockios.h`.
+const SIOCGSKNS: libc::c_ulong = 0x894C;
+/// `asm-generic/socket.h`, since Linux 5.14.
+const SO_NETNS_COOKIE: i32 = 71;
+
+fn last_error() -> Errno {
+    let error = std::io::Error::last_os_error();
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// An option of a socket. Answers the length that the kernel tells (bytes, for most options).
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn getsockopt(
+    fd: impl AsFd,
+    level: i32,
+    name: i32,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let mut len = value.len() as libc::socklen_t;
+    // SAFETY: `value` has `len` bytes, which the kernel writes at most.
+    let status = unsafe {
+        let fd = fd.as_fd().as_raw_fd();
+        libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len)
+    };
+    if status == 0 { Ok(len as usize) } else { Err(last_error()) }
+}
+
+/// The number of a socket's network name space, never given out twice.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn netns_cookie(fd: impl AsFd) -> Result<u64, Errno> {
+    let mut value = [0; 8];
+    match getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut value)? {
+        8 => Ok(u64::from_ne_bytes(value)),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+/// A socket's network name space, to be entered.
+///
+/// # Errors
+/// The kernel's: `EPERM` without `CAP_NET_ADMIN` there.
+pub(crate) fn netns_of(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: this request takes no argument; it answers a new descriptor.
+    unsafe {
+        let fd = libc::ioctl(fd.as_fd().as_raw_fd(), SIOCGSKNS);
+        if fd < 0 { Err(last_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// Sets an option of a socket, for tests.
+#[cfg(test)]
+pub(crate) fn setsockopt(fd: impl AsFd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    // SAFETY: the kernel reads `value` and no further.
+    let status = unsafe {
+        let fd = fd.as_fd().as_raw_fd();
+        libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+    };
+    if status == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Puts the calling thread into a new network name space, for tests.
+#[cfg(test)]
+pub(crate) fn new_netns() -> Result<(), Errno> {
+    // SAFETY: only this thread's name space changes; no memory is touched.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 { Ok(()) } else { Err(last_error()) }
+}

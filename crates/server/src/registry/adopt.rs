@@ -1,0 +1,89 @@
+//! Streams that were made by a server before this one.
+//!
+//! Their sides have region and inboxes already; the server only learns who they are, so that it can show and
+//! recall them. A library's word for a stream's number proves nothing, but it can do no harm either: both
+//! sides must hold the ends of one and the same connection.
+
+use super::{CallError, Identity, Registry, State, Stream, Wish};
+use sojourn_ipc::ClientId;
+use sojourn_ipc::rt::Descriptor;
+use sojourn_session::KindT;
+
+impl Registry {
+    /// Takes a joined session over. False if it contradicts what is known.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn adopt(
+        &mut self,
+        process: ClientId,
+        identity: Identity,
+        wish: Wish,
+        number: u64,
+        side: u8,
+        now_ms: u64,
+    ) -> Result<bool, CallError> {
+        let who = self.processes.get(&process).ok_or(CallError::NoHello)?;
+        if side > 1 || who.ends.contains_key(&wish.local) {
+            return Err(CallError::Argument);
+        }
+        let uid = who.who.uid;
+        let is_full = who.ends.len() >= self.limits.ends;
+        let is_wrong_side = identity.kind == KindT::Pipe
+            && matches!(identity.key, super::Key::Pipe { writes, .. } if writes != (side == 0));
+        if is_full || is_wrong_side || self.keys.contains_key(&identity.key) {
+            return Ok(false);
+        }
+        match self.streams.get(&number) {
+            None => self.adopt_first(&identity, uid, number, now_ms),
+            Some(stream) => {
+                if !self.fits(stream, (process, wish.local), &identity, side) {
+                    return Ok(false);
+                }
+                self.adopt_second(uid, number, side);
+            }
+        }
+        if let Some(stream) = self.streams.get_mut(&number) {
+            stream.sides[side as usize] = Some((process, wish.local));
+        }
+        let state = State::Joined { stream: number, side, is_known: true };
+        self.insert(process, identity, wish, state, now_ms);
+        Ok(true)
+    }
+
+    fn adopt_first(&mut self, identity: &Identity, uid: u32, number: u64, now_ms: u64) {
+        let stream = Stream {
+            kind: identity.kind,
+            ring_bytes: [0; 2],
+            region: Descriptor::NONE,
+            sides: [None; 2],
+            places: [None; 2],
+            users: [uid; 2],
+            since_ms: now_ms,
+            is_recalled: false,
+        };
+        self.streams.insert(number, stream);
+        self.count_users([uid; 2], true);
+    }
+
+    fn adopt_second(&mut self, uid: u32, number: u64, side: u8) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        let before = stream.users;
+        stream.users[side as usize] = uid;
+        let after = stream.users;
+        self.count_users(before, false);
+        self.count_users(after, true);
+    }
+
+    /// Whether an end is the missing side of an adopted stream.
+    fn fits(&self, stream: &Stream, own: (ClientId, u64), identity: &Identity, side: u8) -> bool {
+        let is_adopted = stream.places == [None; 2];
+        let Some(other) = stream.sides[1 - side as usize] else { return false };
+        let is_mirror =
+            self.end(other.0, other.1).is_some_and(|end| end.identity.key == identity.key.mirror());
+        is_adopted
+            && stream.sides[side as usize].is_none()
+            && is_mirror
+            && self.may_join([own, other]).is_ok()
+    }
+}

@@ -1,0 +1,166 @@
+//! What the server has to say to a process, until it collects it.
+//!
+//! An end has at most one join and one recall or refusal queued, so a queue is bounded by what the process may
+//! offer; one that offers and never collects is dropped ([`Registry::take_late`]). What has become stale in the
+//! queue (its session was left meanwhile) is passed over when its turn comes.
+
+use super::{CallError, EVENTS_MAX, Registry, State, Stream};
+use sojourn_ipc::ClientId;
+use sojourn_ipc::rt::Descriptor;
+use sojourn_session::{KindT, ReasonT};
+
+/// An event in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Join { local: u64, stream: u64 },
+    Recall { local: u64, stream: u64, reason: ReasonT },
+    Refused { local: u64, reason: ReasonT },
+}
+
+/// An event as its process gets it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delivery {
+    /// Two offers are one stream.
+    Join(Box<JoinOut>),
+    /// A session is to go home.
+    Recall {
+        /// The library's number.
+        local: u64,
+        /// Why.
+        reason: ReasonT,
+    },
+    /// An offer is refused.
+    Refused {
+        /// The library's number.
+        local: u64,
+        /// Why.
+        reason: ReasonT,
+    },
+}
+
+/// A join as its process gets it.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are those of `join_t` in idl/session.idl")]
+pub struct JoinOut {
+    pub local: u64,
+    pub stream: u64,
+    pub side: u8,
+    pub kind: KindT,
+    pub ring_bytes: [u32; 2],
+    pub region: Descriptor,
+    pub own: InboxOut,
+    pub peer: InboxOut,
+    pub peer_pid: u32,
+    pub peer_process: Descriptor,
+}
+
+/// One side's place in an inbox; descriptors (memory, ready, attention) only where the process has them not.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs, reason = "the fields are those of `inbox_t` in idl/session.idl")]
+pub struct InboxOut {
+    pub id: u64,
+    pub slot: u32,
+    pub descriptors: [Descriptor; 3],
+}
+
+impl Registry {
+    /// Queues an event and sees to it that its process is rung once.
+    pub(super) fn push(&mut self, id: ClientId, event: Event, now_ms: u64) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if process.events.len() >= EVENTS_MAX {
+            self.to_drop.push(id);
+            return;
+        }
+        process.events.push_back((event, now_ms));
+        if !process.is_rung {
+            process.is_rung = true;
+            self.to_ring.push(id);
+        }
+    }
+
+    /// The next event of a process.
+    ///
+    /// # Errors
+    /// [`CallError::NoHello`].
+    pub fn next(&mut self, id: ClientId) -> Result<Option<Delivery>, CallError> {
+        let process = self.processes.get_mut(&id).ok_or(CallError::NoHello)?;
+        while let Some((event, _)) = process.events.pop_front() {
+            let state = |local| process.ends.get(&local).map(|end| end.state);
+            match event {
+                Event::Refused { local, reason } => {
+                    return Ok(Some(Delivery::Refused { local, reason }));
+                }
+                Event::Recall { local, stream, reason } => match state(local) {
+                    Some(State::Joined { stream: now, .. }) if now == stream => {
+                        return Ok(Some(Delivery::Recall { local, reason }));
+                    }
+                    _ => {}
+                },
+                Event::Join { local, stream } => match state(local) {
+                    Some(State::Joined { stream: now, side, is_known: false }) if now == stream => {
+                        return Ok(self.deliver_join(id, local, stream, side));
+                    }
+                    _ => {}
+                },
+            }
+        }
+        process.is_rung = false;
+        Ok(None)
+    }
+
+    fn deliver_join(
+        &mut self,
+        id: ClientId,
+        local: u64,
+        number: u64,
+        side: u8,
+    ) -> Option<Delivery> {
+        let end = self.end_mut(id, local)?;
+        end.state = State::Joined { stream: number, side, is_known: true };
+        let stream = self.streams.get(&number)?;
+        let own = stream.places[side as usize];
+        let peer = stream.places[1 - side as usize];
+        let (peer_pid, peer_process) = self.peer_of(stream, side);
+        let join = JoinOut {
+            local,
+            stream: number,
+            side,
+            kind: stream.kind,
+            ring_bytes: stream.ring_bytes,
+            region: stream.region.clone(),
+            own: InboxOut::default(),
+            peer: InboxOut::default(),
+            peer_pid,
+            peer_process,
+        };
+        let own = self.inbox_for(id, own);
+        let peer = self.inbox_for(id, peer);
+        Some(Delivery::Join(Box::new(JoinOut { own, peer, ..join })))
+    }
+
+    pub(super) fn peer_of(&self, stream: &Stream, side: u8) -> (u32, Descriptor) {
+        let peer = stream.sides[1 - side as usize].and_then(|(peer, _)| self.processes.get(&peer));
+        match peer {
+            Some(peer) => (peer.who.pid, peer.who.process.clone()),
+            None => (0, Descriptor::NONE),
+        }
+    }
+
+    /// A place as told to a process, with descriptors if this is the only join that it knows there.
+    fn inbox_for(&mut self, id: ClientId, place: Option<(u64, u32)>) -> InboxOut {
+        let Some((number, slot)) = place else { return InboxOut::default() };
+        let known = self
+            .processes
+            .get_mut(&id)
+            .map(|process| process.inboxes_known.entry(number).or_default());
+        let is_new = known.is_none_or(|count| {
+            *count += 1;
+            *count == 1
+        });
+        let descriptors = match self.inboxes.get(number) {
+            Some(inbox) if is_new => inbox.descriptors.clone(),
+            _ => Default::default(),
+        };
+        InboxOut { id: number, slot, descriptors }
+    }
+}

@@ -1,0 +1,90 @@
+//! Inboxes and their slots.
+//!
+//! A slot is given out again only after the stream that had it is over for both sides. An inbox goes when its
+//! last slot is free; its number is never used again.
+
+use sojourn_ipc::ClientId;
+use sojourn_ipc::rt::Descriptor;
+use std::collections::HashMap;
+
+/// Whose inbox it is: process, set, and the user of the peers that ring there.
+type Owner = (ClientId, u32, u32);
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    owner: Owner,
+    /// Memory, ready, attention.
+    pub(super) descriptors: [Descriptor; 3],
+    /// Slots that were used and are free again.
+    free: Vec<u32>,
+    /// Slots never used begin here.
+    fresh: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Inboxes {
+    slots: u32,
+    by_number: HashMap<u64, Inbox>,
+    /// Inboxes of an owner; more than one when slots ran out.
+    by_owner: HashMap<Owner, Vec<u64>>,
+}
+
+impl Inboxes {
+    pub(super) fn new(slots: u32) -> Self {
+        Self { slots, by_number: HashMap::new(), by_owner: HashMap::new() }
+    }
+
+    /// A free slot in one of the owner's inboxes; `None` if all are full.
+    pub(super) fn place(&mut self, owner: Owner) -> Option<(u64, u32)> {
+        for number in self.by_owner.get(&owner)? {
+            let Some(inbox) = self.by_number.get_mut(number) else { continue };
+            if let Some(slot) = inbox.free.pop() {
+                return Some((*number, slot));
+            }
+            if inbox.fresh < self.slots {
+                inbox.fresh += 1;
+                return Some((*number, inbox.fresh - 1));
+            }
+        }
+        None
+    }
+
+    /// One more inbox for an owner.
+    pub(super) fn add(&mut self, owner: Owner, number: u64, descriptors: [Descriptor; 3]) {
+        let inbox = Inbox { owner, descriptors, free: Vec::new(), fresh: 0 };
+        self.by_number.insert(number, inbox);
+        self.by_owner.entry(owner).or_default().push(number);
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Inbox> {
+        self.by_number.get(&number)
+    }
+
+    /// Gives a slot back.
+    pub(super) fn free(&mut self, number: u64, slot: u32) {
+        let Some(inbox) = self.by_number.get_mut(&number) else { return };
+        inbox.free.push(slot);
+        if inbox.free.len() < inbox.fresh as usize {
+            return;
+        }
+        let owner = inbox.owner;
+        self.by_number.remove(&number);
+        if let Some(numbers) = self.by_owner.get_mut(&owner) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.by_owner.remove(&owner);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_number.is_empty() && self.by_owner.is_empty()
+    }
+
+    /// Slots in use of an inbox.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> usize {
+        self.by_number.values().map(|inbox| inbox.fresh as usize - inbox.free.len()).sum()
+    }
+}

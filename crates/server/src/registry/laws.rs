@@ -1,0 +1,238 @@
+//! What must hold whatever processes do, in any order: laws that random histories are held against.
+
+use super::tests::{Fake, client, limits, pipe, socket, who, wish};
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, HashSet};
+
+const PROCESSES: u32 = 4;
+
+/// What a process may do; numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Offer { process: u32, end: u8, is_sole: bool, set: u32 },
+    Counted { which: usize, is_sole: bool },
+    Next { process: u32 },
+    Left { process: u32, which: usize },
+    Adopt { process: u32, end: u8, stream: u64, side: u8 },
+    Gone { process: u32 },
+    Recall { which: usize },
+    Poor { regions: u32, inboxes: u32 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let process = 0..PROCESSES;
+    let step = prop_oneof![
+        6 => (process.clone(), 0..12u8, prop::bool::weighted(0.8), 0..2u32)
+            .prop_map(|(process, end, is_sole, set)| Step::Offer { process, end, is_sole, set }),
+        2 => (0..9usize, any::<bool>()).prop_map(|(which, is_sole)| Step::Counted { which, is_sole }),
+        6 => process.clone().prop_map(|process| Step::Next { process }),
+        3 => (process.clone(), 0..9usize).prop_map(|(process, which)| Step::Left { process, which }),
+        1 => (process.clone(), 0..12u8, 1..4u64, 0..2u8)
+            .prop_map(|(process, end, stream, side)| Step::Adopt { process, end, stream, side }),
+        1 => process.prop_map(|process| Step::Gone { process }),
+        1 => (0..9usize).prop_map(|which| Step::Recall { which }),
+        1 => (0..5u32, 0..5u32).prop_map(|(regions, inboxes)| Step::Poor { regions, inboxes }),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// Twelve ends: four connections and two pipes.
+fn end(number: u8) -> Identity {
+    let object = u64::from(number / 2);
+    let is_second = number % 2 == 1;
+    match object {
+        0..4 if is_second => socket(200 + object, 100 + object),
+        0..4 => socket(100 + object, 200 + object),
+        _ => pipe(object, is_second),
+    }
+}
+
+/// A process as its library sees it.
+#[derive(Debug, Default)]
+struct Library {
+    generation: u32,
+    next_local: u64,
+    locals: Vec<u64>,
+    /// Inboxes that joined sessions name.
+    joined: BTreeMap<u64, [u64; 2]>,
+}
+
+impl Library {
+    fn id(&self, index: u32) -> ClientId {
+        ClientId { generation: self.generation, ..client(index) }
+    }
+
+    fn knows(&self, inbox: u64) -> bool {
+        self.joined.values().flatten().any(|known| *known == inbox)
+    }
+
+    /// The rule of `inbox_t`: descriptors come exactly with what the library does not have.
+    fn take(&mut self, join: &JoinOut) {
+        for inbox in [&join.own, &join.peer] {
+            assert_eq!(inbox.descriptors[0].is_none(), self.knows(inbox.id), "{join:?}");
+        }
+        let before = self.joined.insert(join.local, [join.own.id, join.peer.id]);
+        assert!(before.is_none(), "joined twice");
+    }
+}
+
+struct World {
+    registry: Registry,
+    maker: Fake,
+    libraries: Vec<Library>,
+    counts: Vec<(ClientId, u64, u64)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut registry = Registry::new(limits(), 1);
+        let mut libraries = Vec::new();
+        for index in 0..PROCESSES {
+            registry.hello(client(index), who(10 + index, 1000)).unwrap();
+            libraries.push(Library { generation: 1, ..Library::default() });
+        }
+        Self { registry, maker: Fake::default(), libraries, counts: Vec::new() }
+    }
+
+    fn fresh(&mut self, process: u32) -> (ClientId, u64) {
+        let library = &mut self.libraries[process as usize];
+        library.next_local += 1;
+        library.locals.push(library.next_local);
+        (library.id(process), library.next_local)
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Offer { process, end: number, is_sole, set } => {
+                let (id, local) = self.fresh(process);
+                let wish = Wish { is_sole, set, ..wish(local) };
+                let offered =
+                    self.registry.offer(id, Ok(end(number)), wish, 0, &mut self.maker).unwrap();
+                if let Offered::Count(number) = offered {
+                    self.counts.push((id, local, number));
+                }
+            }
+            Step::Counted { which, is_sole } if !self.counts.is_empty() => {
+                let (id, local, number) = self.counts.swap_remove(which % self.counts.len());
+                let verdict = if is_sole { Ok(()) } else { Err(ReasonT::SeveralHolders) };
+                self.registry.counted(id, local, number, verdict, 0, &mut self.maker);
+            }
+            Step::Next { process } => self.collect(process),
+            Step::Left { process, which } => {
+                let library = &mut self.libraries[process as usize];
+                if library.locals.is_empty() {
+                    return;
+                }
+                let at = which % library.locals.len();
+                let local = library.locals.swap_remove(at);
+                library.joined.remove(&local);
+                let id = library.id(process);
+                self.registry.left(id, local, ReasonT::Operation, 0, &self.maker);
+            }
+            Step::Adopt { process, end: number, stream, side } => {
+                let (id, local) = self.fresh(process);
+                self.registry.adopt(id, end(number), wish(local), stream, side, 0).unwrap();
+            }
+            Step::Gone { process } => {
+                let library = &mut self.libraries[process as usize];
+                self.registry.gone(library.id(process), 0, &self.maker);
+                *library = Library { generation: library.generation + 1, ..Library::default() };
+                self.registry.hello(library.id(process), who(10 + process, 1000)).unwrap();
+            }
+            Step::Recall { which } => {
+                let stream = self.registry.streams.keys().nth(which).copied();
+                stream.map(|stream| self.registry.recall_for(stream, 0, 0));
+            }
+            Step::Poor { regions, inboxes } => {
+                self.maker = Fake { regions, inboxes, ..Fake::default() };
+            }
+            Step::Counted { .. } => {}
+        }
+    }
+
+    fn collect(&mut self, process: u32) {
+        let library = &mut self.libraries[process as usize];
+        let event = self.registry.next(library.id(process)).unwrap();
+        match event {
+            Some(Delivery::Join(join)) => library.take(&join),
+            Some(Delivery::Refused { local, .. }) => {
+                assert!(!library.joined.contains_key(&local), "refused after it was joined");
+                library.locals.retain(|known| *known != local);
+            }
+            Some(Delivery::Recall { local, .. }) => assert!(library.locals.contains(&local)),
+            None => {}
+        }
+    }
+
+    fn check(&self) {
+        let registry = &self.registry;
+        let ends = registry.processes.iter().flat_map(|(id, process)| {
+            process.ends.iter().map(move |(local, end)| (*id, *local, end))
+        });
+        let mut count = 0;
+        for (id, local, end) in ends {
+            count += 1;
+            assert_eq!(registry.keys.get(&end.identity.key), Some(&(id, local)));
+            let other = registry.keys.get(&end.identity.key.mirror());
+            let other = other.and_then(|(id, local)| registry.end(*id, *local));
+            if let (State::Waiting, Some(other)) = (end.state, other) {
+                assert_ne!(other.state, State::Waiting, "mirror images that both wait");
+            }
+            if let State::Joined { stream, side, .. } = end.state {
+                assert_eq!(registry.streams[&stream].sides[side as usize], Some((id, local)));
+            }
+        }
+        assert_eq!(count, registry.keys.len());
+        self.check_streams();
+    }
+
+    fn check_streams(&self) {
+        let registry = &self.registry;
+        let mut places = HashSet::new();
+        let mut adopted = 0;
+        for (number, stream) in &registry.streams {
+            let ends: Vec<_> = stream.sides.iter().flatten().collect();
+            assert!(!ends.is_empty(), "a stream without sides");
+            for (id, local) in &ends {
+                let end = registry.end(*id, *local).expect("a side that is not there");
+                assert!(matches!(end.state, State::Joined { stream, .. } if stream == *number));
+            }
+            if let [a, b] = ends[..] {
+                let key =
+                    |(id, local): (ClientId, u64)| registry.end(id, local).unwrap().identity.key;
+                assert_eq!(key(*a), key(*b).mirror(), "never with a third");
+                assert_ne!(a.0, b.0);
+            }
+            adopted += usize::from(stream.places == [None; 2]);
+            for place in stream.places.iter().flatten() {
+                assert!(places.insert(*place), "slot {place:?} is used twice");
+                assert!(registry.inboxes.get(place.0).is_some() && place.1 < limits().slots);
+            }
+        }
+        assert_eq!(places.len(), registry.inboxes.in_use());
+        assert_eq!(places.len(), 2 * (registry.streams.len() - adopted));
+        let of_user = registry.users.get(&1000).copied().unwrap_or(0);
+        assert_eq!(of_user, registry.streams.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_laws_hold_and_nothing_is_left_over(steps in steps()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+            world.check();
+        }
+        for (index, library) in world.libraries.iter().enumerate() {
+            world.registry.gone(library.id(index as u32), 0, &world.maker);
+        }
+        let registry = &world.registry;
+        prop_assert!(registry.streams.is_empty() && registry.keys.is_empty());
+        prop_assert!(registry.inboxes.is_empty() && registry.users.is_empty());
+        prop_assert!(registry.processes.is_empty());
+    }
+}

@@ -1,0 +1,231 @@
+//! Offers, what is refused, and how two become a stream.
+
+use super::events::Event;
+use super::{
+    CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, Registry, State, Stream, Wish,
+};
+use sojourn_ipc::ClientId;
+use sojourn_session::{KindT, ReasonT};
+
+impl Registry {
+    /// A process offers an end that the server has looked at: `seen` says what it is or why it cannot move.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn offer(
+        &mut self,
+        process: ClientId,
+        seen: Result<Identity, ReasonT>,
+        wish: Wish,
+        now_ms: u64,
+        maker: &mut dyn Maker,
+    ) -> Result<Offered, CallError> {
+        let who = self.processes.get(&process).ok_or(CallError::NoHello)?;
+        if who.ends.contains_key(&wish.local) {
+            return Err(CallError::Argument);
+        }
+        let is_full = who.ends.len() >= self.limits.ends;
+        self.counters.offers += 1;
+        let taken = seen.and_then(|identity| {
+            if is_full { Err(ReasonT::Resources) } else { self.unshared(process, identity, now_ms) }
+        });
+        let identity = match taken {
+            Ok(identity) => identity,
+            Err(reason) => {
+                self.refuse(process, wish.local, reason, now_ms);
+                return Ok(Offered::Decided);
+            }
+        };
+        let state = if wish.is_sole { State::Waiting } else { State::Counting(self.fresh()) };
+        self.insert(process, identity, wish, state, now_ms);
+        if let State::Counting(number) = state {
+            return Ok(Offered::Count(number));
+        }
+        Ok(self.pair(process, wish.local, now_ms, maker))
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        process: ClientId,
+        identity: Identity,
+        wish: Wish,
+        state: State,
+        since_ms: u64,
+    ) {
+        let Some(owner) = self.processes.get_mut(&process) else { return };
+        self.keys.insert(identity.key, (process, wish.local));
+        let end = End { identity, ring_bytes: wish.ring_bytes, set: wish.set, since_ms, state };
+        owner.ends.insert(wish.local, end);
+    }
+
+    /// The same end offered twice has several holders: neither offer stands, and a stream comes home.
+    fn unshared(
+        &mut self,
+        process: ClientId,
+        identity: Identity,
+        now_ms: u64,
+    ) -> Result<Identity, ReasonT> {
+        let Some(&(other, local)) = self.keys.get(&identity.key) else { return Ok(identity) };
+        if other != process {
+            match self.end(other, local).map(|end| end.state) {
+                Some(State::Joined { stream, .. }) => {
+                    self.recall(stream, ReasonT::SeveralHolders, now_ms);
+                }
+                _ => self.refuse(other, local, ReasonT::SeveralHolders, now_ms),
+            }
+        }
+        Err(ReasonT::SeveralHolders)
+    }
+
+    /// The holders of an end have been counted, under the number that [`Registry::offer`] gave.
+    pub fn counted(
+        &mut self,
+        process: ClientId,
+        local: u64,
+        number: u64,
+        verdict: Result<(), ReasonT>,
+        now_ms: u64,
+        maker: &mut dyn Maker,
+    ) {
+        match self.end_mut(process, local) {
+            // Not the offer that was asked about: taken back, or refused meanwhile.
+            Some(end) if end.state == State::Counting(number) => end.state = State::Waiting,
+            _ => return,
+        }
+        match verdict {
+            Ok(()) => {
+                self.pair(process, local, now_ms, maker);
+            }
+            Err(reason) => self.refuse(process, local, reason, now_ms),
+        }
+    }
+
+    pub(super) fn refuse(&mut self, process: ClientId, local: u64, reason: ReasonT, now_ms: u64) {
+        self.take_end(process, local);
+        self.counters.refusals += 1;
+        self.push(process, Event::Refused { local, reason }, now_ms);
+    }
+
+    /// Asks both sides of a stream to go home, once.
+    pub(super) fn recall(&mut self, number: u64, reason: ReasonT, now_ms: u64) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        if core::mem::replace(&mut stream.is_recalled, true) {
+            return;
+        }
+        for (process, local) in stream.sides.into_iter().flatten() {
+            self.push(process, Event::Recall { local, stream: number, reason }, now_ms);
+        }
+    }
+
+    /// Joins an end that waits with its mirror image, if that waits too.
+    fn pair(
+        &mut self,
+        process: ClientId,
+        local: u64,
+        now_ms: u64,
+        maker: &mut dyn Maker,
+    ) -> Offered {
+        let Some(end) = self.end(process, local) else { return Offered::Decided };
+        let Some(&other) = self.keys.get(&end.identity.key.mirror()) else {
+            return Offered::Waits;
+        };
+        if self.end(other.0, other.1).is_none_or(|end| end.state != State::Waiting) {
+            return Offered::Waits;
+        }
+        // Side 0 of a pipe writes; of two sockets the one that came first is side 0.
+        let own = (process, local);
+        let is_reader = matches!(end.identity.key, super::Key::Pipe { writes: false, .. });
+        let is_pipe = end.identity.kind == KindT::Pipe;
+        let sides = if is_pipe && !is_reader { [own, other] } else { [other, own] };
+        if let Err(reason) = self.join(sides, now_ms, maker) {
+            for (process, local) in sides {
+                self.refuse(process, local, reason, now_ms);
+            }
+        }
+        Offered::Decided
+    }
+
+    fn join(
+        &mut self,
+        sides: [(ClientId, u64); 2],
+        now_ms: u64,
+        maker: &mut dyn Maker,
+    ) -> Result<(), ReasonT> {
+        let users = self.may_join(sides)?;
+        let (kind, ring_bytes) = self.shape(sides).ok_or(ReasonT::Option)?;
+        let region = maker.region(ring_bytes).ok_or(ReasonT::Resources)?;
+        let first = self.place(sides[0], users[1], maker).ok_or(ReasonT::Resources)?;
+        let Some(second) = self.place(sides[1], users[0], maker) else {
+            self.inboxes.free(first.0, first.1);
+            return Err(ReasonT::Resources);
+        };
+        let number = self.fresh();
+        let stream = Stream {
+            kind,
+            ring_bytes,
+            region,
+            sides: sides.map(Some),
+            places: [Some(first), Some(second)],
+            users,
+            since_ms: now_ms,
+            is_recalled: false,
+        };
+        self.streams.insert(number, stream);
+        self.count_users(users, true);
+        self.counters.joins += 1;
+        for (side, (process, local)) in sides.into_iter().enumerate() {
+            if let Some(end) = self.end_mut(process, local) {
+                end.state = State::Joined { stream: number, side: side as u8, is_known: false };
+                end.since_ms = now_ms;
+            }
+            self.push(process, Event::Join { local, stream: number }, now_ms);
+        }
+        Ok(())
+    }
+
+    /// Whether these two processes may share memory; their users.
+    pub(super) fn may_join(&self, sides: [(ClientId, u64); 2]) -> Result<[u32; 2], ReasonT> {
+        let who = |(process, _)| self.processes.get(&process).map(|process| &process.who);
+        let (Some(a), Some(b)) = (who(sides[0]), who(sides[1])) else {
+            return Err(ReasonT::PeerDied);
+        };
+        if sides[0].0 == sides[1].0 || a.pid == b.pid {
+            return Err(ReasonT::SameProcess);
+        }
+        if a.uid != b.uid && !self.limits.serves_everybody {
+            return Err(ReasonT::OtherUser);
+        }
+        let users = [a.uid, b.uid];
+        let is_full =
+            |user| self.users.get(user).is_some_and(|n| *n >= self.limits.streams_per_user);
+        if users.iter().any(is_full) { Err(ReasonT::Resources) } else { Ok(users) }
+    }
+
+    /// Kind and ring sizes: the smaller wish, and no more than the kernel's path takes from each writer.
+    fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
+        let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
+        let wish = ends[0].ring_bytes.min(ends[1].ring_bytes).clamp(RING_MIN, RING_MAX);
+        let ring = |side: usize| {
+            let most = wish.min(ends[side].identity.ring_max);
+            (most >= RING_MIN).then(|| 1 << most.ilog2())
+        };
+        let kind = ends[0].identity.kind;
+        Some((kind, [ring(0)?, if kind == KindT::Pipe { 0 } else { ring(1)? }]))
+    }
+
+    fn place(
+        &mut self,
+        (process, local): (ClientId, u64),
+        peers_user: u32,
+        maker: &mut dyn Maker,
+    ) -> Option<(u64, u32)> {
+        let owner = (process, self.end(process, local)?.set, peers_user);
+        if let Some(place) = self.inboxes.place(owner) {
+            return Some(place);
+        }
+        let descriptors = maker.inbox()?;
+        let number = self.fresh();
+        self.inboxes.add(owner, number, descriptors);
+        self.inboxes.place(owner)
+    }
+}

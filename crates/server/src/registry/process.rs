@@ -1,0 +1,163 @@
+//! Processes: their coming, what they hold, their end.
+
+use super::events::Event;
+use super::{CallError, End, Maker, Registry, State};
+use sojourn_ipc::ClientId;
+use sojourn_ipc::rt::Descriptor;
+use sojourn_session::ReasonT;
+use std::collections::{HashMap, VecDeque};
+
+/// Who a process is. Number, user and group are the kernel's word.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// Process number; 0 if it cannot be seen from here.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// Its own word, for people.
+    pub program: String,
+    /// Readable when it ends.
+    pub process: Descriptor,
+    /// What is rung for events.
+    pub doorbell: Descriptor,
+}
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) who: Who,
+    /// By the library's number.
+    pub(super) ends: HashMap<u64, End>,
+    /// Events and when they were queued.
+    pub(super) events: VecDeque<(Event, u64)>,
+    /// It was rung and has not yet seen the end of the queue.
+    pub(super) is_rung: bool,
+    /// How many of its collected joins name an inbox: while there are any, it has the inbox.
+    pub(super) inboxes_known: HashMap<u64, u32>,
+}
+
+impl Registry {
+    /// A process says hello.
+    ///
+    /// # Errors
+    /// [`CallError::Argument`]: it has already.
+    pub fn hello(&mut self, process: ClientId, who: Who) -> Result<(), CallError> {
+        if self.processes.contains_key(&process) {
+            return Err(CallError::Argument);
+        }
+        let fresh = Process {
+            who,
+            ends: HashMap::new(),
+            events: VecDeque::new(),
+            is_rung: false,
+            inboxes_known: HashMap::new(),
+        };
+        self.processes.insert(process, fresh);
+        Ok(())
+    }
+
+    /// Who a process is.
+    #[must_use]
+    pub fn who(&self, process: ClientId) -> Option<&Who> {
+        Some(&self.processes.get(&process)?.who)
+    }
+
+    /// A session is home, or an offer is taken back. What is not known is passed over: the server may have
+    /// refused it meanwhile.
+    pub fn left(
+        &mut self,
+        process: ClientId,
+        local: u64,
+        reason: ReasonT,
+        now_ms: u64,
+        maker: &dyn Maker,
+    ) {
+        let Some(end) = self.take_end(process, local) else { return };
+        let State::Joined { stream, side, is_known } = end.state else { return };
+        self.counters.returns[reason as usize % ReasonT::COUNT] += 1;
+        if is_known {
+            self.forget_inboxes(process, stream);
+        }
+        self.leave_stream(stream, side, ReasonT::PeerLeft, now_ms, maker);
+    }
+
+    /// A process has ended, or is dropped.
+    pub fn gone(&mut self, process: ClientId, now_ms: u64, maker: &dyn Maker) {
+        let Some(gone) = self.processes.remove(&process) else { return };
+        self.to_ring.retain(|id| *id != process);
+        self.to_drop.retain(|id| *id != process);
+        for end in gone.ends.into_values() {
+            self.keys.remove(&end.identity.key);
+            if let State::Joined { stream, side, .. } = end.state {
+                self.counters.returns[ReasonT::Closed as usize] += 1;
+                self.leave_stream(stream, side, ReasonT::PeerDied, now_ms, maker);
+            }
+        }
+    }
+
+    /// The process has told `left` of one more session that named the inboxes of `stream`.
+    fn forget_inboxes(&mut self, process: ClientId, stream: u64) {
+        let Some(stream) = self.streams.get(&stream) else { return };
+        let Some(process) = self.processes.get_mut(&process) else { return };
+        for (inbox, _) in stream.places.into_iter().flatten() {
+            if let Some(count) = process.inboxes_known.get_mut(&inbox) {
+                *count -= 1;
+                if *count == 0 {
+                    process.inboxes_known.remove(&inbox);
+                }
+            }
+        }
+    }
+
+    /// One side of a stream has left: the other is told `why`, or the stream is over.
+    fn leave_stream(
+        &mut self,
+        number: u64,
+        side: u8,
+        why: ReasonT,
+        now_ms: u64,
+        maker: &dyn Maker,
+    ) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        stream.sides[side as usize & 1] = None;
+        let other = stream.sides[1 - (side as usize & 1)];
+        let Some((process, local)) = other else {
+            self.end_stream(number, now_ms, maker);
+            return;
+        };
+        let state = self.end(process, local).map(|end| end.state);
+        if let Some(State::Joined { is_known: true, .. }) = state {
+            self.push(process, Event::Recall { local, stream: number, reason: why }, now_ms);
+            return;
+        }
+        // The other has not collected its join yet, and now never will.
+        self.take_end(process, local);
+        self.counters.refusals += 1;
+        self.push(process, Event::Refused { local, reason: why }, now_ms);
+        self.end_stream(number, now_ms, maker);
+    }
+
+    fn end_stream(&mut self, number: u64, now_ms: u64, maker: &dyn Maker) {
+        let Some(stream) = self.streams.remove(&number) else { return };
+        let most = now_ms.saturating_sub(stream.since_ms).saturating_add(1);
+        let most = most.saturating_mul(super::RATE_MAX);
+        for bytes in maker.totals(&stream.region) {
+            self.counters.bytes = self.counters.bytes.saturating_add(bytes.min(most));
+        }
+        for (inbox, slot) in stream.places.into_iter().flatten() {
+            self.inboxes.free(inbox, slot);
+        }
+        self.count_users(stream.users, false);
+    }
+
+    /// Each user counts once for a stream.
+    pub(super) fn count_users(&mut self, users: [u32; 2], is_more: bool) {
+        let once = if users[0] == users[1] { &users[..1] } else { &users[..] };
+        for user in once {
+            let count = self.users.entry(*user).or_default();
+            *count = if is_more { *count + 1 } else { count.saturating_sub(1) };
+            if *count == 0 {
+                self.users.remove(user);
+            }
+        }
+    }
+}

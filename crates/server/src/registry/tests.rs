@@ -1,0 +1,426 @@
+//! Tests of the registry: each rule of docs/streams.md that it decides.
+
+use super::*;
+use rustix::fd::OwnedFd;
+use sojourn_session::HomeT;
+use std::sync::{LazyLock, Mutex};
+
+/// Something that is a descriptor; which one does not matter here.
+static SOMETHING: LazyLock<Descriptor> =
+    LazyLock::new(|| OwnedFd::from(std::fs::File::open("/dev/null").unwrap()).into());
+
+/// Gives out as much as it is told to.
+#[derive(Debug)]
+pub(super) struct Fake {
+    pub(super) regions: u32,
+    pub(super) inboxes: u32,
+    pub(super) made: Mutex<u32>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self { regions: u32::MAX, inboxes: u32::MAX, made: Mutex::new(0) }
+    }
+}
+
+fn take(left: &mut u32) -> Option<Descriptor> {
+    *left = left.checked_sub(1)?;
+    Some(SOMETHING.clone())
+}
+
+impl Maker for Fake {
+    fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor> {
+        assert!(sojourn_stream::Layout::new(ring_bytes).is_some(), "{ring_bytes:?}");
+        take(&mut self.regions)
+    }
+
+    fn inbox(&mut self) -> Option<[Descriptor; 3]> {
+        *self.made.lock().unwrap() += 1;
+        take(&mut self.inboxes).map(|one| [one.clone(), one.clone(), one])
+    }
+
+    fn totals(&self, region: &Descriptor) -> [u64; 2] {
+        if region.is_none() { [0; 2] } else { [1000, 10] }
+    }
+}
+
+pub(super) fn client(index: u32) -> ClientId {
+    ClientId { index, generation: 1 }
+}
+
+pub(super) fn who(pid: u32, uid: u32) -> Who {
+    let (process, doorbell) = (Descriptor::NONE, Descriptor::NONE);
+    Who { pid, uid, program: format!("p{pid}"), process, doorbell }
+}
+
+pub(super) fn limits() -> Limits {
+    Limits { ends: 64, streams_per_user: 1000, slots: 4, serves_everybody: false }
+}
+
+pub(super) fn socket(own: u64, peer: u64) -> Identity {
+    let name = |n| format!("socket:[{n}]");
+    let key = Key::Socket { own, peer };
+    Identity { key, kind: KindT::Unix, from: name(own), to: name(peer), ring_max: 1 << 20 }
+}
+
+pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
+    let key = Key::Pipe { device: 1, inode, writes };
+    let name = format!("pipe:[{inode}]");
+    Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, ring_max: 64 << 10 }
+}
+
+pub(super) fn wish(local: u64) -> Wish {
+    Wish { local, set: 0, ring_bytes: 64 << 10, is_sole: true }
+}
+
+/// A registry with processes 1, 2 and 3 of user 1000 and 4 of user 1001, whose clients have the same numbers.
+struct World {
+    registry: Registry,
+    maker: Fake,
+}
+
+impl World {
+    fn new(limits: Limits) -> Self {
+        let mut registry = Registry::new(limits, 7);
+        for pid in 1..=4 {
+            registry.hello(client(pid), who(pid, 1000 + pid / 4)).unwrap();
+        }
+        Self { registry, maker: Fake::default() }
+    }
+
+    fn offer(&mut self, process: u32, identity: Identity, wish: Wish) -> Offered {
+        self.registry.offer(client(process), Ok(identity), wish, 5, &mut self.maker).unwrap()
+    }
+
+    fn left(&mut self, process: u32, local: u64) {
+        self.registry.left(client(process), local, ReasonT::Operation, 6, &self.maker);
+    }
+
+    fn next(&mut self, process: u32) -> Option<Delivery> {
+        self.registry.next(client(process)).unwrap()
+    }
+
+    fn join(&mut self, process: u32) -> JoinOut {
+        match self.next(process) {
+            Some(Delivery::Join(join)) => *join,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Processes 1 and 2 joined by their numbers 10 and 20, and both know it.
+    fn joined() -> (Self, u64) {
+        let mut world = Self::new(limits());
+        assert_eq!(world.offer(1, socket(5, 6), wish(10)), Offered::Waits);
+        assert_eq!(world.offer(2, socket(6, 5), wish(20)), Offered::Decided);
+        let stream = world.join(1).stream;
+        assert_eq!(world.join(2).stream, stream);
+        (world, stream)
+    }
+
+    fn refused(&mut self, process: u32) -> Option<(u64, ReasonT)> {
+        match self.next(process) {
+            Some(Delivery::Refused { local, reason }) => Some((local, reason)),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn recalled(&mut self, process: u32) -> Option<(u64, ReasonT)> {
+        match self.next(process) {
+            Some(Delivery::Recall { local, reason }) => Some((local, reason)),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn mirror_images_are_joined_and_each_side_is_told_its_part() {
+    let mut world = World::new(limits());
+    let small = Wish { ring_bytes: 9000, ..wish(10) };
+    assert_eq!(world.offer(1, socket(5, 6), small), Offered::Waits);
+    assert_eq!(world.offer(3, socket(7, 6), wish(30)), Offered::Waits, "not the mirror image");
+    assert_eq!(world.registry.take_rings(), []);
+    assert_eq!(world.offer(2, socket(6, 5), wish(20)), Offered::Decided);
+    assert_eq!(world.registry.take_rings(), [client(1), client(2)]);
+    let (first, second) = (world.join(1), world.join(2));
+    assert_eq!((first.local, first.side, first.peer_pid), (10, 0, 2));
+    assert_eq!((second.local, second.side, second.peer_pid), (20, 1, 1));
+    assert_eq!(first.stream, second.stream);
+    assert_eq!(first.ring_bytes, [8192, 8192], "the smaller wish, a power of two");
+    assert_eq!((first.own.id, first.own.slot), (second.peer.id, second.peer.slot));
+    assert_eq!((second.own.id, second.own.slot), (first.peer.id, first.peer.slot));
+    assert_ne!(first.own.id, second.own.id);
+    assert_eq!(world.next(1), None);
+    assert_eq!(world.next(3), None);
+}
+
+#[test]
+fn the_writer_of_a_pipe_is_side_0_whoever_comes_first() {
+    for writer_first in [false, true] {
+        let mut world = World::new(limits());
+        world.offer(1, pipe(9, writer_first), wish(1));
+        world.offer(2, pipe(9, !writer_first), wish(2));
+        let join = world.join(1);
+        assert_eq!(join.side, u8::from(!writer_first));
+        assert_eq!((join.kind, join.ring_bytes), (KindT::Pipe, [64 << 10, 0]));
+    }
+}
+
+#[test]
+fn no_ring_is_larger_than_what_its_writers_kernel_path_takes() {
+    let mut world = World::new(limits());
+    world.offer(1, Identity { ring_max: 40_000, ..socket(5, 6) }, wish(1));
+    world.offer(2, socket(6, 5), wish(2));
+    assert_eq!(world.join(1).ring_bytes, [32 << 10, 64 << 10]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_reason() {
+    let mut world = World::new(limits());
+    world.offer(1, socket(5, 6), wish(1));
+    world.offer(1, socket(6, 5), wish(2));
+    assert_eq!(world.refused(1), Some((1, ReasonT::SameProcess)));
+    assert_eq!(world.refused(1), Some((2, ReasonT::SameProcess)));
+    world.offer(1, socket(5, 6), wish(3));
+    world.offer(4, socket(6, 5), wish(4));
+    assert_eq!(world.refused(1), Some((3, ReasonT::OtherUser)));
+    assert_eq!(world.refused(4), Some((4, ReasonT::OtherUser)));
+    let seen = Err(ReasonT::State);
+    world.registry.offer(client(1), seen, wish(5), 0, &mut world.maker).unwrap();
+    assert_eq!(world.refused(1), Some((5, ReasonT::State)));
+    assert_eq!(world.registry.counters().0.refusals, 5);
+    assert_eq!(world.registry.list(0, 9, &world.maker), []);
+}
+
+#[test]
+fn roots_server_joins_users_and_keeps_their_inboxes_apart() {
+    let mut world = World::new(Limits { serves_everybody: true, ..limits() });
+    world.offer(1, socket(5, 6), wish(1));
+    world.offer(2, socket(6, 5), wish(2));
+    world.offer(1, socket(7, 8), wish(3));
+    world.offer(4, socket(8, 7), wish(4));
+    let (of_own_user, of_other) = (world.join(1).own, world.join(1).own);
+    assert_ne!(of_own_user.id, of_other.id);
+}
+
+#[test]
+fn a_second_holder_ends_offer_and_stream() {
+    let mut world = World::new(limits());
+    world.offer(1, socket(5, 6), wish(1));
+    assert_eq!(world.offer(3, socket(5, 6), wish(3)), Offered::Decided);
+    assert_eq!(world.refused(1), Some((1, ReasonT::SeveralHolders)));
+    assert_eq!(world.refused(3), Some((3, ReasonT::SeveralHolders)));
+    assert_eq!(
+        world.offer(2, socket(6, 5), wish(2)),
+        Offered::Waits,
+        "nobody is left to pair with"
+    );
+
+    let (mut world, _) = World::joined();
+    world.offer(3, socket(5, 6), wish(3));
+    assert_eq!(world.refused(3), Some((3, ReasonT::SeveralHolders)));
+    assert_eq!(world.recalled(1), Some((10, ReasonT::SeveralHolders)));
+    assert_eq!(world.recalled(2), Some((20, ReasonT::SeveralHolders)));
+    world.offer(3, socket(6, 5), wish(4));
+    assert_eq!(world.refused(3), Some((4, ReasonT::SeveralHolders)));
+    assert_eq!(world.next(1), None, "recalled once");
+}
+
+#[test]
+fn the_same_process_may_not_offer_an_end_twice() {
+    let mut world = World::new(limits());
+    world.offer(1, socket(5, 6), wish(1));
+    world.offer(1, socket(5, 6), wish(2));
+    assert_eq!(world.refused(1), Some((2, ReasonT::SeveralHolders)));
+    assert_eq!(world.offer(2, socket(6, 5), wish(3)), Offered::Decided, "the first still stands");
+    let again = world.registry.offer(client(1), Ok(socket(8, 9)), wish(1), 0, &mut world.maker);
+    assert_eq!(again, Err(CallError::Argument));
+}
+
+#[test]
+fn an_offer_waits_while_its_holders_are_counted() {
+    let mut world = World::new(limits());
+    let shared = Wish { is_sole: false, ..wish(1) };
+    let Offered::Count(number) = world.offer(1, socket(5, 6), shared) else {
+        panic!("not counted")
+    };
+    assert_eq!(world.offer(2, socket(6, 5), wish(2)), Offered::Waits);
+    let World { registry, maker } = &mut world;
+    registry.counted(client(1), 1, number + 1, Ok(()), 0, maker);
+    assert_eq!(world.next(1), None, "not the count that was asked for");
+    let World { registry, maker } = &mut world;
+    registry.counted(client(1), 1, number, Ok(()), 0, maker);
+    assert_eq!(world.join(1).stream, world.join(2).stream);
+
+    let shared = Wish { is_sole: false, ..wish(7) };
+    let Offered::Count(number) = world.offer(1, socket(50, 60), shared) else {
+        panic!("not counted")
+    };
+    let World { registry, maker } = &mut world;
+    registry.counted(client(1), 7, number, Err(ReasonT::HoldersUnknown), 0, maker);
+    assert_eq!(world.refused(1), Some((7, ReasonT::HoldersUnknown)));
+}
+
+#[test]
+fn an_offer_taken_back_is_forgotten() {
+    let mut world = World::new(limits());
+    world.offer(1, socket(5, 6), wish(1));
+    world.left(1, 1);
+    world.left(1, 99);
+    assert_eq!(world.offer(2, socket(6, 5), wish(2)), Offered::Waits);
+    assert_eq!(world.next(1), None);
+    assert_eq!(world.registry.counters().0.returns, [0; ReasonT::COUNT]);
+}
+
+#[test]
+fn one_side_leaves_and_the_other_is_told() {
+    let (mut world, _) = World::joined();
+    world.left(1, 10);
+    assert_eq!(world.recalled(2), Some((20, ReasonT::PeerLeft)));
+    assert_eq!(world.registry.counters().2, 1, "until the other has left too");
+    assert_eq!(world.offer(1, socket(5, 6), wish(11)), Offered::Waits, "the other is not home yet");
+    world.left(2, 20);
+    assert_eq!(world.registry.counters().2, 0);
+    assert_eq!(world.registry.counters().0.bytes, 1010);
+    assert_eq!(world.offer(2, socket(6, 5), wish(21)), Offered::Decided);
+}
+
+#[test]
+fn a_join_that_nobody_has_seen_is_withdrawn() {
+    let mut world = World::new(limits());
+    world.offer(1, socket(5, 6), wish(1));
+    world.offer(2, socket(6, 5), wish(2));
+    world.left(1, 1);
+    assert_eq!(world.next(1), None, "the join is stale");
+    assert_eq!(world.refused(2), Some((2, ReasonT::PeerLeft)));
+    assert_eq!(world.next(2), None);
+    assert_eq!(world.registry.counters().2, 0);
+    assert!(world.registry.inboxes.is_empty());
+}
+
+#[test]
+fn what_a_dead_process_had_is_gone() {
+    let (mut world, _) = World::joined();
+    world.offer(1, socket(50, 60), wish(11));
+    world.registry.gone(client(1), 6, &world.maker);
+    assert_eq!(world.registry.next(client(1)), Err(CallError::NoHello));
+    assert_eq!(world.recalled(2), Some((20, ReasonT::PeerDied)));
+    assert_eq!(world.offer(2, socket(60, 50), wish(21)), Offered::Waits);
+    world.left(2, 20);
+    world.left(2, 21);
+    assert!(world.registry.inboxes.is_empty() && world.registry.keys.is_empty());
+}
+
+#[test]
+fn inboxes_fill_up_and_slots_are_used_again_only_when_both_have_left() {
+    let mut world = World::new(limits());
+    for n in 0..5 {
+        world.offer(1, socket(100 + n, 200 + n), wish(n));
+        world.offer(2, socket(200 + n, 100 + n), wish(n));
+    }
+    assert_eq!(*world.maker.made.lock().unwrap(), 4, "four slots, five streams, two sides");
+    let joins: Vec<_> = (0..5).map(|_| world.join(1)).collect();
+    for _ in 0..5 {
+        world.join(2);
+    }
+    let has_descriptors = |inbox: &InboxOut| !inbox.descriptors[0].is_none();
+    let told: Vec<_> = joins.iter().map(|join| has_descriptors(&join.own)).collect();
+    assert_eq!(told, [true, false, false, false, true], "descriptors come with the first join");
+    world.left(1, 2);
+    world.offer(1, socket(9, 8), wish(50));
+    world.offer(2, socket(8, 9), wish(51));
+    let place = |join: &JoinOut| (join.own.id, join.own.slot);
+    let (old, new) = (place(&joins[2]), world.join(1));
+    assert_ne!(place(&new), old, "the other side can still ring it");
+    assert_eq!(world.recalled(2), Some((2, ReasonT::PeerLeft)));
+    world.left(2, 2);
+    world.offer(1, socket(19, 18), wish(60));
+    world.offer(2, socket(18, 19), wish(61));
+    assert_eq!(place(&world.join(1)), old);
+}
+
+#[test]
+fn without_memory_both_are_refused_and_nothing_is_kept() {
+    for (regions, inboxes) in [(0, 9), (9, 0), (9, 1)] {
+        let mut world = World::new(limits());
+        world.maker = Fake { regions, inboxes, ..Fake::default() };
+        world.offer(1, socket(5, 6), wish(1));
+        world.offer(2, socket(6, 5), wish(2));
+        assert_eq!(world.refused(1), Some((1, ReasonT::Resources)));
+        assert_eq!(world.refused(2), Some((2, ReasonT::Resources)));
+        assert!(world.registry.inboxes.is_empty());
+    }
+}
+
+#[test]
+fn there_are_limits_for_each_process_and_user() {
+    let mut world = World::new(Limits { ends: 2, streams_per_user: 1, ..limits() });
+    for n in 0..3 {
+        world.offer(1, socket(10 + n, 20 + n), wish(n));
+    }
+    assert_eq!(world.refused(1), Some((2, ReasonT::Resources)));
+    world.offer(2, socket(20, 10), wish(1));
+    world.offer(2, socket(21, 11), wish(2));
+    world.join(1);
+    assert_eq!(world.refused(1), Some((1, ReasonT::Resources)));
+}
+
+#[test]
+fn who_does_not_collect_is_dropped() {
+    let mut world = World::new(limits());
+    for n in 0..=EVENTS_SOME as u64 {
+        let seen = Err(ReasonT::Kind);
+        world.registry.offer(client(1), seen, wish(n), n, &mut world.maker).unwrap();
+    }
+    assert_eq!(world.registry.take_rings(), [client(1)], "rung once");
+    assert_eq!(world.registry.take_late(LATE_MS), []);
+    assert_eq!(world.registry.take_late(LATE_MS + 1), [client(1)]);
+    while world.next(1).is_some() {}
+    assert_eq!(world.registry.take_late(LATE_MS + 1), []);
+    assert!(!world.registry.has_events());
+}
+
+#[test]
+fn streams_of_a_server_before_are_taken_over() {
+    let mut world = World::new(limits());
+    let mut adopt = |process, identity, local, stream, side| {
+        world.registry.adopt(client(process), identity, wish(local), stream, side, 5)
+    };
+    assert_eq!(adopt(1, socket(5, 6), 10, 77, 0), Ok(true));
+    assert_eq!(adopt(3, socket(6, 4), 30, 77, 1), Ok(false), "not the mirror image");
+    assert_eq!(adopt(2, socket(6, 5), 20, 77, 0), Ok(false), "that side is there");
+    assert_eq!(adopt(1, socket(6, 5), 11, 77, 1), Ok(false), "both in one process");
+    assert_eq!(adopt(2, socket(6, 5), 20, 77, 2), Err(CallError::Argument));
+    assert_eq!(adopt(2, pipe(3, false), 21, 78, 0), Ok(false), "side 0 writes");
+    assert_eq!(adopt(2, socket(6, 5), 20, 77, 1), Ok(true));
+    let rows = world.registry.list(1000, 9, &world.maker);
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
+    assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
+    assert!(world.registry.recall_for(77, 1000, 9));
+    assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
+    assert_eq!(world.recalled(2), Some((20, ReasonT::User)));
+    world.left(1, 10);
+    world.left(2, 20);
+    assert_eq!(world.registry.counters().2, 0);
+    assert!(world.registry.users.is_empty());
+}
+
+#[test]
+fn users_see_and_recall_their_own() {
+    let (mut world, stream) = World::joined();
+    world.offer(4, socket(50, 60), wish(40));
+    assert_eq!(world.registry.list(0, 9, &world.maker).len(), 3);
+    let rows = world.registry.list(1001, 9, &world.maker);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].home, rows[0].reason, rows[0].age_ms), (HomeT::Kernel, ReasonT::NoPeer, 4));
+    let rows = world.registry.list(1000, 9, &world.maker);
+    assert_eq!((rows[0].sent, rows[0].received), (1000, 10));
+    assert_eq!((rows[1].sent, rows[1].received), (10, 1000));
+    assert_eq!(rows[0].from.as_deref(), rows[1].to.as_deref());
+    assert!(!world.registry.recall_for(stream, 1001, 9));
+    assert!(!world.registry.recall_for(stream + 1, 0, 9));
+    assert!(world.registry.recall_for(stream, 0, 9));
+    assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
+}

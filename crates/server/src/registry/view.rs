@@ -1,0 +1,67 @@
+//! What administrators see, and what they may do.
+
+use super::{End, Maker, Process, Registry, State};
+use sojourn_session::{HomeT, ReasonT, SessionInfoT};
+use std::ffi::CString;
+
+impl Registry {
+    /// All ends that user `uid` may see: its own, or all for root; in order of process and age.
+    #[must_use]
+    pub fn list(&self, uid: u32, now_ms: u64, maker: &dyn Maker) -> Vec<SessionInfoT> {
+        let mut rows = Vec::new();
+        for process in self.processes.values().filter(|p| uid == 0 || p.who.uid == uid) {
+            rows.extend(process.ends.values().map(|end| self.row(process, end, now_ms, maker)));
+        }
+        rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.stream));
+        rows
+    }
+
+    fn row(&self, process: &Process, end: &End, now_ms: u64, maker: &dyn Maker) -> SessionInfoT {
+        let age_ms = now_ms.saturating_sub(end.since_ms);
+        let text = |text: &str| CString::new(text.replace('\0', "")).ok();
+        let mut row = SessionInfoT {
+            stream: 0,
+            kind: end.identity.kind,
+            home: HomeT::Kernel,
+            reason: ReasonT::NoPeer,
+            pid: process.who.pid,
+            uid: process.who.uid,
+            program: text(&process.who.program),
+            from: text(&end.identity.from),
+            to: text(&end.identity.to),
+            peer_pid: 0,
+            sent: 0,
+            received: 0,
+            age_ms,
+        };
+        if let State::Joined { stream: number, side, .. } = end.state
+            && let Some(stream) = self.streams.get(&number)
+        {
+            let totals = maker.totals(&stream.region);
+            row.stream = number;
+            row.home = HomeT::Library;
+            row.reason = ReasonT::None;
+            row.peer_pid = self.peer_of(stream, side).0;
+            row.sent = totals[side as usize];
+            row.received = totals[1 - side as usize];
+        }
+        row
+    }
+
+    /// Sends a stream home for a user. False: there is none of that number, or neither side is the user's.
+    pub fn recall_for(&mut self, number: u64, uid: u32, now_ms: u64) -> bool {
+        let Some(stream) = self.streams.get(&number) else { return false };
+        if uid != 0 && !stream.users.contains(&uid) {
+            return false;
+        }
+        self.recall(number, ReasonT::User, now_ms);
+        true
+    }
+
+    /// Bytes through streams, those that have ended and those that live.
+    #[must_use]
+    pub fn bytes(&self, maker: &dyn Maker) -> u64 {
+        let live = self.streams.values().flat_map(|stream| maker.totals(&stream.region));
+        live.fold(self.counters.bytes, u64::saturating_add)
+    }
+}

@@ -1,0 +1,278 @@
+//! The process: one server for each place, its beginning and its end.
+//!
+//! A lock beside the socket makes it one: of two that begin at once, the second finds the first answering and
+//! leaves. One that is started on demand ends when it has had no clients for a while; a client that comes
+//! just then is cut off and starts the next one, which waits for the lock. Not here: what clients ask (`service`).
+
+use crate::log::{self, Level};
+use crate::service::{Sojournd, StartError, Stop};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+use sojourn_ipc::rt::{self, Arrival, Served, Service};
+use sojourn_ipc::{Address, BindError, Deadline, Endpoint, Reason, Server, ServerOptions, Wait};
+use sojourn_session::place::{PlaceError, Surroundings};
+use sojourn_session::{AdminService, SessionService};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where a server is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The user's own; for root the system's.
+    User,
+    /// The system's.
+    System,
+    /// As `sojourn_ipc::Address::parse` reads it.
+    At(String),
+}
+
+/// How a server is to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where.
+    pub place: Place,
+    /// It ends when it has had no clients for so long.
+    pub idle_exit: Option<Duration>,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has served, and ended because nobody was left or because it was told to.
+    Served,
+    /// Another one serves that place.
+    Another,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The place cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The address cannot be used.
+    #[error("{0}: {1}")]
+    Address(String, sojourn_ipc::AddressError),
+    /// The lock cannot be had.
+    #[error("{0}: another server holds this lock, but does not answer; look who that is")]
+    Locked(PathBuf),
+    /// The kernel refused.
+    #[error("{0}: {1}")]
+    System(PathBuf, Errno),
+    /// Nobody can connect.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A part is missing.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// How long one waits for a server that ends, or has not begun to listen.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// How long a server waits for its first client, at least.
+const FIRST_CLIENT: Duration = Duration::from_secs(30);
+const TICK_MS: u64 = 1000;
+
+/// Serves until there is nothing left to do. `ready` is called once when clients can connect.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunError> {
+    raise_limit();
+    let around = Surroundings::of_this_process("");
+    let (text, is_public) = match &options.place {
+        Place::User => (around.prepare_own()?.to_string_lossy().into_owned(), around.user == 0),
+        Place::System => (around.prepare_system()?.to_string_lossy().into_owned(), true),
+        Place::At(text) => (text.clone(), false),
+    };
+    let address = Address::parse(&text).map_err(|error| RunError::Address(text.clone(), error))?;
+    let lock = match &address {
+        Address::Path(path) => match lock(path)? {
+            Some(lock) => Some(lock),
+            None => return Ok(another(&text, ready)),
+        },
+        _ => None,
+    };
+    let served = Sojournd::new()?;
+    // Who may connect is decided by the socket's mode; everybody may at the system's place.
+    let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
+    let before = umask(mask);
+    let endpoint = Endpoint::bind(address, server_options());
+    umask(before);
+    let endpoint = match endpoint {
+        Err(BindError::InUse(_)) if lock.is_none() => return Ok(another(&text, ready)),
+        endpoint => endpoint?,
+    };
+    let mut server = endpoint.server();
+    log::say(Level::Info, format_args!("serving {text}"));
+    ready(&text);
+    serve(&mut server, &served, options.idle_exit);
+    log::say(Level::Info, format_args!("no longer serving {text}"));
+    // The name goes before the lock, so that the next server finds it free.
+    drop(endpoint);
+    drop(lock);
+    Ok(Outcome::Served)
+}
+
+fn another(text: &str, ready: impl FnOnce(&str)) -> Outcome {
+    log::say(Level::Info, format_args!("{text} is already being served"));
+    ready(text);
+    Outcome::Another
+}
+
+fn server_options() -> ServerOptions {
+    ServerOptions {
+        // Nothing here is worth a processor.
+        wait: Wait::Park,
+        area: 16 << 10,
+        max_message: 64 << 10,
+        ..ServerOptions::default()
+    }
+}
+
+/// As many descriptors as we may have: streams cost one each.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        log::say(Level::Warn, format_args!("cannot raise the limit of open files"));
+    }
+}
+
+/// The lock of a place, or `None` if another server answers there.
+fn lock(path: &Path) -> Result<Option<OwnedFd>, RunError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let system = |error| RunError::System(name.clone(), error);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(CWD, &name, flags, Mode::RUSR | Mode::WUSR).map_err(system)?;
+    let begun = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(file)),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            Err(error) => return Err(system(error)),
+        }
+        if answers(path) {
+            return Ok(None);
+        }
+        if begun.elapsed() > LOCK_WAIT {
+            return Err(RunError::Locked(name));
+        }
+        // Its holder is about to listen, or about to end.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn answers(path: &Path) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let (Ok(socket), Ok(address)) = (socket, SocketAddrUnix::new(path)) else { return false };
+    // A full queue is an answer too.
+    matches!(rustix::net::connect(&socket, &address), Ok(()) | Err(Errno::AGAIN))
+}
+
+/// When a server that is started on demand has done its work.
+#[derive(Debug)]
+struct Idle {
+    limit: Option<Duration>,
+    clients: usize,
+    since: Instant,
+    had_any: bool,
+}
+
+impl Idle {
+    fn left(&self) -> Option<Duration> {
+        if self.clients > 0 {
+            return None;
+        }
+        let limit = self.limit?;
+        let limit = if self.had_any { limit } else { limit.max(FIRST_CLIENT) };
+        Some(limit.saturating_sub(self.since.elapsed()))
+    }
+
+    fn came(&mut self) {
+        self.clients += 1;
+        self.had_any = true;
+    }
+
+    fn went(&mut self) {
+        self.clients = self.clients.saturating_sub(1);
+        self.since = Instant::now();
+    }
+}
+
+fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<Duration>) {
+    let mut router = rt::Router::<Server>::new();
+    let session = SessionService::<Sojournd>::new(Arc::clone(served));
+    let admin = AdminService::<Sojournd>::new(Arc::clone(served));
+    // Two small interfaces: their operations can be numbered.
+    let _ = router.add(session);
+    let _ = router.add(admin);
+    let mut idle = Idle { limit, clients: 0, since: Instant::now(), had_any: false };
+    let mut reply = None;
+    let mut ticked = Instant::now();
+    let mut is_ticking = false;
+    loop {
+        let deadline = deadline(&idle, is_ticking);
+        let Ok(arrival) = rt::ServerTransport::next(server, reply.take(), deadline) else { return };
+        match arrival {
+            Arrival::Call(request) => match rt::answer(&mut router, false, request) {
+                Served::Reply(ready) => reply = Some(ready),
+                Served::Done => {}
+                Served::Violation(client, error) => expel(server, client, error),
+            },
+            Arrival::Send(request) => {
+                if let Served::Violation(client, error) = rt::answer(&mut router, true, request) {
+                    expel(server, client, error);
+                }
+            }
+            Arrival::Connected(client, credentials) => {
+                idle.came();
+                router.connected(client, credentials);
+            }
+            Arrival::Gone(client) => {
+                router.gone(client);
+                idle.went();
+            }
+            _ => {}
+        }
+        if ticked.elapsed() >= Duration::from_millis(TICK_MS) {
+            ticked = Instant::now();
+            let (late, again) = served.tick();
+            late.into_iter().for_each(|client| server.expel(client, Reason::NoResources));
+            is_ticking = again;
+        } else {
+            is_ticking = true;
+        }
+        let is_over = match served.stop_wanted() {
+            Stop::Not => false,
+            Stop::WhenEmpty => served.is_empty(),
+            Stop::Now => true,
+        };
+        if is_over || idle.left() == Some(Duration::ZERO) {
+            if let Some(ready) = reply {
+                let _ = rt::Ready::send(ready);
+            }
+            return;
+        }
+    }
+}
+
+fn deadline(idle: &Idle, is_ticking: bool) -> Deadline {
+    let tick = is_ticking.then_some(Duration::from_millis(TICK_MS));
+    match tick.into_iter().chain(idle.left()).min() {
+        Some(left) => Deadline::after(left),
+        None => Deadline::NEVER,
+    }
+}
+
+fn expel(server: &mut Server, client: sojourn_ipc::ClientId, error: rt::DecodeError) {
+    log::say(Level::Warn, format_args!("client {} broke the interface: {error}", client.index));
+    server.expel(client, Reason::BadMessage);
+}

@@ -1,0 +1,46 @@
+//! The thread that counts holders, so that offers do not wait for each other's looks through `/proc`.
+//!
+//! What was asked during one look is answered by the next. Not here: the look itself (`holders`).
+
+use crate::holders::{self, Object, Question};
+use crate::service::Sojournd;
+use sojourn_ipc::ClientId;
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// An end whose holders are to be counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) process: ClientId,
+    pub(crate) local: u64,
+    /// The count's number, from the registry.
+    pub(crate) number: u64,
+    pub(crate) pid: u32,
+    pub(crate) object: Object,
+}
+
+/// The longest pause between two looks.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Where jobs go, and where they come from.
+pub(crate) fn queue() -> (Sender<Job>, Receiver<Job>) {
+    channel()
+}
+
+/// Works until the server is gone.
+pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>) {
+    while let Ok(first) = jobs.recv() {
+        let jobs: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
+        let question = |job: &Job| Question { pid: job.pid, object: job.object };
+        let questions: Vec<Question> = jobs.iter().map(question).collect();
+        let begun = Instant::now();
+        let verdicts = holders::look(&questions);
+        let took = begun.elapsed();
+        let Some(server) = server.upgrade() else { return };
+        server.counted(&jobs, &verdicts);
+        drop(server);
+        // At most half of a processor, whatever clients do; what comes meanwhile shares the next look.
+        std::thread::sleep(took.min(PAUSE_MAX));
+    }
+}

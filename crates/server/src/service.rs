@@ -1,0 +1,371 @@
+//! The interfaces `session` and `admin`: arguments are checked and looked at here, decided in the registry.
+//!
+//! One lock guards everything; it is held for microseconds, by the serving thread and by the scanner. Not here:
+//! the process and its end (`run`).
+
+use crate::bell::{self, Ringer};
+use crate::identity::{self, Diag, Seen};
+use crate::log::{self, Level};
+use crate::memory::{Memory, SLOTS};
+use crate::registry::{
+    CallError, Delivery, InboxOut, JoinOut, Limits, Offered, Registry, Who, Wish,
+};
+use crate::scanner::{self, Job};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use sojourn_ipc::ClientId;
+use sojourn_ipc::rt::{Caller, Descriptor, Fault};
+use sojourn_session::{
+    AdminListOut, AdminServer, AdminStatsOut, ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO,
+    FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT,
+    RefusalT, ServerStatsT, SessionServer,
+};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What an administrator asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stop {
+    /// Nothing.
+    Not,
+    /// To end when no process is known any more.
+    WhenEmpty,
+    /// To end now.
+    Now,
+}
+
+#[derive(Debug)]
+struct State {
+    registry: Registry,
+    diag: Diag,
+    ringer: Ringer,
+}
+
+/// The server object.
+#[derive(Debug)]
+pub struct Sojournd {
+    state: Mutex<State>,
+    begun: Instant,
+    jobs: Mutex<Sender<Job>>,
+    own_user: u32,
+    stop: AtomicU8,
+}
+
+/// The server cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No `sock_diag`.
+    #[error(
+        "the kernel does not tell who is at the other end of a socket (sock_diag, CONFIG_UNIX_DIAG, CONFIG_INET_DIAG): {0}"
+    )]
+    Diag(rustix::io::Errno),
+    /// No thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+fn fault(code: i32) -> Fault {
+    Fault(code as u32)
+}
+
+impl From<CallError> for Fault {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::NoHello => fault(FAULT_NO_HELLO),
+            CallError::Argument => fault(FAULT_ARGUMENT),
+        }
+    }
+}
+
+impl Sojournd {
+    /// A server that knows nobody, and its scanner.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn new() -> Result<Arc<Self>, StartError> {
+        let user = rustix::process::geteuid();
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = files.map_or(usize::MAX, |files| files as usize);
+        let limits = Limits {
+            ends: ENDS_MAX as usize,
+            // A stream costs a descriptor; no user takes them all from the others.
+            streams_per_user: if user.is_root() { files / 2 } else { files },
+            slots: SLOTS,
+            serves_everybody: user.is_root(),
+        };
+        let mut seed = [0; 4];
+        // Without randomness the clock does: the seed only keeps numbers of different servers apart.
+        let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        let clock = sojourn_ipc::now_ns() as u32;
+        let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
+        let state = State {
+            registry: Registry::new(limits, seed),
+            diag: Diag::new().map_err(StartError::Diag)?,
+            ringer: Ringer::new(),
+        };
+        let (sender, jobs) = scanner::queue();
+        let server = Arc::new(Self {
+            state: Mutex::new(state),
+            begun: Instant::now(),
+            jobs: Mutex::new(sender),
+            own_user: user.as_raw(),
+            stop: AtomicU8::new(Stop::Not as u8),
+        });
+        let weak = Arc::downgrade(&server);
+        std::thread::Builder::new()
+            .name("sojourn-scanner".into())
+            .spawn(move || scanner::work(&jobs, &weak))
+            .map_err(StartError::Thread)?;
+        Ok(server)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What an administrator asked for.
+    pub fn stop_wanted(&self) -> Stop {
+        match self.stop.load(Ordering::Relaxed) {
+            1 => Stop::WhenEmpty,
+            2 => Stop::Now,
+            _ => Stop::Not,
+        }
+    }
+
+    /// Whether no process is known.
+    pub fn is_empty(&self) -> bool {
+        self.lock().registry.counters().1 == 0
+    }
+
+    /// What is to be done now and then: answers the clients that are to be disconnected because they do not collect
+    /// their events, and whether it is to be called again in a second even if nothing else happens.
+    pub fn tick(&self) -> (Vec<ClientId>, bool) {
+        let mut state = self.lock();
+        let State { registry, diag, ringer } = &mut *state;
+        let now_ms = self.now_ms();
+        let late = registry.take_late(now_ms);
+        for id in &late {
+            registry.gone(*id, now_ms, &Memory);
+            log::say(Level::Warn, format_args!("client {} does not collect its events", id.index));
+        }
+        diag.let_go();
+        ringer.keep(|user| registry.has_user(user));
+        Self::ring(registry, ringer);
+        (late, registry.has_events())
+    }
+
+    fn ring(registry: &mut Registry, ringer: &mut Ringer) {
+        for id in registry.take_rings() {
+            if let Some(who) = registry.who(id) {
+                ringer.ring(who.uid, who.doorbell.clone());
+            }
+        }
+    }
+
+    /// The scanner has counted.
+    pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
+        let mut state = self.lock();
+        let State { registry, ringer, .. } = &mut *state;
+        registry.count_scan();
+        let now_ms = self.now_ms();
+        for (job, verdict) in jobs.iter().zip(verdicts) {
+            registry.counted(job.process, job.local, job.number, *verdict, now_ms, &mut Memory);
+        }
+        Self::ring(registry, ringer);
+    }
+
+    fn taken(
+        &self,
+        caller: &Caller,
+        end: &OwnedFd,
+        wish: Wish,
+    ) -> Result<(Offered, Option<Job>), CallError> {
+        let mut state = self.lock();
+        let State { registry, diag, ringer } = &mut *state;
+        let pid = registry.who(caller.client).ok_or(CallError::NoHello)?.pid;
+        let seen = match pid {
+            // Its holders could not be counted, nor its death be seen.
+            0 => Err(ReasonT::Namespace),
+            _ => identity::look(end.as_fd(), diag),
+        };
+        let object = seen.as_ref().ok().map(|seen| seen.object);
+        let identity = seen.map(|seen: Seen| seen.identity);
+        if let Err(reason) = &identity {
+            log::say(
+                Level::Debug,
+                format_args!("{pid} offers what cannot move: {}", reason.word()),
+            );
+        }
+        let now_ms = self.now_ms();
+        let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
+        Self::ring(registry, ringer);
+        let job = match (offered, object) {
+            (Offered::Count(number), Some(object)) => {
+                Some(Job { process: caller.client, local: wish.local, number, pid, object })
+            }
+            _ => None,
+        };
+        Ok((offered, job))
+    }
+}
+
+impl SessionServer for Sojournd {
+    fn hello(
+        &self,
+        caller: &Caller,
+        program: &CStr,
+        doorbell: Option<OwnedFd>,
+    ) -> Result<(), Fault> {
+        let uid = caller.credentials.uid;
+        if self.own_user != 0 && uid != 0 && uid != self.own_user {
+            return Err(fault(FAULT_NOT_ALLOWED));
+        }
+        let doorbell = doorbell.filter(|bell| bell::is_event(bell)).ok_or(fault(FAULT_ARGUMENT))?;
+        let pid = u32::try_from(caller.credentials.pid).unwrap_or(0);
+        // The caller is alive, for it waits for the answer; so this is it, and not one that came after.
+        let process = match Pid::from_raw(caller.credentials.pid) {
+            Some(pid) => {
+                pidfd_open(pid, PidfdFlags::empty()).map_err(|_| fault(FAULT_RESOURCES))?.into()
+            }
+            None => Descriptor::NONE,
+        };
+        let mut program = program.to_string_lossy().into_owned();
+        while program.len() > PROGRAM_MAX as usize {
+            program.pop();
+        }
+        log::say(Level::Debug, format_args!("{pid} is {program}"));
+        let who = Who { pid, uid, program, process, doorbell: doorbell.into() };
+        Ok(self.lock().registry.hello(caller.client, who)?)
+    }
+
+    fn offer(&self, caller: &Caller, end: Option<OwnedFd>, what: &OfferT) -> Result<bool, Fault> {
+        let end = end.ok_or(fault(FAULT_ARGUMENT))?;
+        let (offered, job) = self.taken(caller, &end, wish_of(what))?;
+        // Before anybody looks who holds it, and before the caller goes on.
+        drop(end);
+        if let Some(job) = job {
+            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            // The scanner lives as long as this object.
+            let _ = jobs.send(job);
+        }
+        Ok(offered != Offered::Decided)
+    }
+
+    fn next(&self, caller: &Caller) -> Result<EventT, Fault> {
+        Ok(match self.lock().registry.next(caller.client)? {
+            None => EventT::Case0,
+            Some(Delivery::Join(join)) => EventT::Join(join_of(*join)),
+            Some(Delivery::Recall { local, reason }) => EventT::Recall(RecallT { local, reason }),
+            Some(Delivery::Refused { local, reason }) => {
+                EventT::Refused(RefusalT { local, reason })
+            }
+        })
+    }
+
+    fn left(&self, caller: &Caller, local: u64, reason: ReasonT, _sent: u64, _received: u64) {
+        let mut state = self.lock();
+        let State { registry, ringer, .. } = &mut *state;
+        registry.left(caller.client, local, reason, self.now_ms(), &Memory);
+        Self::ring(registry, ringer);
+    }
+
+    fn adopt(
+        &self,
+        caller: &Caller,
+        end: Option<OwnedFd>,
+        what: &OfferT,
+        stream: u64,
+        side: u8,
+    ) -> Result<bool, Fault> {
+        let end = end.ok_or(fault(FAULT_ARGUMENT))?;
+        let mut state = self.lock();
+        let State { registry, diag, .. } = &mut *state;
+        let Ok(seen) = identity::look(end.as_fd(), diag) else { return Ok(false) };
+        let wish = wish_of(what);
+        let now_ms = self.now_ms();
+        Ok(registry.adopt(caller.client, seen.identity, wish, stream, side, now_ms)?)
+    }
+
+    fn client_gone(&self, client: ClientId) {
+        let mut state = self.lock();
+        let State { registry, ringer, .. } = &mut *state;
+        registry.gone(client, self.now_ms(), &Memory);
+        Self::ring(registry, ringer);
+    }
+}
+
+fn wish_of(what: &OfferT) -> Wish {
+    let OfferT { local, set, ring_bytes, is_sole } = *what;
+    Wish { local, set, ring_bytes, is_sole }
+}
+
+fn join_of(join: JoinOut) -> JoinT {
+    let inbox = |inbox: InboxOut| {
+        let [memory, ready, attention] = inbox.descriptors;
+        InboxT { id: inbox.id, slot: inbox.slot, memory, ready, attention }
+    };
+    JoinT {
+        local: join.local,
+        stream: join.stream,
+        side: join.side,
+        kind: join.kind,
+        ring_bytes: join.ring_bytes,
+        region: join.region,
+        own: inbox(join.own),
+        peer: inbox(join.peer),
+        peer_pid: join.peer_pid,
+        peer_process: join.peer_process,
+    }
+}
+
+impl AdminServer for Sojournd {
+    fn list(&self, caller: &Caller) -> Result<AdminListOut, Fault> {
+        let uid = caller.credentials.uid;
+        let sessions = self.lock().registry.list(uid, self.now_ms(), &Memory);
+        Ok(AdminListOut { count: sessions.len() as u32, sessions: Some(sessions) })
+    }
+
+    fn stats(&self, _caller: &Caller) -> Result<AdminStatsOut, Fault> {
+        let state = self.lock();
+        let bytes = state.registry.bytes(&Memory);
+        let (counters, processes, streams) = state.registry.counters();
+        let returns = counters.returns.to_vec();
+        let counters = ServerStatsT {
+            offers: counters.offers,
+            joins: counters.joins,
+            returns: returns.iter().sum(),
+            refusals: counters.refusals,
+            scans: counters.scans,
+            bytes,
+            processes: processes as u32,
+            streams: streams as u32,
+            uptime_ms: self.now_ms(),
+        };
+        let count = returns.len() as u32;
+        Ok(AdminStatsOut { counters, count, returns_by_reason: Some(returns) })
+    }
+
+    fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
+        let mut state = self.lock();
+        let State { registry, ringer, .. } = &mut *state;
+        let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
+        Self::ring(registry, ringer);
+        Ok(is_there)
+    }
+
+    fn stop(&self, caller: &Caller, force: bool) {
+        let uid = caller.credentials.uid;
+        if uid == 0 || uid == self.own_user {
+            let wanted = if force { Stop::Now } else { Stop::WhenEmpty };
+            self.stop.fetch_max(wanted as u8, Ordering::Relaxed);
+        }
+    }
+}
