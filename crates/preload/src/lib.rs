@@ -1,1 +1,46 @@
-//! The preload library: C calls in, protocol library calls out.
+//! The preload library: C calls in, protocol library calls out, `errno` out.
+//!
+//! Every function here has the name and the meaning of one in the C library. What a session is, when it moves
+//! and how it comes home is the library's (`sojourn-library`); here is only which C call means what. Read
+//! `docs/streams.md` first.
+//!
+//! # Theory of operation
+//! A call asks `gate::is_open` first. It is closed inside the library itself, in a child of `vfork`, before the
+//! constructor and after a failure; then the call is the kernel's, by a bare system call or by the next
+//! library's function of that name. Otherwise the library is asked, within `gate::within`, which marks the thread,
+//! keeps panics in and `errno` as it was.
+//!
+//! Calls that the kernel is to serve go to the *next* function of that name (usually the C library's), not to a
+//! bare system call: only there do they stay cancellation points, and other preloaded libraries see them.
+//! Frames of ours around such a call have nothing to clean up, so that a cancelled thread can be unwound.
+
+#![allow(unsafe_code, reason = "the C interface: raw pointers come in, and calls go out to C")]
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+compile_error!("the preload library is written for x86-64 Linux with the GNU C library so far");
+
+mod buffers;
+mod control;
+mod descriptors;
+mod errno;
+mod exec;
+mod files;
+mod gate;
+mod host;
+mod io;
+mod library;
+mod messages;
+mod next;
+mod process;
+mod raw;
+mod readiness;
+mod select;
+mod signals;
+mod sockets;
+mod start;
+mod stdio;
+mod syscalls;
+mod threads;
+mod tls;
+mod trampoline;
+mod vectors;

@@ -1,0 +1,228 @@
+//! Whether the program's memory may be touched: a bad pointer must be `EFAULT`, as from the kernel, not a crash.
+//!
+//! Pages are asked for with `madvise`, once: each thread remembers a few ranges. Ranges are forgotten when the
+//! program unmaps or protects anything; what the C library unmaps behind our back (large blocks that are freed)
+//! is not seen, so a pointer into a block freed a moment ago can still crash here. A kernel that does not know
+//! these advices is asked in other ways.
+
+use crate::next::next;
+use crate::raw;
+use crate::tls;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+const PAGE: usize = 4096;
+const RANGES: usize = 8;
+/// Linux 5.14.
+const POPULATE_READ: usize = 22;
+const POPULATE_WRITE: usize = 23;
+
+/// What is to be done to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Some pages that may be touched.
+#[derive(Default)]
+struct Range {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    is_writable: AtomicU32,
+}
+
+/// What a thread has found out.
+#[derive(Default)]
+pub(crate) struct Validated {
+    ranges: [Range; RANGES],
+    replace: AtomicU32,
+    /// `UNMAPPED` when the ranges were noted.
+    unmapped: AtomicU32,
+}
+
+/// Counts what may have made memory inaccessible.
+static UNMAPPED: AtomicU32 = AtomicU32::new(0);
+
+/// How many of `len` bytes at `at` may be touched, from the start.
+#[inline]
+pub(crate) fn accessible(at: usize, len: usize, access: Access) -> usize {
+    let validated = &tls::here().validated;
+    let end = at.saturating_add(len);
+    if validated.unmapped.load(Ordering::Relaxed) == UNMAPPED.load(Ordering::Relaxed) {
+        for range in &validated.ranges {
+            let fits = range.start.load(Ordering::Relaxed) <= at
+                && end <= range.end.load(Ordering::Relaxed);
+            if fits && (access == Access::Read || range.is_writable.load(Ordering::Relaxed) != 0) {
+                return len;
+            }
+        }
+    }
+    if len == 0 { 0 } else { ask(validated, at, len, access) }
+}
+
+/// A reference to a structure of the program's, or nothing if its memory cannot be read.
+///
+/// # Safety
+/// `T` must be plain data. The program must leave it alone meanwhile, as for the kernel.
+#[inline]
+pub(crate) unsafe fn structure<'a, T>(at: *const T) -> Option<&'a T> {
+    // SAFETY: as the caller promises; one is as many as a slice of one.
+    unsafe { structures(at, 1) }.map(|all| &all[0])
+}
+
+/// The same for `count` of them, one after another.
+///
+/// # Safety
+/// As [`structure`].
+#[inline]
+pub(crate) unsafe fn structures<'a, T>(at: *const T, count: usize) -> Option<&'a [T]> {
+    if count == 0 {
+        return Some(&[]);
+    }
+    let len = size_of::<T>().checked_mul(count)?;
+    let is_sound = (at as usize).is_multiple_of(align_of::<T>())
+        && accessible(at as usize, len, Access::Read) == len;
+    // SAFETY: aligned and readable; plain data by the caller's promise.
+    is_sound.then(|| unsafe { core::slice::from_raw_parts(at, count) })
+}
+
+/// Whether `T` at `at` can be written.
+#[inline]
+pub(crate) fn is_writable<T>(at: *mut T) -> bool {
+    (at as usize).is_multiple_of(align_of::<T>())
+        && accessible(at as usize, size_of::<T>(), Access::Write) == size_of::<T>()
+}
+
+#[cold]
+#[inline(never)]
+fn ask(validated: &Validated, at: usize, len: usize, access: Access) -> usize {
+    let unmapped = UNMAPPED.load(Ordering::Relaxed);
+    let first = at & !(PAGE - 1);
+    let Some(end) = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE)) else {
+        return 0;
+    };
+    let pages = (end - first) / PAGE;
+    let good = good_pages(first, pages, access);
+    if good == 0 {
+        return 0;
+    }
+    note(validated, unmapped, first, first + good * PAGE, access);
+    len.min(first + good * PAGE - at)
+}
+
+fn note(validated: &Validated, unmapped: u32, start: usize, end: usize, access: Access) {
+    if validated.unmapped.load(Ordering::Relaxed) != unmapped {
+        for range in &validated.ranges {
+            range.end.store(0, Ordering::Relaxed);
+        }
+        validated.unmapped.store(unmapped, Ordering::Relaxed);
+    }
+    let index = validated.replace.load(Ordering::Relaxed) as usize % RANGES;
+    validated.replace.store(index as u32 + 1, Ordering::Relaxed);
+    let range = &validated.ranges[index];
+    // A handler that looks meanwhile finds nothing.
+    range.end.store(0, Ordering::Relaxed);
+    range.start.store(start, Ordering::Relaxed);
+    range.is_writable.store(u32::from(access == Access::Write), Ordering::Relaxed);
+    range.end.store(end, Ordering::Relaxed);
+}
+
+/// How many of `pages` from `first` are good, by halving: the kernel does not say where it stopped.
+fn good_pages(first: usize, pages: usize, access: Access) -> usize {
+    if are_good(first, pages, access) {
+        return pages;
+    }
+    let (mut good, mut bad) = (0, pages);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if are_good(first + good * PAGE, middle - good, access) {
+            good = middle;
+        } else {
+            bad = middle;
+        }
+    }
+    good
+}
+
+fn are_good(first: usize, pages: usize, access: Access) -> bool {
+    let advice = if access == Access::Write { POPULATE_WRITE } else { POPULATE_READ };
+    // SAFETY: makes pages present, changes no contents.
+    let result = unsafe { raw::call(libc::SYS_madvise, [first, pages * PAGE, advice, 0, 0, 0]) };
+    match -result as i32 {
+        0 => true,
+        // Unknown advice, or memory of a device.
+        libc::EINVAL | libc::ENOSYS | libc::EPERM => {
+            (0..pages).all(|page| probe(first + page * PAGE, access))
+        }
+        _ => false,
+    }
+}
+
+/// One page, on kernels that know no better.
+fn probe(page: usize, access: Access) -> bool {
+    match access {
+        Access::Read => {
+            let mut byte = 0u8;
+            let here = [(&raw mut byte) as usize, 1];
+            let there = [page, 1];
+            let arguments = [
+                raw::process_number() as usize,
+                here.as_ptr() as usize,
+                1,
+                there.as_ptr() as usize,
+                1,
+                0,
+            ];
+            // SAFETY: reads one byte into `byte`, or fails.
+            unsafe { raw::call(libc::SYS_process_vm_readv, arguments) == 1 }
+        }
+        Access::Write => {
+            let word = 0u32;
+            // Adds 0 to the page's first word, atomically, and wakes at most a waiter who then looks again.
+            let operation = (libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG) as usize;
+            let add_nothing = (libc::FUTEX_OP_ADD as usize) << 28;
+            let arguments = [(&raw const word) as usize, operation, 0, 0, page, add_nothing];
+            // SAFETY: changes nothing.
+            unsafe { raw::call(libc::SYS_futex, arguments) >= 0 }
+        }
+    }
+}
+
+/// Memory may have become inaccessible.
+#[inline]
+fn forget() {
+    UNMAPPED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn munmap(at: *mut c_void, len: usize) -> c_int {
+    forget();
+    // SAFETY: passed on.
+    unsafe { next!(c"munmap" as unsafe extern "C-unwind" fn(*mut c_void, usize) -> c_int)(at, len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn mprotect(at: *mut c_void, len: usize, protection: c_int) -> c_int {
+    if protection & libc::PROT_WRITE == 0 {
+        forget();
+    }
+    type Mprotect = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int) -> c_int;
+    // SAFETY: passed on.
+    unsafe { next!(c"mprotect" as Mprotect)(at, len, protection) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn mremap(
+    at: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new_at: *mut c_void,
+) -> *mut c_void {
+    forget();
+    type Mremap =
+        unsafe extern "C-unwind" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
+    // SAFETY: passed on; an argument too many is ignored.
+    unsafe { next!(c"mremap" as Mremap)(at, old_len, new_len, flags, new_at) }
+}

@@ -1,0 +1,115 @@
+//! `fcntl` and `ioctl`: what changes how a session behaves, and what asks how much it holds.
+
+use crate::buffers;
+use crate::descriptors::{duplicated, is_own, not_open};
+use crate::gate::{is_open, tell, within};
+use crate::io::home;
+use crate::next::next;
+use core::ffi::{c_int, c_ulong};
+
+// Both take whatever argument there is in the same register, so a fixed signature serves.
+type FcntlFn = unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int;
+type IoctlFn = unsafe extern "C-unwind" fn(c_int, c_ulong, usize) -> c_int;
+
+/// `F_SETSIG`, `F_SETOWN_EX`: fcntl(2).
+const F_SETSIG: c_int = 10;
+const F_SETOWN_EX: c_int = 15;
+/// `SIOCOUTQNSD`: unix(7), tcp(7).
+const SIOCOUTQNSD: c_ulong = 0x894b;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"fcntl64" as FcntlFn)(fd, command, argument) };
+    if !is_open() {
+        return kernel();
+    }
+    if is_own(fd) {
+        return not_open();
+    }
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, kernel()),
+        libc::F_SETFL => {
+            if argument as c_int & libc::O_ASYNC != 0 {
+                home(fd, true);
+            }
+            let result = kernel();
+            if result >= 0 {
+                tell(|library| library.flags_changed(fd));
+            }
+            result
+        }
+        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX | libc::F_SETPIPE_SZ | libc::F_NOTIFY => {
+            home(fd, true);
+            kernel()
+        }
+        _ => kernel(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the same function.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the same function.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"ioctl" as IoctlFn)(fd, request, argument) };
+    if !is_open() {
+        return kernel();
+    }
+    // The kernel looks at 32 bits.
+    match c_ulong::from(request as u32) {
+        libc::FIONREAD => {
+            queued(kernel(), argument, || within(|library| library.input_queue(fd)).flatten())
+        }
+        libc::TIOCOUTQ | SIOCOUTQNSD => {
+            queued(kernel(), argument, || within(|library| library.output_queue(fd)).flatten())
+        }
+        libc::FIONBIO => {
+            let result = kernel();
+            if result == 0 {
+                tell(|library| library.flags_changed(fd));
+            }
+            result
+        }
+        // Properties of the number, or questions that only terminals and interfaces answer.
+        libc::FIOCLEX | libc::FIONCLEX => kernel(),
+        request if is_for_others(request) => kernel(),
+        _ => {
+            home(fd, true);
+            kernel()
+        }
+    }
+}
+
+/// Requests to terminals ('T', 0x54) and to network interfaces (0x89) that do not touch a stream.
+fn is_for_others(request: c_ulong) -> bool {
+    const SIOCATMARK: c_ulong = 0x8905;
+    const FIOSETOWN: c_ulong = 0x8901;
+    const SIOCSPGRP: c_ulong = 0x8902;
+    match request {
+        SIOCATMARK | FIOSETOWN | SIOCSPGRP | libc::FIOASYNC => false,
+        _ => matches!(request >> 8 & 0xff, 0x54 | 0x89),
+    }
+}
+
+/// Adds what the library holds to what the kernel holds.
+fn queued(result: c_int, argument: usize, more: impl FnOnce() -> Option<usize>) -> c_int {
+    let count = argument as *mut c_int;
+    if result == 0 && buffers::is_writable(count) {
+        if let Some(more) = more() {
+            // SAFETY: the kernel has just written it.
+            unsafe { *count = (*count).saturating_add(more as c_int) };
+        }
+    }
+    result
+}

@@ -1,0 +1,42 @@
+//! `errno`, and results in the C manner.
+
+use rustix::io::Errno;
+
+#[inline]
+pub(crate) fn set(error: Errno) {
+    set_raw(error.raw_os_error());
+}
+
+#[inline]
+pub(crate) fn set_raw(error: i32) {
+    // SAFETY: the address is this thread's `errno`.
+    unsafe { *libc::__errno_location() = error }
+}
+
+#[inline]
+pub(crate) fn value() -> i32 {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A count of bytes or the like, or -1 and `errno`.
+#[inline]
+pub(crate) fn count(result: Result<usize, Errno>) -> isize {
+    match result {
+        Ok(count) => count as isize,
+        Err(error) => {
+            set(error);
+            -1
+        }
+    }
+}
+
+/// The kernel's way of answering as C's.
+#[inline]
+pub(crate) fn kernel(result: isize) -> isize {
+    if (-4095..0).contains(&result) {
+        set_raw(-result as i32);
+        return -1;
+    }
+    result
+}

@@ -1,0 +1,32 @@
+//! New programs: what stays open over `exec` goes home first.
+//!
+//! In a child of `vfork` nothing is left to do: its parent did it.
+
+use crate::gate::tell;
+use crate::library::ReasonT;
+use crate::next::next;
+use crate::trampoline::{Entry, asks_first};
+use core::ffi::{c_int, c_void};
+
+unsafe extern "C" fn before_exec(entry: &Entry, _: &[usize; 6]) -> usize {
+    tell(|library| library.before_exec());
+    entry.next()
+}
+
+asks_first!(before_exec;
+    execl = 0, execle = 0, execlp = 0, execv = 0, execve = 0, execveat = 0, execvp = 0, execvpe = 0, fexecve = 0,
+    posix_spawn = 0, posix_spawnp = 0, system = 0,
+);
+
+/// Notes down that a new program will get `fd`: it goes home now and stays.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(
+    actions: *mut c_void,
+    fd: c_int,
+    new: c_int,
+) -> c_int {
+    tell(|library| library.go_home(fd, ReasonT::Exec, true));
+    type AddFn = unsafe extern "C-unwind" fn(*mut c_void, c_int, c_int) -> c_int;
+    // SAFETY: passed on.
+    unsafe { next!(c"posix_spawn_file_actions_adddup2" as AddFn)(actions, fd, new) }
+}

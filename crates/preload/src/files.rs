@@ -1,0 +1,129 @@
+//! Bytes from descriptor to descriptor: `sendfile`, `splice` and relatives.
+//!
+//! A session can take a file's bytes; everything else is for the kernel, with the sessions at home.
+
+use crate::buffers;
+use crate::errno;
+use crate::gate::within;
+use crate::io::{counted, home, way_in, way_out};
+use crate::library::{Call, Path};
+use crate::next::next;
+use crate::vectors::TRANSFER_MAX;
+use core::ffi::{c_int, c_uint};
+use libc::{iovec, off64_t};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+
+type SendFileFn = unsafe extern "C-unwind" fn(c_int, c_int, *mut off64_t, usize) -> isize;
+type SpliceFn =
+    unsafe extern "C-unwind" fn(c_int, *mut off64_t, c_int, *mut off64_t, usize, c_uint) -> isize;
+type TeeFn = unsafe extern "C-unwind" fn(c_int, c_int, usize, c_uint) -> isize;
+type VmSpliceFn = unsafe extern "C-unwind" fn(c_int, *const iovec, usize, c_uint) -> isize;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendfile(
+    out: c_int,
+    file: c_int,
+    offset: *mut off64_t,
+    count: usize,
+) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"sendfile" as SendFileFn)(out, file, offset, count) };
+    // What is sent from must be a file; if it is a session, the kernel has the last word.
+    if let Path::Session(_) = way_in(file) {
+        home(file, true);
+    }
+    loop {
+        match way_out(out) {
+            Path::Plain => return kernel(),
+            Path::Kernel(usage) => return counted(usage, kernel),
+            Path::Session(call) => {
+                if file < 0 || (!offset.is_null() && !buffers::is_writable(offset)) {
+                    return kernel();
+                }
+                // SAFETY: null, or writable as just seen.
+                let start = unsafe { offset.as_ref() }.copied();
+                if start.is_some_and(|start| start < 0) {
+                    return kernel();
+                }
+                if let Some((result, end)) =
+                    send_file_on(&call, file, start, count.min(TRANSFER_MAX))
+                {
+                    if let (Some(end), false) = (end, offset.is_null()) {
+                        // SAFETY: writable, as just seen.
+                        unsafe { *offset = end };
+                    }
+                    return errno::count(result);
+                }
+            }
+        }
+    }
+}
+
+type Sent = (Result<usize, Errno>, Option<off64_t>);
+
+#[inline(never)]
+fn send_file_on(
+    call: &Call<'static>,
+    file: c_int,
+    start: Option<off64_t>,
+    count: usize,
+) -> Option<Sent> {
+    let mut at = start.map(|start| start as u64);
+    let result = within(|_| {
+        // SAFETY: not negative; whether it is open the kernel will say.
+        let file = unsafe { BorrowedFd::borrow_raw(file) };
+        call.send_file(file, at.as_mut(), count)
+    })??;
+    Some((result, at.map(|at| at as off64_t)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendfile64(
+    out: c_int,
+    file: c_int,
+    offset: *mut off64_t,
+    count: usize,
+) -> isize {
+    // SAFETY: the same function.
+    unsafe { sendfile(out, file, offset, count) }
+}
+
+/// Both are in the kernel from now on.
+fn both_home(from: c_int, to: c_int) {
+    home(from, true);
+    home(to, true);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn splice(
+    from: c_int,
+    from_offset: *mut off64_t,
+    to: c_int,
+    to_offset: *mut off64_t,
+    len: usize,
+    flags: c_uint,
+) -> isize {
+    both_home(from, to);
+    // SAFETY: passed on.
+    unsafe { next!(c"splice" as SpliceFn)(from, from_offset, to, to_offset, len, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn tee(from: c_int, to: c_int, len: usize, flags: c_uint) -> isize {
+    both_home(from, to);
+    // SAFETY: passed on.
+    unsafe { next!(c"tee" as TeeFn)(from, to, len, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn vmsplice(
+    fd: c_int,
+    at: *const iovec,
+    count: usize,
+    flags: c_uint,
+) -> isize {
+    home(fd, true);
+    // SAFETY: passed on.
+    unsafe { next!(c"vmsplice" as VmSpliceFn)(fd, at, count, flags) }
+}

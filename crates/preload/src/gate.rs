@@ -1,0 +1,118 @@
+//! When a call may ask the library at all, and the way in and out.
+
+use crate::library::{Library, library};
+use crate::tls::{Thread, here};
+use crate::{errno, raw, signals};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The constructor has not run.
+const NOT_STARTED: u32 = 1;
+/// The library has failed, or has no part in anything any more.
+const OFF: u32 = 2;
+/// One more child of `vfork` shares this memory: compare process numbers.
+const VFORK: u32 = 4;
+
+/// 0: open.
+static GATE: AtomicU32 = AtomicU32::new(NOT_STARTED);
+/// The process that all this belongs to.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether this call may ask the library.
+#[inline(always)]
+pub(crate) fn is_open() -> bool {
+    if GATE.load(Ordering::Relaxed) == 0 {
+        return here().depth.load(Ordering::Relaxed) == 0;
+    }
+    look_closer()
+}
+
+#[cold]
+#[inline(never)]
+fn look_closer() -> bool {
+    let gate = GATE.load(Ordering::Relaxed);
+    if gate & (NOT_STARTED | OFF) != 0 || here().depth.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    raw::process_number() == PROCESS.load(Ordering::Relaxed)
+}
+
+/// The constructor has run.
+pub(crate) fn start() {
+    PROCESS.store(raw::process_number(), Ordering::Relaxed);
+    GATE.fetch_and(!NOT_STARTED, Ordering::SeqCst);
+}
+
+/// This is the child of a `fork`.
+pub(crate) fn became_child() {
+    PROCESS.store(raw::process_number(), Ordering::Relaxed);
+    // The children that shared memory shared the parent's.
+    GATE.fetch_and(NOT_STARTED | OFF, Ordering::SeqCst);
+}
+
+/// A child of `vfork` is about to run in this memory, while its parent's thread waits.
+pub(crate) fn vfork_begins() {
+    GATE.fetch_add(VFORK, Ordering::SeqCst);
+}
+
+/// That child runs its own program, or has ended. Called in the parent.
+pub(crate) fn vfork_ends() {
+    GATE.fetch_sub(VFORK, Ordering::SeqCst);
+}
+
+/// The kernel serves everything from now on, here and in every child.
+pub(crate) fn shut() {
+    GATE.fetch_or(OFF, Ordering::SeqCst);
+}
+
+/// Marks the thread as inside.
+#[inline(always)]
+pub(crate) fn enter(thread: &Thread) {
+    let depth = thread.depth.load(Ordering::Relaxed);
+    thread.depth.store(depth + 1, Ordering::Relaxed);
+    // For handlers on this thread: marked before anything is begun.
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Outside again; signals that were put off come now.
+#[inline(always)]
+pub(crate) fn leave(thread: &Thread) {
+    compiler_fence(Ordering::SeqCst);
+    let depth = thread.depth.load(Ordering::Relaxed).saturating_sub(1);
+    thread.depth.store(depth, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    // Looked at last: a signal that comes after the store above is not put off.
+    if depth == 0 && thread.put_off.load(Ordering::Relaxed) != 0 {
+        signals::release(thread);
+    }
+}
+
+/// Calls the library. `None`: it failed, now or before, and the kernel serves the call.
+///
+/// Not inlined, so that the caller's frame has nothing to clean up when a thread is cancelled below it.
+#[inline(never)]
+pub(crate) fn within<R>(ask: impl FnOnce(&'static Library) -> R) -> Option<R> {
+    let thread = here();
+    let kept = errno::value();
+    enter(thread);
+    let answer = catch_unwind(AssertUnwindSafe(|| ask(library())));
+    leave(thread);
+    errno::set_raw(kept);
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(panic) => {
+            // Dropping what it carries could panic again.
+            core::mem::forget(panic);
+            GATE.fetch_or(OFF, Ordering::SeqCst);
+            None
+        }
+    }
+}
+
+/// Tells the library something if the gate is open.
+#[inline]
+pub(crate) fn tell(what: impl FnOnce(&'static Library)) {
+    if is_open() {
+        within(what);
+    }
+}

@@ -1,0 +1,361 @@
+//! Reading and writing: `read`, `write` and their relatives, and what all data calls have in common.
+
+use crate::buffers;
+use crate::errno;
+use crate::gate::{is_open, within};
+use crate::library::{Call, Path, ReasonT, Recv, Send, Use};
+use crate::next::next;
+use crate::raw;
+use crate::vectors::{self, IOV_MAX, Rounds};
+use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
+use libc::iovec;
+
+/// `UIO_MAXIOV`: the most messages that a plural call looks at.
+pub(crate) const MESSAGES_MAX: usize = 1024;
+
+/// Where a receiving call goes.
+#[inline(always)]
+pub(crate) fn way_in(fd: c_int) -> Path<'static> {
+    if is_open() { ask_way_in(fd) } else { Path::Plain }
+}
+
+#[inline(never)]
+fn ask_way_in(fd: c_int) -> Path<'static> {
+    within(|library| library.reading(fd)).unwrap_or(Path::Plain)
+}
+
+/// Where a sending call goes.
+#[inline(always)]
+pub(crate) fn way_out(fd: c_int) -> Path<'static> {
+    if is_open() { ask_way_out(fd) } else { Path::Plain }
+}
+
+#[inline(never)]
+fn ask_way_out(fd: c_int) -> Path<'static> {
+    within(|library| library.writing(fd)).unwrap_or(Path::Plain)
+}
+
+/// A kernel call that the library wants to know of. A thread that is cancelled in it never reports; by then
+/// nothing moves any more.
+#[inline(always)]
+pub(crate) fn counted(usage: Use<'static>, kernel: impl FnOnce() -> isize) -> isize {
+    let usage = ManuallyDrop::new(usage);
+    let result = kernel();
+    report(usage, result);
+    result
+}
+
+#[inline(never)]
+fn report(usage: ManuallyDrop<Use<'static>>, result: isize) {
+    within(|_| ManuallyDrop::into_inner(usage).done(result));
+}
+
+/// A session is to be in the kernel for what follows.
+#[cold]
+#[inline(never)]
+pub(crate) fn home(fd: c_int, stay: bool) {
+    crate::gate::tell(|library| library.go_home(fd, ReasonT::Operation, stay));
+}
+
+/// Receives into the buffers that `buffers` finds; `None` there, for what the kernel refuses anyway, and every
+/// session that is at home, lead to `kernel`. `flags` are those of `recv`, if it is of that family.
+#[inline(always)]
+pub(crate) fn receive<'a>(
+    fd: c_int,
+    how: Recv,
+    flags: Option<c_int>,
+    buffers: impl FnOnce() -> Option<&'a [iovec]> + Copy,
+    kernel: impl FnOnce() -> isize + Copy,
+) -> isize {
+    loop {
+        match way_in(fd) {
+            Path::Plain => return kernel(),
+            Path::Kernel(usage) => return counted(usage, kernel),
+            Path::Session(call) => {
+                let total = buffers().and_then(vectors::total);
+                let (Some(buffers), Some(total)) = (buffers(), total) else { return kernel() };
+                if total == 0 {
+                    // The kernel waits for the first byte, or does not, as the call may be.
+                    home(fd, true);
+                    return kernel();
+                }
+                match receive_on(&call, buffers, how) {
+                    Rounds::Left(0) => {}
+                    Rounds::Left(done) => {
+                        return receive_rest(fd, buffers, done, total, how, flags);
+                    }
+                    Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
+                        return receive_rest(fd, buffers, done, total, how, flags);
+                    }
+                    Rounds::Done(result) => return errno::count(result),
+                }
+            }
+        }
+    }
+}
+
+#[inline(never)]
+fn receive_on(call: &Call<'static>, buffers: &[iovec], how: Recv) -> Rounds {
+    within(|_| {
+        vectors::receive(buffers, how.peek, |slices, is_further| {
+            let dont_wait = how.dont_wait || (is_further && !how.wait_all);
+            call.recv(slices, Recv { dont_wait, ..how })
+        })
+    })
+    .unwrap_or(Rounds::Left(0))
+}
+
+/// The session went home in the middle of a call: what was asked for in full follows through the kernel.
+#[cold]
+#[inline(never)]
+fn receive_rest(
+    fd: c_int,
+    buffers: &[iovec],
+    done: usize,
+    total: usize,
+    how: Recv,
+    flags: Option<c_int>,
+) -> isize {
+    let (Some(flags), true, true) = (flags, how.wait_all, done < total) else {
+        return done as isize;
+    };
+    if let Path::Session(_) = way_in(fd) {
+        // Not home: a signal or a time limit cut it short.
+        return done as isize;
+    }
+    let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
+    let rest = vectors::beyond(buffers, done, &mut rest);
+    let got = message_call(libc::SYS_recvmsg, fd, rest, flags);
+    done as isize + got.max(0)
+}
+
+/// Sends what the buffers hold; the rest as for [`receive`].
+#[inline(always)]
+pub(crate) fn send<'a>(
+    fd: c_int,
+    how: Send,
+    flags: Option<c_int>,
+    buffers: impl FnOnce() -> Option<&'a [iovec]> + Copy,
+    kernel: impl FnOnce() -> isize + Copy,
+) -> isize {
+    loop {
+        match way_out(fd) {
+            Path::Plain => return kernel(),
+            Path::Kernel(usage) => return counted(usage, kernel),
+            Path::Session(call) => {
+                let total = buffers().and_then(vectors::total);
+                let (Some(buffers), Some(total @ 1..)) = (buffers(), total) else {
+                    return kernel();
+                };
+                match send_on(&call, buffers, how) {
+                    Rounds::Left(0) => {}
+                    Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
+                        return send_rest(fd, buffers, done, how, flags);
+                    }
+                    Rounds::Left(done) => return done as isize,
+                    Rounds::Done(result) => return errno::count(result),
+                }
+            }
+        }
+    }
+}
+
+#[inline(never)]
+fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
+    within(|_| vectors::send(buffers, |slices| call.send(slices, how))).unwrap_or(Rounds::Left(0))
+}
+
+#[cold]
+#[inline(never)]
+fn send_rest(fd: c_int, buffers: &[iovec], done: usize, how: Send, flags: Option<c_int>) -> isize {
+    if how.dont_wait || raw::is_nonblocking(fd) {
+        return done as isize;
+    }
+    if let Path::Session(_) = way_out(fd) {
+        return done as isize;
+    }
+    let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
+    let rest = vectors::beyond(buffers, done, &mut rest);
+    let sent = match flags {
+        Some(flags) => message_call(libc::SYS_sendmsg, fd, rest, flags),
+        None => {
+            let arguments = [fd as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
+            // SAFETY: the program's buffers, for the kernel to check.
+            unsafe { raw::call(libc::SYS_writev, arguments) }
+        }
+    };
+    done as isize + sent.max(0)
+}
+
+/// `sendmsg` or `recvmsg` of nothing but bytes.
+fn message_call(number: i64, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
+    // SAFETY: zeroes are an empty header.
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = buffers.as_ptr().cast_mut();
+    header.msg_iovlen = buffers.len();
+    let arguments = [fd as usize, (&raw mut header) as usize, flags as usize, 0, 0, 0];
+    // SAFETY: the header is good; the buffers are the program's, for the kernel to check.
+    unsafe { raw::call(number, arguments) }
+}
+
+/// One buffer of the program's.
+#[inline(always)]
+pub(crate) fn one(at: *const c_void, len: usize) -> iovec {
+    iovec { iov_base: at.cast_mut(), iov_len: len }
+}
+
+/// An array of buffers, if the kernel would look at it.
+#[inline]
+pub(crate) fn array<'a>(at: *const iovec, count: usize) -> Option<&'a [iovec]> {
+    // SAFETY: plain data, which the program leaves alone during the call.
+    (1..=IOV_MAX).contains(&count).then(|| unsafe { buffers::structures(at, count) }).flatten()
+}
+
+type ReadFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize;
+type WriteFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize;
+type VectorFn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> isize;
+type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_int) -> isize;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isize {
+    let buffer = [one(at, len)];
+    // SAFETY: passed on.
+    receive(
+        fd,
+        Recv::default(),
+        None,
+        || Some(&buffer[..]),
+        || unsafe { next!(c"read" as ReadFn)(fd, at, len) },
+    )
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __read(fd: c_int, at: *mut c_void, len: usize) -> isize {
+    // SAFETY: the same function.
+    unsafe { read(fd, at, len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: usize,
+    room: usize,
+) -> isize {
+    if len > room {
+        overflow();
+    }
+    // SAFETY: the same function.
+    unsafe { read(fd, at, len) }
+}
+
+/// A fortified call found its buffer too small: the C library's way to end it all.
+#[cold]
+pub(crate) fn overflow() -> ! {
+    // SAFETY: does not return.
+    unsafe { next!(c"__chk_fail" as unsafe extern "C-unwind" fn() -> !)() }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> isize {
+    let buffer = [one(at, len)];
+    // SAFETY: passed on.
+    send(
+        fd,
+        Send::default(),
+        None,
+        || Some(&buffer[..]),
+        || unsafe { next!(c"write" as WriteFn)(fd, at, len) },
+    )
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __write(fd: c_int, at: *const c_void, len: usize) -> isize {
+    // SAFETY: the same function.
+    unsafe { write(fd, at, len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> isize {
+    let buffers = || array(at, count as usize);
+    // SAFETY: passed on.
+    receive(fd, Recv::default(), None, buffers, || unsafe {
+        next!(c"readv" as VectorFn)(fd, at, count)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn writev(fd: c_int, at: *const iovec, count: c_int) -> isize {
+    let buffers = || array(at, count as usize);
+    // SAFETY: passed on.
+    send(fd, Send::default(), None, buffers, || unsafe {
+        next!(c"writev" as VectorFn)(fd, at, count)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn preadv2(
+    fd: c_int,
+    at: *const iovec,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"preadv2" as Vector2Fn)(fd, at, count, offset, flags) };
+    if offset != -1 {
+        return kernel();
+    }
+    if flags & !libc::RWF_NOWAIT != 0 {
+        home(fd, true);
+        return kernel();
+    }
+    let how = Recv { dont_wait: flags & libc::RWF_NOWAIT != 0, ..Recv::default() };
+    receive(fd, how, None, || array(at, count as usize), kernel)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn preadv64v2(
+    fd: c_int,
+    at: *const iovec,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the same function.
+    unsafe { preadv2(fd, at, count, offset, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pwritev2(
+    fd: c_int,
+    at: *const iovec,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"pwritev2" as Vector2Fn)(fd, at, count, offset, flags) };
+    if offset != -1 {
+        return kernel();
+    }
+    if flags & !libc::RWF_NOWAIT != 0 {
+        home(fd, true);
+        return kernel();
+    }
+    let how = Send { dont_wait: flags & libc::RWF_NOWAIT != 0 };
+    send(fd, how, None, || array(at, count as usize), kernel)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pwritev64v2(
+    fd: c_int,
+    at: *const iovec,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the same function.
+    unsafe { pwritev2(fd, at, count, offset, flags) }
+}

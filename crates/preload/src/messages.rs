@@ -1,0 +1,227 @@
+//! `sendmsg`, `recvmsg` and their plural forms; descriptors that are passed on.
+
+use crate::buffers;
+use crate::gate::{is_open, tell};
+use crate::io::{self, array, counted, home};
+use crate::library::{Path, Send};
+use crate::next::next;
+use crate::sockets::{addressed, peer_name, recv_flags, send_flags};
+use core::cell::Cell;
+use core::ffi::{c_int, c_uint};
+use libc::{cmsghdr, mmsghdr, msghdr, timespec};
+
+type SendMsgFn = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> isize;
+type RecvMsgFn = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> isize;
+type SendMMsgFn = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
+type RecvMMsgFn =
+    unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"sendmsg" as SendMsgFn)(fd, message, flags) };
+    if !is_open() {
+        return kernel();
+    }
+    // SAFETY: plain data; the program leaves it alone meanwhile.
+    let Some(header) = (unsafe { buffers::structure(message) }) else { return kernel() };
+    if !header.msg_control.is_null() && header.msg_controllen > 0 {
+        pass_on(header);
+        // What comes with the bytes is the kernel's to carry.
+        home(fd, false);
+        return addressed(fd, kernel);
+    }
+    if !header.msg_name.is_null() && header.msg_namelen > 0 {
+        return addressed(fd, kernel);
+    }
+    let Some(how) = send_flags(fd, flags) else { return kernel() };
+    send_bytes(fd, header, how, flags, kernel)
+}
+
+#[inline]
+fn send_bytes(
+    fd: c_int,
+    header: &msghdr,
+    how: Send,
+    flags: c_int,
+    kernel: impl FnOnce() -> isize + Copy,
+) -> isize {
+    io::send(fd, how, Some(flags), || array(header.msg_iov, header.msg_iovlen), kernel)
+}
+
+/// Tells of every descriptor that a message carries.
+fn pass_on(header: &msghdr) {
+    let len = header.msg_controllen;
+    let start = header.msg_control as usize;
+    if buffers::accessible(start, len, buffers::Access::Read) < len {
+        return;
+    }
+    let data_at = size_of::<cmsghdr>();
+    let mut at = 0;
+    while at + data_at <= len {
+        // SAFETY: the whole of the control data is readable.
+        let head = unsafe { ((start + at) as *const cmsghdr).read_unaligned() };
+        if head.cmsg_len < data_at || head.cmsg_len > len - at {
+            return;
+        }
+        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+            for index in 0..(head.cmsg_len - data_at) / size_of::<c_int>() {
+                // SAFETY: within the control data.
+                let fd =
+                    unsafe { ((start + at + data_at) as *const c_int).add(index).read_unaligned() };
+                tell(|library| library.passing(fd));
+            }
+        }
+        at += head.cmsg_len.next_multiple_of(size_of::<usize>());
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"recvmsg" as RecvMsgFn)(fd, message, flags) };
+    let Some(how) = recv_flags(fd, flags) else { return kernel() };
+    match io::way_in(fd) {
+        Path::Plain => return took_in(kernel(), message),
+        Path::Kernel(usage) => return took_in(counted(usage, kernel), message),
+        Path::Session(_) => {}
+    }
+    if !buffers::is_writable(message) {
+        return kernel();
+    }
+    // SAFETY: readable, as just seen.
+    let header = unsafe { message.read() };
+    let from_kernel = Cell::new(false);
+    let serve = || {
+        from_kernel.set(true);
+        took_in(kernel(), message)
+    };
+    let got =
+        io::receive(fd, how, Some(flags), || array(header.msg_iov, header.msg_iovlen), &serve);
+    if !from_kernel.get() && got >= 0 {
+        answer_header(fd, message, &header, flags);
+    }
+    got
+}
+
+/// What the kernel answers beside the bytes of a stream.
+fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, flags: c_int) {
+    // SAFETY: zeroes are an address.
+    let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    let mut name_len = 0;
+    if !asked.msg_name.is_null() {
+        name_len = peer_name(fd, &mut name);
+        let copied = name_len.min(asked.msg_namelen as usize);
+        if buffers::accessible(asked.msg_name as usize, copied, buffers::Access::Write) == copied {
+            // SAFETY: writable, as just seen; the name has at least as many bytes.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    (&raw const name).cast::<u8>(),
+                    asked.msg_name.cast(),
+                    copied,
+                )
+            };
+        }
+    }
+    // SAFETY: writable, as the caller has seen. The kernel, too, gives this flag back.
+    unsafe {
+        if !asked.msg_name.is_null() {
+            (*message).msg_namelen = name_len as libc::socklen_t;
+        }
+        (*message).msg_controllen = 0;
+        (*message).msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+    }
+}
+
+/// Descriptors that came with a message are new here, and others may hold them.
+#[inline]
+fn took_in(got: isize, message: *const msghdr) -> isize {
+    // SAFETY: the kernel has just written it.
+    if got >= 0 && unsafe { (*message).msg_controllen } > 0 {
+        // SAFETY: as above.
+        note_received(unsafe { &*message });
+    }
+    got
+}
+
+#[cold]
+fn note_received(header: &msghdr) {
+    // SAFETY: the kernel has filled in as much of the control data as it says.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(header) };
+    while !at.is_null() {
+        // SAFETY: within the control data, by the macros of the C library.
+        let (head, data) = unsafe { (&*at, libc::CMSG_DATA(at).cast::<c_int>()) };
+        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+            let count = (head.cmsg_len - size_of::<cmsghdr>()) / size_of::<c_int>();
+            for index in 0..count {
+                // SAFETY: `count` descriptors are here.
+                let fd = unsafe { data.add(index).read_unaligned() };
+                crate::descriptors::opened(fd, crate::library::Origin::Unknown);
+            }
+        }
+        // SAFETY: as above.
+        at = unsafe { libc::CMSG_NXTHDR(header, at) };
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: passed on.
+    let kernel =
+        || unsafe { next!(c"sendmmsg" as SendMMsgFn)(fd, messages, count, flags) } as isize;
+    if is_open() {
+        // SAFETY: plain data; the program leaves it alone meanwhile.
+        let all = unsafe { buffers::structures(messages, (count as usize).min(io::MESSAGES_MAX)) };
+        for message in all.into_iter().flatten() {
+            if !message.msg_hdr.msg_control.is_null() && message.msg_hdr.msg_controllen > 0 {
+                pass_on(&message.msg_hdr);
+            }
+        }
+    }
+    addressed(fd, kernel) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the same function.
+    unsafe { sendmmsg(fd, messages, count, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    limit: *mut timespec,
+) -> c_int {
+    // SAFETY: passed on.
+    let kernel =
+        || unsafe { next!(c"recvmmsg" as RecvMMsgFn)(fd, messages, count, flags, limit) } as isize;
+    let got = match io::way_in(fd) {
+        Path::Plain => kernel(),
+        Path::Kernel(usage) => counted(usage, kernel),
+        Path::Session(_) => {
+            home(fd, true);
+            kernel()
+        }
+    };
+    if got > 0 && is_open() {
+        // SAFETY: the kernel has just written these.
+        let filled = unsafe { core::slice::from_raw_parts(messages, got as usize) };
+        for message in filled.iter().filter(|message| message.msg_hdr.msg_controllen > 0) {
+            note_received(&message.msg_hdr);
+        }
+    }
+    got as c_int
+}

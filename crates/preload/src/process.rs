@@ -1,0 +1,254 @@
+//! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled threads.
+
+use crate::gate::{self, is_open, tell, within};
+use crate::library::{Origin, ReasonT};
+use crate::next::next;
+use crate::trampoline::{Entry, asks_first};
+use crate::{descriptors, errno, raw, tls};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+unsafe extern "C" {
+    /// `pthread_atfork`, which glibc keeps in a static library, under the name that it is exported by.
+    fn __register_atfork(
+        prepare: Option<unsafe extern "C" fn()>,
+        parent: Option<unsafe extern "C" fn()>,
+        child: Option<unsafe extern "C" fn()>,
+        object: *mut c_void,
+    ) -> c_int;
+}
+
+/// Has the library told of every `fork`, also of those that the C library makes (`daemon`, `forkpty`).
+pub(crate) fn watch_forks() {
+    // SAFETY: three functions that live as long as the program.
+    unsafe {
+        __register_atfork(
+            Some(before_fork),
+            Some(after_fork),
+            Some(in_child),
+            core::ptr::null_mut(),
+        )
+    };
+}
+
+unsafe extern "C" fn before_fork() {
+    tell(|library| library.before_fork());
+}
+
+unsafe extern "C" fn after_fork() {
+    tell(|library| library.after_fork_parent());
+}
+
+unsafe extern "C" fn in_child() {
+    gate::became_child();
+    tell(|library| library.after_fork_child());
+}
+
+/// `fork` without the C library's handlers.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn _Fork() -> c_int {
+    tell(|library| library.before_fork());
+    // SAFETY: passed on.
+    let child = unsafe { next!(c"_Fork" as unsafe extern "C-unwind" fn() -> c_int)() };
+    match child {
+        // SAFETY: this is the child.
+        0 => unsafe { in_child() },
+        // SAFETY: this is the parent.
+        _ => unsafe { after_fork() },
+    }
+    child
+}
+
+/// `vfork`: the child returns from here first, on the parent's stack, so there may be no frame of ours and no
+/// return address on it when the parent goes on; it is kept in a register, which each of the two has for itself.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vfork() -> c_int {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_register rip, rdi",
+        "mov eax, {vfork}",
+        "syscall",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_offset rip, -8",
+        "test rax, rax",
+        "jz 2f",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rdi, rax",
+        "call {after}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "2: ret",
+        ".cfi_endproc",
+        before = sym before_vfork,
+        after = sym after_vfork,
+        vfork = const libc::SYS_vfork,
+    )
+}
+
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __vfork() -> c_int {
+    core::arch::naked_asm!("jmp {vfork}", vfork = sym vfork)
+}
+
+extern "C" fn before_vfork() {
+    tell(|library| library.before_vfork());
+    gate::vfork_begins();
+}
+
+/// In the parent, when the child runs its own program or has ended.
+extern "C" fn after_vfork(result: isize) -> c_int {
+    gate::vfork_ends();
+    errno::kernel(result) as c_int
+}
+
+/// All sessions are in the kernel from now on, and nothing here has any part in anything.
+pub(crate) fn shut(reason: ReasonT) {
+    if is_open() {
+        within(|library| library.all_home(reason, true));
+        gate::shut();
+    }
+}
+
+/// `clone`, by its flags: a thread is nothing to us; whatever else it makes, the C library does not tell.
+unsafe extern "C" fn before_clone(entry: &Entry, arguments: &[usize; 6]) -> usize {
+    if arguments[2] as c_int & libc::CLONE_THREAD == 0 {
+        shut(ReasonT::Fork);
+    }
+    entry.next()
+}
+
+unsafe extern "C" fn before_sandbox(entry: &Entry, _: &[usize; 6]) -> usize {
+    shut(ReasonT::Sandbox);
+    entry.next()
+}
+
+unsafe extern "C" fn before_prctl(entry: &Entry, arguments: &[usize; 6]) -> usize {
+    if is_filter(arguments[0] as c_int) {
+        shut(ReasonT::Sandbox);
+    }
+    entry.next()
+}
+
+/// Whether this `prctl` is the end of free choice of system calls.
+pub(crate) fn is_filter(option: c_int) -> bool {
+    option == libc::PR_SET_SECCOMP
+}
+
+asks_first!(before_clone; clone = 0, __clone = 0);
+asks_first!(before_sandbox; unshare = 0, setns = 0);
+asks_first!(before_prctl; prctl = 0);
+
+/// Threads cancelled until now.
+static CANCELS: AtomicU32 = AtomicU32::new(0);
+/// The C library's signal for it.
+const SIGCANCEL: c_int = 32;
+
+/// A thread was cancelled, and this one has not looked yet whether it is the one.
+pub(crate) fn is_cancelling() -> bool {
+    CANCELS.load(Ordering::Relaxed) != tls::here().cancels_seen.load(Ordering::Relaxed)
+}
+
+/// After a wait that was cut short: whether for a cancelled thread. Then the call is to be made again, with the
+/// C library's function, which ends the thread if it is this one.
+pub(crate) fn was_cancelled() -> bool {
+    let is_cancelling = is_cancelling();
+    tls::here().cancels_seen.store(CANCELS.load(Ordering::Relaxed), Ordering::Relaxed);
+    is_cancelling
+}
+
+/// Cancelling a thread. One that waits in the library is in no cancellation point: all sessions go to the kernel
+/// for good, so that it makes its call anew there.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
+    CANCELS.fetch_add(1, Ordering::SeqCst);
+    shut(ReasonT::Operation);
+    // SAFETY: passed on.
+    let result = unsafe {
+        next!(c"pthread_cancel" as unsafe extern "C-unwind" fn(libc::pthread_t) -> c_int)(thread)
+    };
+    if result == 0 {
+        wake(thread);
+    }
+    result
+}
+
+/// Ends a system call that `thread` may be sitting in. The C library's handler for this signal is in place by now,
+/// and does nothing to a thread that is to end at a cancellation point.
+fn wake(thread: libc::pthread_t) {
+    let mut clock = 0;
+    // SAFETY: the thread has not been joined, or the caller could not have cancelled it.
+    if unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } == 0 {
+        // The clock's number says the thread's: `CPUCLOCK_PID`, include/linux/posix-timers_types.h.
+        let number = !(clock >> 3);
+        let arguments =
+            [raw::process_number() as usize, number as usize, SIGCANCEL as usize, 0, 0, 0];
+        // SAFETY: a signal to a thread of this process.
+        unsafe { raw::call(libc::SYS_tgkill, arguments) };
+    }
+}
+
+/// Something else was put on 0, 1 and 2, inside the C library.
+fn standard_replaced() {
+    for fd in 0..3 {
+        descriptors::opened(fd, Origin::Unknown);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn daemon(keep_directory: c_int, keep_open: c_int) -> c_int {
+    if keep_open == 0 {
+        (0..3).for_each(|fd| tell(|library| library.replacing(fd)));
+    }
+    // SAFETY: passed on.
+    let result = unsafe {
+        next!(c"daemon" as unsafe extern "C-unwind" fn(c_int, c_int) -> c_int)(
+            keep_directory,
+            keep_open,
+        )
+    };
+    if keep_open == 0 {
+        standard_replaced();
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn login_tty(fd: c_int) -> c_int {
+    (0..3).chain([fd]).for_each(|fd| tell(|library| library.replacing(fd)));
+    // SAFETY: passed on.
+    let result = unsafe { next!(c"login_tty" as unsafe extern "C-unwind" fn(c_int) -> c_int)(fd) };
+    standard_replaced();
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn forkpty(
+    main: *mut c_int,
+    name: *mut libc::c_char,
+    modes: *const c_void,
+    size: *const c_void,
+) -> c_int {
+    type ForkPtyFn = unsafe extern "C-unwind" fn(
+        *mut c_int,
+        *mut libc::c_char,
+        *const c_void,
+        *const c_void,
+    ) -> c_int;
+    // SAFETY: passed on.
+    let child = unsafe { next!(c"forkpty" as ForkPtyFn)(main, name, modes, size) };
+    if child == 0 {
+        standard_replaced();
+    }
+    child
+}

@@ -1,0 +1,246 @@
+//! `select` and `pselect`: through `poll` when a session may be among the descriptors, else the kernel's own.
+
+use crate::buffers::{self, Access, accessible};
+use crate::errno;
+use crate::gate::{is_open, within};
+use crate::io::home;
+use crate::library::PollFd;
+use crate::next::next;
+use crate::readiness::{Terms, poll_in_library, terms};
+use core::ffi::c_int;
+use core::time::Duration;
+use libc::{fd_set, sigset_t, timespec, timeval};
+use rustix::io::Errno;
+use std::time::Instant;
+
+type SelectFn = unsafe extern "C-unwind" fn(
+    c_int,
+    *mut fd_set,
+    *mut fd_set,
+    *mut fd_set,
+    *mut timeval,
+) -> c_int;
+type PSelectFn = unsafe extern "C-unwind" fn(
+    c_int,
+    *mut fd_set,
+    *mut fd_set,
+    *mut fd_set,
+    *const timespec,
+    *const sigset_t,
+) -> c_int;
+
+/// Descriptors that fit into a `fd_set`. Programs with larger sets, made by hand, have their sessions at home.
+const MOST: usize = libc::FD_SETSIZE;
+const WORD: usize = 64;
+
+/// For each of the three sets: what to ask `poll` for, and what of its answer counts (`fs/select.c`).
+const KINDS: [(i16, i16); 3] = [
+    (
+        libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
+        libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR,
+    ),
+    (
+        libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND,
+        libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR,
+    ),
+    (libc::POLLPRI, libc::POLLPRI),
+];
+
+/// The program's three sets, each possibly missing.
+struct Sets {
+    words: [*mut u64; 3],
+    count: usize,
+}
+
+impl Sets {
+    /// `None`: not for us to touch.
+    fn new(count: c_int, sets: [*mut fd_set; 3]) -> Option<Self> {
+        let count = usize::try_from(count).ok()?;
+        let len = count.div_ceil(WORD) * size_of::<u64>();
+        let are_sound = sets.iter().all(|set| {
+            set.is_null()
+                || ((*set as usize).is_multiple_of(align_of::<u64>())
+                    && accessible(*set as usize, len, Access::Write) == len)
+        });
+        are_sound.then(|| Self { words: sets.map(|set| set.cast()), count })
+    }
+
+    #[inline]
+    fn word(&self, kind: usize, index: usize) -> u64 {
+        let words = self.words[kind];
+        // SAFETY: null, or accessible up to `count` bits.
+        if words.is_null() { 0 } else { unsafe { *words.add(index) } }
+    }
+
+    /// What `fd` is to be polled for.
+    fn events(&self, fd: usize) -> i16 {
+        let mut events = 0;
+        for (kind, (ask, _)) in KINDS.iter().enumerate() {
+            if self.word(kind, fd / WORD) >> (fd % WORD) & 1 != 0 {
+                events |= ask;
+            }
+        }
+        events
+    }
+
+    /// Every descriptor in any of the sets.
+    fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.count.div_ceil(WORD)).flat_map(move |index| {
+            let mut bits = self.word(0, index) | self.word(1, index) | self.word(2, index);
+            core::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(index * WORD + bit)
+            })
+            .filter(|fd| *fd < self.count)
+        })
+    }
+
+    fn fill<'a>(&self, room: &'a mut [PollFd; MOST]) -> &'a mut [PollFd] {
+        let mut count = 0;
+        for (fd, place) in self.numbers().zip(room.iter_mut()) {
+            *place = PollFd { fd: fd as i32, events: self.events(fd), revents: 0 };
+            count += 1;
+        }
+        &mut room[..count]
+    }
+
+    /// Writes what was found; the number of bits set.
+    fn answer(&self, found: &[PollFd]) -> usize {
+        let mut answers = [[0u64; MOST / WORD]; 3];
+        let mut count = 0;
+        for place in found.iter().filter(|place| place.fd >= 0) {
+            for (answer, (ask, counts)) in answers.iter_mut().zip(KINDS) {
+                if place.events & ask == ask && place.revents & counts != 0 {
+                    answer[place.fd as usize / WORD] |= 1 << (place.fd as usize % WORD);
+                    count += 1;
+                }
+            }
+        }
+        for (words, answer) in self.words.iter().zip(answers).filter(|(words, _)| !words.is_null())
+        {
+            for (index, word) in answer.iter().take(self.count.div_ceil(WORD)).enumerate() {
+                // SAFETY: accessible up to `count` bits.
+                unsafe { *words.add(index) = *word };
+            }
+        }
+        count
+    }
+}
+
+/// Whether an answer counts for any set it was asked for.
+fn counts(place: &PollFd) -> bool {
+    KINDS.iter().any(|(ask, counts)| place.events & ask == *ask && place.revents & counts != 0)
+}
+
+/// Serves the call; `None`: the kernel does.
+#[inline(never)]
+fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
+    let is_concerned = |fd: usize| within(|library| library.waits_for(fd as i32)) == Some(true);
+    if !sets.numbers().any(is_concerned) {
+        return None;
+    }
+    if sets.count > MOST {
+        sets.numbers().for_each(|fd| home(fd as i32, true));
+        return None;
+    }
+    let mut room = [PollFd { fd: -1, events: 0, revents: 0 }; MOST];
+    let fds = sets.fill(&mut room);
+    let start = Instant::now();
+    loop {
+        let limit = terms.limit.map(|limit| limit.saturating_sub(start.elapsed()));
+        let found = match poll_in_library(fds, Terms { limit, ..terms })? {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        if fds.iter().any(|place| place.revents & libc::POLLNVAL != 0) {
+            return Some(Err(Errno::BADF));
+        }
+        if found == 0 || fds.iter().any(counts) {
+            return Some(Ok(sets.answer(fds)));
+        }
+        // Hang-ups and errors that nobody asked about: `poll` would tell again and again.
+        for place in fds.iter_mut().filter(|place| place.revents != 0) {
+            place.fd = -1;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn select(
+    count: c_int,
+    input: *mut fd_set,
+    output: *mut fd_set,
+    except: *mut fd_set,
+    limit: *mut timeval,
+) -> c_int {
+    if is_open() && count > 0 {
+        if let Some(result) = serve_select(count, [input, output, except], limit) {
+            return result;
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { next!(c"select" as SelectFn)(count, input, output, except, limit) }
+}
+
+fn serve_select(count: c_int, sets: [*mut fd_set; 3], limit: *mut timeval) -> Option<c_int> {
+    let sets = Sets::new(count, sets)?;
+    let span = if limit.is_null() {
+        None
+    } else if buffers::is_writable(limit) {
+        // SAFETY: readable, as just seen.
+        Some(span(unsafe { &*limit })?)
+    } else {
+        return None;
+    };
+    let start = Instant::now();
+    let result = serve(&sets, Terms { limit: span, mask: None })?;
+    if let Some(span) = span {
+        let left = span.saturating_sub(start.elapsed());
+        let left =
+            timeval { tv_sec: left.as_secs() as i64, tv_usec: i64::from(left.subsec_micros()) };
+        // SAFETY: writable, as just seen. Linux says what is left, whatever the result.
+        unsafe { limit.write(left) };
+    }
+    Some(errno::count(result) as c_int)
+}
+
+fn span(limit: &timeval) -> Option<Duration> {
+    let microseconds = u64::try_from(limit.tv_usec).ok()?;
+    Some(
+        Duration::from_secs(u64::try_from(limit.tv_sec).ok()?)
+            .saturating_add(Duration::from_micros(microseconds)),
+    )
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __select(
+    count: c_int,
+    input: *mut fd_set,
+    output: *mut fd_set,
+    except: *mut fd_set,
+    limit: *mut timeval,
+) -> c_int {
+    // SAFETY: the same function.
+    unsafe { select(count, input, output, except, limit) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pselect(
+    count: c_int,
+    input: *mut fd_set,
+    output: *mut fd_set,
+    except: *mut fd_set,
+    limit: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    if is_open() && count > 0 {
+        let sets = Sets::new(count, [input, output, except]);
+        let result = sets.zip(terms(limit, mask)).and_then(|(sets, terms)| serve(&sets, terms));
+        if let Some(result) = result {
+            return errno::count(result) as c_int;
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { next!(c"pselect" as PSelectFn)(count, input, output, except, limit, mask) }
+}

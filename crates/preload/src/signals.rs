@@ -1,0 +1,369 @@
+//! Signal handlers: kept out of half-done work, let in while the library waits.
+//!
+//! # Theory of operation
+//! The kernel is given one of a few hundred entry points, each of which stands for one handler of the program with
+//! its way of being called. So what is installed at any moment is the kernel's own answer, translated, and there
+//! is nothing to lock. When handlers run out of entry points, further ones are installed as they are.
+//!
+//! A handler that comes while its thread is inside the library (`tls::Thread::depth`) and not waiting is put off: its
+//! signal is sent to the thread again and blocked, in the mask that the thread goes on with, until the library is
+//! left. Faults cannot wait and are never put off. While the library waits, a handler runs as if outside, and is
+//! counted, so that the wait ends as the kernel's would.
+
+use crate::gate::is_open;
+use crate::next::next;
+use crate::raw;
+use crate::tls::{Thread, here};
+use core::arch::global_asm;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
+
+const ENTRIES: usize = 256;
+/// Bits of an entry's word beside the handler's address, where no address has any.
+const WITH_INFO: usize = 1 << 62;
+const RESTARTS: usize = 1 << 63;
+const ADDRESS: usize = WITH_INFO - 1;
+/// Bytes between entry points.
+const STRIDE: usize = 16;
+
+/// What each entry point stands for; never changed once set.
+static HANDLERS: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
+
+global_asm!(
+    ".pushsection .text.sojourn_signals, \"ax\", @progbits",
+    ".p2align 4",
+    ".type sojourn_signal_entries, @function",
+    ".globl sojourn_signal_entries",
+    ".hidden sojourn_signal_entries",
+    "sojourn_signal_entries:",
+    ".set sojourn_index, 0",
+    ".rept {count}",
+    ".p2align 4",
+    // mov ecx, index: the fourth argument, behind those of a handler.
+    ".byte 0xb9",
+    ".long sojourn_index",
+    "jmp {common}",
+    ".set sojourn_index, sojourn_index + 1",
+    ".endr",
+    ".size sojourn_signal_entries, . - sojourn_signal_entries",
+    ".popsection",
+    count = const ENTRIES,
+    common = sym on_signal,
+);
+
+unsafe extern "C" {
+    fn sojourn_signal_entries();
+}
+
+type Action = libc::sigaction;
+type SigActionFn = unsafe extern "C-unwind" fn(c_int, *const Action, *mut Action) -> c_int;
+type HandlerFn = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
+
+fn entry_point(index: usize) -> usize {
+    sojourn_signal_entries as *const () as usize + index * STRIDE
+}
+
+/// The entry point for a handler, if there is one left.
+fn entry_for(handler: usize, flags: c_int) -> Option<usize> {
+    let mut word = handler;
+    if flags & libc::SA_SIGINFO != 0 {
+        word |= WITH_INFO;
+    }
+    if flags & libc::SA_RESTART != 0 {
+        word |= RESTARTS;
+    }
+    for (index, entry) in HANDLERS.iter().enumerate() {
+        let found = match entry.load(Ordering::Relaxed) {
+            0 => entry.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed).err(),
+            found => Some(found),
+        };
+        if found.is_none_or(|found| found == word) {
+            return Some(entry_point(index));
+        }
+    }
+    None
+}
+
+/// What an action that the kernel reports is to the program.
+fn translate(action: &mut Action) {
+    let offset = action.sa_sigaction.wrapping_sub(entry_point(0));
+    if offset < ENTRIES * STRIDE {
+        let word = HANDLERS[offset / STRIDE].load(Ordering::Relaxed);
+        action.sa_sigaction = word & ADDRESS;
+        if word & WITH_INFO == 0 {
+            action.sa_flags &= !libc::SA_SIGINFO;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sigaction(
+    signal: c_int,
+    new: *const Action,
+    old: *mut Action,
+) -> c_int {
+    // SAFETY: passed on, or ours.
+    let install = |new| unsafe { next!(c"sigaction" as SigActionFn)(signal, new, old) };
+    // SAFETY: null, or what the program wants installed; the C library reads it, too.
+    let ours = unsafe { new.as_ref() }.and_then(entered);
+    let result = install(ours.as_ref().map_or(new, core::ptr::from_ref));
+    if result == 0 && !old.is_null() {
+        // SAFETY: just written by the C library.
+        translate(unsafe { &mut *old });
+    }
+    result
+}
+
+/// The action with an entry point in the place of its handler, if it has a handler.
+fn entered(new: &Action) -> Option<Action> {
+    let has_handler = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&new.sa_sigaction);
+    if !has_handler || !is_open() {
+        return None;
+    }
+    let entry = entry_for(new.sa_sigaction, new.sa_flags)?;
+    // Always with information: what is put off must be sent again as it was.
+    Some(Action { sa_sigaction: entry, sa_flags: new.sa_flags | libc::SA_SIGINFO, ..*new })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __sigaction(
+    signal: c_int,
+    new: *const Action,
+    old: *mut Action,
+) -> c_int {
+    // SAFETY: the same function.
+    unsafe { sigaction(signal, new, old) }
+}
+
+/// Every handler of the program begins here, with `index` saying which.
+unsafe extern "C-unwind" fn on_signal(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+    index: usize,
+) {
+    let word = HANDLERS[index & (ENTRIES - 1)].load(Ordering::Relaxed);
+    // SAFETY: the program installed this address as a handler.
+    let handler = unsafe { core::mem::transmute::<usize, HandlerFn>(word & ADDRESS) };
+    let thread = here();
+    if thread.depth.load(Ordering::Relaxed) == 0 {
+        // SAFETY: as the kernel would; a handler that takes one argument ignores the others.
+        return unsafe { handler(signal, info, context) };
+    }
+    let is_waiting = thread.waiting.load(Ordering::Relaxed) != 0;
+    // SAFETY: the kernel's, for this signal.
+    if is_waiting || is_fault(signal, unsafe { &*info }) {
+        // SAFETY: as above.
+        run_inside(thread, word, || unsafe { handler(signal, info, context) });
+    } else {
+        // SAFETY: the kernel's own structures.
+        unsafe { put_off(thread, signal, index, info, context.cast()) };
+    }
+}
+
+/// Raised by what the thread just did; it cannot go on before this is dealt with.
+fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
+    let is_kind = matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP | libc::SIGSYS
+    );
+    is_kind && info.si_code > 0
+}
+
+/// Runs a handler as if outside. One that jumps out of here leaves the thread outside, which is then true.
+fn run_inside(thread: &Thread, word: usize, handler: impl FnOnce()) {
+    let depth = thread.depth.swap(0, Ordering::Relaxed);
+    let waiting = thread.waiting.swap(0, Ordering::Relaxed);
+    let ran = thread.ran.load(Ordering::Relaxed);
+    handler();
+    let this = if word & RESTARTS != 0 { 1 } else { 2 };
+    thread.ran.store(ran.max(this), Ordering::Relaxed);
+    thread.waiting.store(waiting, Ordering::Relaxed);
+    thread.depth.store(depth, Ordering::Relaxed);
+}
+
+/// Sends the signal to this thread again and blocks it until [`release`].
+///
+/// # Safety
+/// `info` and `context` are the kernel's, of a handler that is running for `signal`.
+#[cold]
+unsafe fn put_off(
+    thread: &Thread,
+    signal: c_int,
+    index: usize,
+    info: *mut siginfo_t,
+    context: *mut ucontext_t,
+) {
+    let bit = 1u64 << (signal - 1);
+    thread.put_off.fetch_or(bit, Ordering::Relaxed);
+    // In the mask that the thread goes on with, and now: the handler may be one that does not block its signal.
+    // SAFETY: the kernel's set is the first word of the C library's.
+    unsafe { *(&raw mut (*context).uc_sigmask).cast::<u64>() |= bit };
+    mask(libc::SIG_BLOCK, bit);
+    reinstall(signal, index);
+    let process = raw::process_number() as usize;
+    // SAFETY: no arguments.
+    let number = unsafe { raw::call(libc::SYS_gettid, [0; 6]) } as usize;
+    let arguments = [process, number, signal as usize, info as usize, 0, 0];
+    // SAFETY: a signal to this very thread, for which the kernel takes any information.
+    unsafe { raw::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// A handler for one time (`SA_RESETHAND`) is gone by now, and has not run.
+fn reinstall(signal: c_int, index: usize) {
+    let mut action = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    let at = (&raw mut action) as usize;
+    // SAFETY: reads, then writes, one action.
+    unsafe {
+        raw::call(libc::SYS_rt_sigaction, [signal as usize, 0, at, 8, 0, 0]);
+        if action.flags & libc::SA_RESETHAND as u32 as u64 != 0 && action.handler == libc::SIG_DFL {
+            (&raw mut action.handler).write(entry_point(index));
+            raw::call(libc::SYS_rt_sigaction, [signal as usize, at, 0, 8, 0, 0]);
+        }
+    }
+}
+
+fn mask(how: c_int, signals: u64) {
+    let arguments = [how as usize, (&raw const signals) as usize, 0, 8, 0, 0];
+    // SAFETY: this thread's mask.
+    unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) };
+}
+
+/// Lets signals come that were put off.
+#[cold]
+#[inline(never)]
+pub(crate) fn release(thread: &Thread) {
+    let signals = thread.put_off.swap(0, Ordering::Relaxed);
+    mask(libc::SIG_UNBLOCK, signals);
+}
+
+/// Signals for which `siginterrupt` was asked: `signal` does not restart them.
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+
+fn bit(signal: c_int) -> u64 {
+    u32::try_from(signal - 1).ok().and_then(|shift| 1u64.checked_shl(shift)).unwrap_or(0)
+}
+
+fn install(signal: c_int, handler: sighandler_t, flags: c_int, mask: sigset_t) -> sighandler_t {
+    if handler == libc::SIG_ERR || !(1..=64).contains(&signal) {
+        crate::errno::set_raw(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
+    let new = Action { sa_sigaction: handler, sa_mask: mask, sa_flags: flags, sa_restorer: None };
+    // SAFETY: zeroes are an action.
+    let mut old: Action = unsafe { core::mem::zeroed() };
+    // SAFETY: both are ours.
+    if unsafe { sigaction(signal, &raw const new, &raw mut old) } < 0 {
+        libc::SIG_ERR
+    } else {
+        old.sa_sigaction
+    }
+}
+
+fn no_signals() -> sigset_t {
+    // SAFETY: zeroes are the empty set.
+    unsafe { core::mem::zeroed() }
+}
+
+fn only(signal: c_int) -> sigset_t {
+    let mut set = no_signals();
+    // SAFETY: the set is ours.
+    unsafe { libc::sigaddset(&raw mut set, signal) };
+    set
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    let restarts = INTERRUPTING.load(Ordering::Relaxed) & bit(signal) == 0;
+    install(signal, handler, if restarts { libc::SA_RESTART } else { 0 }, only(signal))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the same function.
+    unsafe { signal(number, handler) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the same function.
+    unsafe { signal(number, handler) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    install(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, no_signals())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __sysv_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+    // SAFETY: the same function.
+    unsafe { sysv_signal(number, handler) }
+}
+
+/// sigset(3): installs without flags and unblocks, or blocks; answers what was, "blocked" before all else.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    /// `SIG_HOLD`.
+    const HOLD: sighandler_t = 2;
+    if !(1..=64).contains(&signal) {
+        crate::errno::set_raw(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
+    let mut before = no_signals();
+    let set = only(signal);
+    if handler == HOLD {
+        // SAFETY: the sets and the action are ours.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+            let mut now: Action = core::mem::zeroed();
+            let failed = sigaction(signal, core::ptr::null(), &raw mut now) < 0;
+            let held = libc::sigismember(&raw const before, signal) == 1;
+            return if failed {
+                libc::SIG_ERR
+            } else if held {
+                HOLD
+            } else {
+                now.sa_sigaction
+            };
+        }
+    }
+    let old = install(signal, handler, 0, no_signals());
+    if old == libc::SIG_ERR {
+        return old;
+    }
+    // SAFETY: the sets are ours.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, &raw mut before);
+        if libc::sigismember(&raw const before, signal) == 1 { HOLD } else { old }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+    // SAFETY: zeroes are an action; both calls get ours.
+    unsafe {
+        let mut action: Action = core::mem::zeroed();
+        if sigaction(signal, core::ptr::null(), &raw mut action) < 0 {
+            return -1;
+        }
+        if interrupts != 0 {
+            INTERRUPTING.fetch_or(bit(signal), Ordering::Relaxed);
+            action.sa_flags &= !libc::SA_RESTART;
+        } else {
+            INTERRUPTING.fetch_and(!bit(signal), Ordering::Relaxed);
+            action.sa_flags |= libc::SA_RESTART;
+        }
+        if sigaction(signal, &raw const action, core::ptr::null_mut()) < 0 { -1 } else { 0 }
+    }
+}

@@ -1,0 +1,395 @@
+//! Sockets: made, connected, shut down, their options, and the data calls with flags. Messages with headers are
+//! in `messages`.
+
+use crate::descriptors::opened;
+use crate::gate::{is_open, tell, within};
+use crate::io::{self, counted, home, one, overflow};
+use crate::library::{Origin, Path, ReasonT, Recv, Send, SocketOption};
+use crate::next::next;
+use crate::{buffers, raw};
+use core::ffi::{c_int, c_void};
+use libc::{sockaddr, socklen_t};
+
+type SocketFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
+type PairFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_int) -> c_int;
+type AcceptFn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+type Accept4Fn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
+type ConnectFn = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+type ShutdownFn = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
+type OptionFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
+type RecvFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int) -> isize;
+type SendFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize, c_int) -> isize;
+type RecvFromFn = unsafe extern "C-unwind" fn(
+    c_int,
+    *mut c_void,
+    usize,
+    c_int,
+    *mut sockaddr,
+    *mut socklen_t,
+) -> isize;
+type SendToFn = unsafe extern "C-unwind" fn(
+    c_int,
+    *const c_void,
+    usize,
+    c_int,
+    *const sockaddr,
+    socklen_t,
+) -> isize;
+
+/// Flags of receiving calls that a session honours.
+const RECV_SERVED: c_int = libc::MSG_PEEK
+    | libc::MSG_WAITALL
+    | libc::MSG_DONTWAIT
+    | libc::MSG_NOSIGNAL
+    | libc::MSG_CMSG_CLOEXEC;
+/// Flags of sending calls that a session honours: bytes in a ring are with the peer, more to come or not.
+const SEND_SERVED: c_int =
+    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR | libc::MSG_CONFIRM;
+
+/// What receiving flags ask for, if a session can do it; if not, the session is home from now on.
+#[inline]
+pub(crate) fn recv_flags(fd: c_int, flags: c_int) -> Option<Recv> {
+    if flags & !RECV_SERVED == 0 {
+        return Some(Recv {
+            peek: flags & libc::MSG_PEEK != 0,
+            wait_all: flags & libc::MSG_WAITALL != 0,
+            dont_wait: flags & libc::MSG_DONTWAIT != 0,
+        });
+    }
+    // The error queue has no bytes of the stream.
+    if flags & libc::MSG_ERRQUEUE == 0 {
+        home(fd, true);
+    }
+    None
+}
+
+/// The same for sending.
+#[inline]
+pub(crate) fn send_flags(fd: c_int, flags: c_int) -> Option<Send> {
+    if flags & !SEND_SERVED == 0 {
+        return Some(Send { dont_wait: flags & libc::MSG_DONTWAIT != 0 });
+    }
+    home(fd, true);
+    None
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recv(fd: c_int, at: *mut c_void, len: usize, flags: c_int) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"recv" as RecvFn)(fd, at, len, flags) };
+    let Some(how) = recv_flags(fd, flags) else { return kernel() };
+    let buffer = [one(at, len)];
+    io::receive(fd, how, Some(flags), || Some(&buffer[..]), kernel)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: usize,
+    room: usize,
+    flags: c_int,
+) -> isize {
+    if len > room {
+        overflow();
+    }
+    // SAFETY: the same function.
+    unsafe { recv(fd, at, len, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn recvfrom(
+    fd: c_int,
+    at: *mut c_void,
+    len: usize,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"recvfrom" as RecvFromFn)(fd, at, len, flags, from, from_len) };
+    let Some(how) = recv_flags(fd, flags) else { return kernel() };
+    if from.is_null() {
+        let buffer = [one(at, len)];
+        return io::receive(fd, how, Some(flags), || Some(&buffer[..]), kernel);
+    }
+    match io::way_in(fd) {
+        Path::Plain => kernel(),
+        Path::Kernel(usage) => counted(usage, kernel),
+        Path::Session(_) => {
+            // SAFETY: passed on; the address is answered below.
+            let got = unsafe { recv(fd, at, len, flags) };
+            if got >= 0 && !sender(fd, from, from_len) { bad_address() } else { got }
+        }
+    }
+}
+
+fn bad_address() -> isize {
+    crate::errno::set(rustix::io::Errno::FAULT);
+    -1
+}
+
+/// Answers who sent what a session received, as the kernel does: a TCP socket says nothing, a Unix socket the
+/// peer's name if it has one.
+fn sender(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
+    if !buffers::is_writable(from_len) {
+        return false;
+    }
+    // SAFETY: zeroes are an address.
+    let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    let len = peer_name(fd, &mut name);
+    // SAFETY: writable, as just seen.
+    let room = unsafe { from_len.read() } as usize;
+    let copied = room.min(len);
+    if copied > 0 && buffers::accessible(from as usize, copied, buffers::Access::Write) < copied {
+        return false;
+    }
+    // SAFETY: writable, as just seen; `name` has `len` bytes.
+    unsafe {
+        core::ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), from.cast::<u8>(), copied);
+        from_len.write(len as socklen_t);
+    }
+    true
+}
+
+/// The peer's name as received messages show it; 0: none.
+pub(crate) fn peer_name(fd: c_int, name: &mut libc::sockaddr_un) -> usize {
+    let mut len = size_of::<libc::sockaddr_un>() as socklen_t;
+    let arguments =
+        [fd as usize, core::ptr::from_mut(name) as usize, (&raw mut len) as usize, 0, 0, 0];
+    // SAFETY: both are ours.
+    let result = unsafe { raw::call(libc::SYS_getpeername, arguments) };
+    let has_name = result == 0 && c_int::from(name.sun_family) == libc::AF_UNIX && len > 2;
+    if has_name { len as usize } else { 0 }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __recvfrom_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: usize,
+    room: usize,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> isize {
+    if len > room {
+        overflow();
+    }
+    // SAFETY: the same function.
+    unsafe { recvfrom(fd, at, len, flags, from, from_len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn send(fd: c_int, at: *const c_void, len: usize, flags: c_int) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"send" as SendFn)(fd, at, len, flags) };
+    let Some(how) = send_flags(fd, flags) else { return kernel() };
+    let buffer = [one(at, len)];
+    io::send(fd, how, Some(flags), || Some(&buffer[..]), kernel)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __send(
+    fd: c_int,
+    at: *const c_void,
+    len: usize,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the same function.
+    unsafe { send(fd, at, len, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendto(
+    fd: c_int,
+    at: *const c_void,
+    len: usize,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> isize {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"sendto" as SendToFn)(fd, at, len, flags, to, to_len) };
+    if !to.is_null() {
+        // Datagrams mostly. A connected stream refuses the address or ignores it: the kernel knows which.
+        return addressed(fd, kernel);
+    }
+    let Some(how) = send_flags(fd, flags) else { return kernel() };
+    let buffer = [one(at, len)];
+    io::send(fd, how, Some(flags), || Some(&buffer[..]), kernel)
+}
+
+/// A sending call with an address.
+#[inline]
+pub(crate) fn addressed(fd: c_int, kernel: impl Fn() -> isize) -> isize {
+    match io::way_out(fd) {
+        Path::Plain => kernel(),
+        Path::Kernel(usage) => counted(usage, kernel),
+        Path::Session(_) => {
+            home(fd, true);
+            kernel()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"socket" as SocketFn)(domain, kind, protocol) }, Origin::Fresh)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: the same function.
+    unsafe { socket(domain, kind, protocol) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    pair: *mut c_int,
+) -> c_int {
+    // SAFETY: passed on.
+    let result = unsafe { next!(c"socketpair" as PairFn)(domain, kind, protocol, pair) };
+    if result == 0 {
+        // SAFETY: the kernel has just written both.
+        unsafe {
+            opened(*pair, Origin::Fresh);
+            opened(*pair.add(1), Origin::Fresh);
+        }
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"accept" as AcceptFn)(fd, from, len) }, Origin::Fresh)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"accept4" as Accept4Fn)(fd, from, len, flags) }, Origin::Fresh)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    // A second one, or one to nowhere, is the kernel's business.
+    home(fd, false);
+    // SAFETY: passed on.
+    unsafe { next!(c"connect" as ConnectFn)(fd, to, len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the same function.
+    unsafe { connect(fd, to, len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if (0..=2).contains(&how) {
+        tell(|library| library.go_home(fd, ReasonT::State, true));
+    }
+    // SAFETY: passed on.
+    unsafe { next!(c"shutdown" as ShutdownFn)(fd, how) }
+}
+
+/// What setting an option means for a session.
+enum Setting {
+    /// Nothing: it does not show in a stream, or only at an end that the kernel makes.
+    Nothing,
+    /// A time limit.
+    Timeouts,
+    /// Only the kernel can honour it.
+    Binding,
+}
+
+/// Options that show in how bytes arrive bind the session to the kernel; so do those we do not know.
+fn setting(level: c_int, name: c_int) -> Setting {
+    /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW`.
+    const NEW_TIMEOUTS: [c_int; 2] = [66, 67];
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => Setting::Timeouts,
+        (libc::SOL_SOCKET, name) if NEW_TIMEOUTS.contains(&name) => Setting::Timeouts,
+        (
+            libc::SOL_SOCKET,
+            libc::SO_KEEPALIVE
+            | libc::SO_REUSEADDR
+            | libc::SO_REUSEPORT
+            | libc::SO_LINGER
+            | libc::SO_SNDBUF
+            | libc::SO_RCVBUF
+            | libc::SO_SNDBUFFORCE
+            | libc::SO_RCVBUFFORCE
+            | libc::SO_PRIORITY
+            | libc::SO_BROADCAST
+            | libc::SO_BUSY_POLL
+            | libc::SO_INCOMING_CPU
+            | libc::SO_DONTROUTE
+            | libc::SO_ZEROCOPY
+            | libc::SO_MAX_PACING_RATE,
+        ) => Setting::Nothing,
+        (
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY
+            | libc::TCP_CORK
+            | libc::TCP_QUICKACK
+            | libc::TCP_KEEPIDLE
+            | libc::TCP_KEEPINTVL
+            | libc::TCP_KEEPCNT
+            | libc::TCP_USER_TIMEOUT
+            | libc::TCP_CONGESTION
+            | libc::TCP_SYNCNT
+            | libc::TCP_DEFER_ACCEPT
+            | libc::TCP_FASTOPEN
+            | libc::TCP_FASTOPEN_CONNECT
+            | libc::TCP_LINGER2
+            | libc::TCP_NOTSENT_LOWAT
+            | libc::TCP_WINDOW_CLAMP
+            | libc::TCP_MAXSEG
+            | libc::TCP_THIN_LINEAR_TIMEOUTS,
+        ) => Setting::Nothing,
+        (
+            libc::IPPROTO_IP,
+            libc::IP_TOS
+            | libc::IP_TTL
+            | libc::IP_MTU_DISCOVER
+            | libc::IP_BIND_ADDRESS_NO_PORT
+            | libc::IP_FREEBIND,
+        ) => Setting::Nothing,
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY | libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS) => {
+            Setting::Nothing
+        }
+        _ => Setting::Binding,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    let setting = setting(level, name);
+    if let Setting::Binding = setting {
+        tell(|library| library.option_changed(fd, SocketOption::Binding));
+    }
+    // SAFETY: passed on.
+    let result = unsafe { next!(c"setsockopt" as OptionFn)(fd, level, name, value, len) };
+    if result == 0 && matches!(setting, Setting::Timeouts) && is_open() {
+        within(|library| library.option_changed(fd, SocketOption::Timeouts));
+    }
+    result
+}

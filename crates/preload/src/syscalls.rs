@@ -1,0 +1,112 @@
+//! `syscall`: the numbers that concern a session come to the functions of the same meaning.
+
+use crate::gate::{is_open, tell};
+use crate::library::ReasonT;
+use crate::process::{is_filter, shut};
+use crate::trampoline::{Entry, asks_first};
+use core::ffi::{c_int, c_long};
+
+asks_first!(before_syscall; syscall = 0);
+
+type ServeFn =
+    unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+
+/// Decides which function it is to be.
+unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> usize {
+    // Locks of the language's own come here from inside, mostly to wait.
+    if arguments[0] as i64 == libc::SYS_futex || !is_open() {
+        return entry.next();
+    }
+    match arguments[0] as i64 {
+        number if is_served(number) => return serve as ServeFn as usize,
+        libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
+        libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
+        libc::SYS_seccomp | libc::SYS_unshare | libc::SYS_setns => shut(ReasonT::Sandbox),
+        libc::SYS_prctl if is_filter(arguments[1] as c_int) => shut(ReasonT::Sandbox),
+        libc::SYS_io_uring_setup => shut(ReasonT::Operation),
+        libc::SYS_execve | libc::SYS_execveat => tell(|library| library.before_exec()),
+        _ => {}
+    }
+    entry.next()
+}
+
+/// The type of every argument.
+macro_rules! word {
+    ($index:literal) => {
+        usize
+    };
+}
+
+/// Functions of this library by the names that C knows, with arguments as they come; and by number.
+macro_rules! served {
+    ($($name:ident = $number:ident($($index:literal)*) -> $answer:ty;)+) => {
+        mod ours {
+            #![allow(clashing_extern_declarations, reason = "every argument is one register, whatever its type")]
+            unsafe extern "C-unwind" {
+                $(pub(super) fn $name($(_: word!($index)),*) -> $answer;)+
+            }
+        }
+
+        /// Whether [`serve`] knows a number.
+        fn is_served(number: i64) -> bool {
+            matches!(number, $(libc::$number)|+)
+        }
+
+        /// Instead of the C library's `syscall`, for the numbers of [`is_served`].
+        #[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+        unsafe extern "C-unwind" fn serve(
+            number: c_long,
+            a: usize,
+            b: usize,
+            c: usize,
+            d: usize,
+            e: usize,
+            f: usize,
+        ) -> c_long {
+            let all = [a, b, c, d, e, f];
+            match number {
+                // SAFETY: the program's arguments for a call of this meaning.
+                $(libc::$number => unsafe { c_long::from(ours::$name($(all[$index]),*)) },)+
+                _ => -1,
+            }
+        }
+    };
+}
+
+served! {
+    read = SYS_read(0 1 2) -> i64;
+    write = SYS_write(0 1 2) -> i64;
+    readv = SYS_readv(0 1 2) -> i64;
+    writev = SYS_writev(0 1 2) -> i64;
+    recvfrom = SYS_recvfrom(0 1 2 3 4 5) -> i64;
+    sendto = SYS_sendto(0 1 2 3 4 5) -> i64;
+    recvmsg = SYS_recvmsg(0 1 2) -> i64;
+    sendmsg = SYS_sendmsg(0 1 2) -> i64;
+    recvmmsg = SYS_recvmmsg(0 1 2 3 4) -> i32;
+    sendmmsg = SYS_sendmmsg(0 1 2 3) -> i32;
+    sendfile = SYS_sendfile(0 1 2 3) -> i64;
+    splice = SYS_splice(0 1 2 3 4 5) -> i64;
+    tee = SYS_tee(0 1 2 3) -> i64;
+    vmsplice = SYS_vmsplice(0 1 2 3) -> i64;
+    close = SYS_close(0) -> i32;
+    close_range = SYS_close_range(0 1 2) -> i32;
+    dup = SYS_dup(0) -> i32;
+    dup2 = SYS_dup2(0 1) -> i32;
+    dup3 = SYS_dup3(0 1 2) -> i32;
+    fcntl = SYS_fcntl(0 1 2) -> i32;
+    ioctl = SYS_ioctl(0 1 2) -> i32;
+    socket = SYS_socket(0 1 2) -> i32;
+    socketpair = SYS_socketpair(0 1 2 3) -> i32;
+    accept = SYS_accept(0 1 2) -> i32;
+    accept4 = SYS_accept4(0 1 2 3) -> i32;
+    connect = SYS_connect(0 1 2) -> i32;
+    shutdown = SYS_shutdown(0 1) -> i32;
+    setsockopt = SYS_setsockopt(0 1 2 3 4) -> i32;
+    pipe = SYS_pipe(0) -> i32;
+    pipe2 = SYS_pipe2(0 1) -> i32;
+    poll = SYS_poll(0 1 2) -> i32;
+    epoll_create = SYS_epoll_create(0) -> i32;
+    epoll_create1 = SYS_epoll_create1(0) -> i32;
+    epoll_ctl = SYS_epoll_ctl(0 1 2 3) -> i32;
+    epoll_wait = SYS_epoll_wait(0 1 2 3) -> i32;
+}

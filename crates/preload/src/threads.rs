@@ -1,0 +1,72 @@
+//! Threads that the library makes for itself: always inside, and without signals.
+//!
+//! Only calls made from within this shared object come here: the symbol is hidden.
+
+use crate::next::next;
+use crate::{gate, raw, tls};
+use core::arch::global_asm;
+use core::ffi::{c_int, c_void};
+
+type StartFn = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+type CreateFn = unsafe extern "C-unwind" fn(
+    *mut libc::pthread_t,
+    *const libc::pthread_attr_t,
+    StartFn,
+    *mut c_void,
+) -> c_int;
+
+global_asm!(
+    ".globl pthread_create",
+    ".hidden pthread_create",
+    ".type pthread_create, @function",
+    "pthread_create: jmp {create}",
+    create = sym create,
+);
+
+/// What a new thread is to do.
+struct Task {
+    start: StartFn,
+    argument: *mut c_void,
+}
+
+unsafe extern "C-unwind" fn create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    start: StartFn,
+    argument: *mut c_void,
+) -> c_int {
+    let task = Box::into_raw(Box::new(Task { start, argument }));
+    let before = set_mask(u64::MAX);
+    // SAFETY: passed on, with a start function of ours and what it expects.
+    let result =
+        unsafe { next!(c"pthread_create" as CreateFn)(thread, attributes, run, task.cast()) };
+    set_mask(before);
+    if result != 0 {
+        // SAFETY: no thread has taken it.
+        drop(unsafe { Box::from_raw(task) });
+    }
+    result
+}
+
+extern "C-unwind" fn run(task: *mut c_void) -> *mut c_void {
+    gate::enter(tls::here());
+    // SAFETY: made by `create`, for this thread.
+    let Task { start, argument } = *unsafe { Box::from_raw(task.cast::<Task>()) };
+    start(argument)
+}
+
+/// Sets this thread's signal mask; what it was.
+fn set_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let arguments = [
+        libc::SIG_SETMASK as usize,
+        (&raw const mask) as usize,
+        (&raw mut before) as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: both masks are ours.
+    unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) };
+    before
+}

@@ -1,0 +1,175 @@
+//! From the program's buffers to slices that may be touched, in rounds of bounded size.
+//!
+//! A buffer can be far larger than what arrives, and its far end can be bad; neither may show. So memory is
+//! validated a window at a time, and a further round is made only when the one before was used up.
+
+use crate::buffers::{Access, accessible};
+use libc::iovec;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+
+/// Slices in a round.
+const SLICES: usize = 16;
+/// Bytes in a round.
+const WINDOW: usize = 1 << 18;
+/// `IOV_MAX`; beyond it the kernel refuses.
+pub(crate) const IOV_MAX: usize = 1024;
+/// The most a call transfers, `MAX_RW_COUNT`.
+pub(crate) const TRANSFER_MAX: usize = 0x7fff_f000;
+
+/// Where in the buffers a round begins.
+#[derive(Clone, Copy, Default)]
+struct At {
+    index: usize,
+    offset: usize,
+}
+
+/// One round's slices, as raw vectors of validated memory.
+struct Window {
+    slices: [iovec; SLICES],
+    count: usize,
+    bytes: usize,
+    /// Behind these bytes is memory that must not be touched.
+    ends_badly: bool,
+}
+
+const NOTHING: iovec = iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
+
+impl Window {
+    #[inline]
+    fn new(buffers: &[iovec], at: At, access: Access, limit: usize) -> Self {
+        let mut window = Self { slices: [NOTHING; SLICES], count: 0, bytes: 0, ends_badly: false };
+        let mut offset = at.offset;
+        for buffer in &buffers[at.index..] {
+            let wanted = (buffer.iov_len - offset).min(limit - window.bytes);
+            if wanted > 0 {
+                let start = buffer.iov_base as usize + offset;
+                let good = accessible(start, wanted, access);
+                window.slices[window.count] = iovec { iov_base: start as *mut _, iov_len: good };
+                window.count += usize::from(good > 0);
+                window.bytes += good;
+                window.ends_badly = good < wanted;
+            }
+            if window.ends_badly || window.count == SLICES || window.bytes >= limit {
+                break;
+            }
+            offset = 0;
+        }
+        window
+    }
+}
+
+impl At {
+    fn advance(&mut self, buffers: &[iovec], mut by: usize) {
+        while let Some(buffer) = buffers.get(self.index) {
+            let rest = buffer.iov_len - self.offset;
+            if by < rest {
+                self.offset += by;
+                return;
+            }
+            by -= rest;
+            *self = At { index: self.index + 1, offset: 0 };
+        }
+    }
+}
+
+/// What becomes of a call in rounds.
+pub(crate) enum Rounds {
+    /// The answer.
+    Done(Result<usize, Errno>),
+    /// The session went home when this many bytes were through.
+    Left(usize),
+}
+
+#[inline]
+fn rounds(
+    buffers: &[iovec],
+    access: Access,
+    limit: usize,
+    mut each: impl FnMut(&mut Window, bool) -> Option<Result<usize, Errno>>,
+) -> Rounds {
+    let mut at = At::default();
+    let mut total = 0;
+    loop {
+        let mut window = Window::new(buffers, at, access, limit);
+        if window.count == 0 {
+            let is_bad = window.ends_badly && total == 0;
+            return Rounds::Done(if is_bad { Err(Errno::FAULT) } else { Ok(total) });
+        }
+        match each(&mut window, total > 0) {
+            None => return Rounds::Left(total),
+            Some(Err(error)) => {
+                return Rounds::Done(if total > 0 { Ok(total) } else { Err(error) });
+            }
+            Some(Ok(moved)) => {
+                total += moved;
+                if moved < window.bytes || window.ends_badly {
+                    return Rounds::Done(Ok(total));
+                }
+                at.advance(buffers, moved);
+                if at.index >= buffers.len() {
+                    return Rounds::Done(Ok(total));
+                }
+            }
+        }
+    }
+}
+
+/// Receives into `buffers`; `each` gets slices and whether this is a further round, which must not wait.
+/// `in_one` makes one round of any size.
+#[inline]
+pub(crate) fn receive(
+    buffers: &[iovec],
+    in_one: bool,
+    mut each: impl FnMut(&mut [IoSliceMut<'_>], bool) -> Option<Result<usize, Errno>>,
+) -> Rounds {
+    let limit = if in_one { TRANSFER_MAX } else { WINDOW };
+    rounds(buffers, Access::Write, limit, |window, is_further| {
+        // SAFETY: an `IoSliceMut` is an `iovec`; its memory is writable and the call's own, as for the kernel.
+        let slices = unsafe {
+            core::slice::from_raw_parts_mut(window.slices.as_mut_ptr().cast(), window.count)
+        };
+        each(slices, is_further)
+    })
+}
+
+/// Sends from `buffers`.
+#[inline]
+pub(crate) fn send(
+    buffers: &[iovec],
+    mut each: impl FnMut(&[IoSlice<'_>]) -> Option<Result<usize, Errno>>,
+) -> Rounds {
+    rounds(buffers, Access::Read, WINDOW, |window, _| {
+        // SAFETY: an `IoSlice` is an `iovec`; its memory is readable and the call's own, as for the kernel.
+        let slices =
+            unsafe { core::slice::from_raw_parts(window.slices.as_ptr().cast(), window.count) };
+        each(slices)
+    })
+}
+
+/// The sum of the lengths, if the kernel would take these buffers.
+pub(crate) fn total(buffers: &[iovec]) -> Option<usize> {
+    let mut total = 0usize;
+    for buffer in buffers {
+        total =
+            total.checked_add(buffer.iov_len).filter(|total| isize::try_from(*total).is_ok())?;
+    }
+    (total <= TRANSFER_MAX).then_some(total)
+}
+
+/// Copies `buffers` beyond the first `skip` bytes into `rest`.
+pub(crate) fn beyond<'a>(
+    buffers: &[iovec],
+    skip: usize,
+    rest: &'a mut [iovec; IOV_MAX],
+) -> &'a [iovec] {
+    let mut at = At::default();
+    at.advance(buffers, skip);
+    let left = &buffers[at.index.min(buffers.len())..];
+    rest[..left.len()].copy_from_slice(left);
+    if let Some(first) = rest[..left.len()].first_mut() {
+        // SAFETY: `offset` is within the buffer.
+        first.iov_base = unsafe { first.iov_base.byte_add(at.offset) };
+        first.iov_len -= at.offset;
+    }
+    &rest[..left.len()]
+}
