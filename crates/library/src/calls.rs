@@ -77,6 +77,12 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Not a pipe: socket calls are allowed.
+    #[inline]
+    pub fn is_socket(&self) -> bool {
+        self.session.kind() != sojourn_session::KindT::Pipe
+    }
+
     /// Receives. `None`: the session has gone home; ask again where to go.
     #[inline]
     pub fn recv(&self, bufs: &mut [IoSliceMut<'_>], how: Recv) -> Option<Result<usize, Errno>> {

@@ -52,6 +52,27 @@ impl Library {
         entry.reset(0, 0);
     }
 
+    /// Before the program closes every number from `first` to `last`; the library's own are left out.
+    pub fn closing_range(&self, first: u32, last: u32) {
+        for fd in self.table.known_within(first, last) {
+            if !self.is_own(fd) {
+                self.closing(fd);
+            }
+        }
+    }
+
+    /// The first of the library's own numbers from `from` on.
+    pub fn next_own(&self, from: u32) -> Option<u32> {
+        self.engine()?.next_own(from)
+    }
+
+    /// Whether a wait for `fd` must be known here: it has a session, or may come to have one meanwhile.
+    pub fn concerns(&self, fd: i32) -> bool {
+        self.table.known(fd).is_some_and(|entry| {
+            entry.session.load(Ordering::SeqCst) != 0 || !entry.has(mark::FIXED)
+        })
+    }
+
     /// Before something else is put on `fd` (dup2, dup3): as a close.
     pub fn replacing(&self, fd: i32) {
         self.closing(fd);

@@ -116,6 +116,12 @@ impl Engine {
         lock(&self.own).contains(&fd)
     }
 
+    /// The first of the library's own numbers from `from` on.
+    pub(crate) fn next_own(&self, from: u32) -> Option<u32> {
+        let own = lock(&self.own);
+        own.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd >= from).min()
+    }
+
     /// In a `fork` child: numbers of the parent's library, but for its doorbell. Nothing if a thread that is
     /// not here was changing them.
     pub(crate) fn numbers_to_close(&self) -> Vec<i32> {

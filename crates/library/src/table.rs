@@ -54,6 +54,8 @@ pub struct Entry {
     pub(crate) marks: AtomicU32,
     /// The set it is in + 1 as a number of `sets`; 0 for none.
     pub(crate) set: AtomicU32,
+    /// The set it *is*, if it is an epoll descriptor; as `set`.
+    pub(crate) epoll: AtomicU32,
     bytes: AtomicU64,
     /// Counts what becomes of the number: opened, closed, replaced.
     pub(crate) version: AtomicU32,
@@ -102,6 +104,7 @@ impl Entry {
         self.marks.store(marks, Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Relaxed);
         self.set.store(0, Ordering::Relaxed);
+        self.epoll.store(0, Ordering::Relaxed);
     }
 
     #[inline]
@@ -150,13 +153,23 @@ impl Table {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
+    /// Numbers from `first` to `last` whose chunks are there.
+    pub(crate) fn known_within(&self, first: u32, last: u32) -> impl Iterator<Item = i32> + '_ {
+        let of = |number: u32| (number as usize / CHUNK).min(CHUNKS - 1);
+        let there = (of(first)..=of(last)).filter(|index| self.chunks[*index].get().is_some());
+        there
+            .flat_map(|index| index * CHUNK..(index + 1) * CHUNK)
+            .filter(move |number| (first as usize..=last as usize).contains(number))
+            .map(|number| number as i32)
+    }
+
     /// Numbers of all entries that have a session.
     pub(crate) fn with_sessions(&self) -> impl Iterator<Item = (i32, u32)> + '_ {
         self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
             let entries = chunk.get().map_or(&[][..], |chunk| &chunk[..]);
             entries.iter().enumerate().filter_map(move |(at, entry)| {
                 let session = entry.session.load(Ordering::SeqCst);
-                (session != 0).then_some(((index * CHUNK + at) as i32, session - 1))
+                (session != 0).then(|| ((index * CHUNK + at) as i32, session - 1))
             })
         })
     }

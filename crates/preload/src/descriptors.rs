@@ -131,7 +131,8 @@ fn replace(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if !is_open() {
         return kernel();
     }
-    if is_own(old) {
+    if is_own(old) || is_own(new) {
+        // Ours have the highest numbers that there can be: to the program they are beyond the limit.
         return not_open();
     }
     if old != new && new >= 0 && raw::is_open(old) {

@@ -5,11 +5,13 @@ use crate::errno;
 use crate::gate::{is_open, within};
 use crate::library::{Call, Path, ReasonT, Recv, Send, Use};
 use crate::next::next;
+use crate::process::was_cancelled;
 use crate::raw;
 use crate::vectors::{self, IOV_MAX, Rounds};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
 use libc::iovec;
+use rustix::io::Errno;
 
 /// `UIO_MAXIOV`: the most messages that a plural call looks at.
 pub(crate) const MESSAGES_MAX: usize = 1024;
@@ -75,6 +77,9 @@ pub(crate) fn receive<'a>(
             Path::Session(call) => {
                 let total = buffers().and_then(vectors::total);
                 let (Some(buffers), Some(total)) = (buffers(), total) else { return kernel() };
+                if flags.is_some() && !call.is_socket() {
+                    return kernel();
+                }
                 if total == 0 {
                     // The kernel waits for the first byte, or does not, as the call may be.
                     home(fd, true);
@@ -88,6 +93,8 @@ pub(crate) fn receive<'a>(
                     Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
                         return receive_rest(fd, buffers, done, total, how, flags);
                     }
+                    // The same call again, where a cancelled thread ends.
+                    Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
                     Rounds::Done(result) => return errno::count(result),
                 }
             }
@@ -154,6 +161,8 @@ pub(crate) fn send<'a>(
                         return send_rest(fd, buffers, done, how, flags);
                     }
                     Rounds::Left(done) => return done as isize,
+                    // The same call again, where a cancelled thread ends.
+                    Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
                     Rounds::Done(result) => return errno::count(result),
                 }
             }

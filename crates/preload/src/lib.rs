@@ -31,6 +31,7 @@ mod io;
 mod library;
 mod messages;
 mod next;
+mod pause;
 mod process;
 mod raw;
 mod readiness;

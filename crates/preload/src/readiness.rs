@@ -68,7 +68,7 @@ pub(crate) fn terms(limit: *const timespec, mask: *const sigset_t) -> Option<Ter
 #[inline(never)]
 pub(crate) fn poll_in_library(fds: &mut [PollFd], terms: Terms) -> Option<Result<usize, Errno>> {
     within(|library| {
-        let is_concerned = fds.iter().any(|fd| library.waits_for(fd.fd));
+        let is_concerned = fds.iter().any(|fd| library.concerns(fd.fd));
         is_concerned.then(|| library.poll(fds, terms.limit, terms.mask))
     })
     .flatten()

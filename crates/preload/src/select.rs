@@ -136,7 +136,7 @@ fn counts(place: &PollFd) -> bool {
 /// Serves the call; `None`: the kernel does.
 #[inline(never)]
 fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
-    let is_concerned = |fd: usize| within(|library| library.waits_for(fd as i32)) == Some(true);
+    let is_concerned = |fd: usize| within(|library| library.concerns(fd as i32)) == Some(true);
     if !sets.numbers().any(is_concerned) {
         return None;
     }

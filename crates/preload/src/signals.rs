@@ -156,6 +156,8 @@ unsafe extern "C-unwind" fn on_signal(
     if is_waiting || is_fault(signal, unsafe { &*info }) {
         // SAFETY: as above.
         run_inside(thread, word, || unsafe { handler(signal, info, context) });
+        // SAFETY: the kernel's.
+        crate::pause::leave_gap(unsafe { &mut *context.cast() });
     } else {
         // SAFETY: the kernel's own structures.
         unsafe { put_off(thread, signal, index, info, context.cast()) };

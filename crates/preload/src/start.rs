@@ -10,6 +10,10 @@ use crate::{gate, process};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    if !cfg!(debug_assertions) {
+        // What fails here is dealt with here (`gate`); the program's standard error is the program's.
+        std::panic::set_hook(Box::new(|_| ()));
+    }
     library().set_host(&SHELL);
     process::watch_forks();
     gate::start();

@@ -1,0 +1,72 @@
+//! Sleeping in the kernel unless a handler has run: without a gap between the look and the sleep.
+//!
+//! A handler that interrupts the few instructions from the look to the system call itself finds that out and has
+//! the thread go on behind them (`leave_gap`).
+
+use crate::raw;
+use crate::tls::Thread;
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU32, Ordering};
+use libc::ucontext_t;
+
+global_asm!(
+    ".pushsection .text.sojourn_pause, \"ax\", @progbits",
+    ".globl sojourn_pause, sojourn_pause_look, sojourn_pause_call, sojourn_pause_out",
+    ".hidden sojourn_pause, sojourn_pause_look, sojourn_pause_call, sojourn_pause_out",
+    ".type sojourn_pause, @function",
+    "sojourn_pause:",
+    ".cfi_startproc",
+    "mov rcx, rdi",
+    "mov rax, rsi",
+    "mov r11, rdx",
+    "mov rdi, [r11]",
+    "mov rsi, [r11 + 8]",
+    "mov rdx, [r11 + 16]",
+    "mov r10, [r11 + 24]",
+    "mov r8, [r11 + 32]",
+    "mov r9, [r11 + 40]",
+    "sojourn_pause_look:",
+    "cmp dword ptr [rcx], 0",
+    "jne sojourn_pause_out",
+    "sojourn_pause_call:",
+    "syscall",
+    "ret",
+    "sojourn_pause_out:",
+    "mov rax, {interrupted}",
+    "ret",
+    ".cfi_endproc",
+    ".size sojourn_pause, . - sojourn_pause",
+    ".popsection",
+    interrupted = const -(libc::EINTR as i64),
+);
+
+unsafe extern "C" {
+    fn sojourn_pause(ran: *const AtomicU32, number: i64, arguments: *const [usize; 6]) -> isize;
+    fn sojourn_pause_look();
+    fn sojourn_pause_call();
+    fn sojourn_pause_out();
+}
+
+/// Makes a system call, or answers `EINTR` if a handler has run since the wait began. Outside a wait, just the call.
+///
+/// # Safety
+/// As the system call.
+pub(crate) unsafe fn call(thread: &Thread, number: i64, arguments: [usize; 6]) -> isize {
+    if thread.waiting.load(Ordering::Relaxed) == 0 {
+        // SAFETY: the caller's.
+        return unsafe { raw::call(number, arguments) };
+    }
+    // SAFETY: the same, with a look first.
+    unsafe { sojourn_pause(&raw const thread.ran, number, &raw const arguments) }
+}
+
+/// A handler has run, and was counted. If it came between look and call, or the kernel is to make the call again,
+/// the call is over.
+pub(crate) fn leave_gap(context: &mut ucontext_t) {
+    let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+    let look = sojourn_pause_look as *const () as i64;
+    let call = sojourn_pause_call as *const () as i64;
+    if (look..=call).contains(at) {
+        *at = sojourn_pause_out as *const () as i64;
+    }
+}
