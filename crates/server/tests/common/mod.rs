@@ -1,0 +1,470 @@
+//! What the tests of the whole server share: the server as a process, and fake libraries as processes that do
+//! as they are told over a socket.
+//!
+//! A fake is this very test program, started anew with `FAKE` set: then the test named `fake` (each file of tests
+//! has one, which calls [`be_fake`]) becomes it. Not here: any of the real library.
+#![allow(dead_code, reason = "each file of tests uses a part")]
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use sojourn_ipc::{Address, Connection, Deadline};
+use sojourn_session::{
+    AdminClient, EventT, JoinT, OfferT, ReasonT, SessionClient, admin_connect_options,
+    session_connect_options,
+};
+use sojourn_shm::{Access, Mapping, Segment};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, IoSlice, IoSliceMut};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const FAKE: &str = "SOJOURN_TEST_FAKE";
+/// After so long without an answer a test has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until something holds, or fails.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether a descriptor becomes readable (or hangs up) in time.
+pub(crate) fn stirs(fd: BorrowedFd<'_>) -> bool {
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let mut set = [PollFd::new(&fd, PollFlags::IN)];
+    poll(&mut set, Some(&patience)) == Ok(1)
+}
+
+/// A folder that goes with the test.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sojournd-test-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn server(&self) -> String {
+        self.0.join("server").to_str().unwrap().into()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `sojournd`, killed with the test.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+}
+
+impl Server {
+    /// Starts one and waits until it (or another) serves.
+    pub(crate) fn start(address: &str, flags: &[&str]) -> Self {
+        Self::start_as(None, address, flags)
+    }
+
+    pub(crate) fn start_as(user: Option<u32>, address: &str, flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sojournd"));
+        command.args(["--log", "warn", "--address", address]).args(flags).stdout(Stdio::piped());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready "), "{line:?}");
+        Self { child, address: address.into() }
+    }
+
+    pub(crate) fn admin(&self) -> AdminClient {
+        let address = Address::parse(&self.address).unwrap();
+        let connection = Connection::connect(address, &admin_connect_options()).unwrap();
+        AdminClient::bind(connection).unwrap()
+    }
+
+    /// Descriptors that it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn send(socket: &OwnedFd, text: &str, fd: Option<BorrowedFd<'_>>) {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.map(|fd| [fd]);
+    if let Some(fds) = &fds {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    }
+    let bytes = [IoSlice::new(text.as_bytes())];
+    sendmsg(socket, &bytes, &mut control, SendFlags::NOSIGNAL).unwrap();
+}
+
+/// Text and descriptor; no text when the other end has gone.
+fn receive(socket: &OwnedFd) -> (String, Option<OwnedFd>) {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; 4096];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags);
+    let len = got.map_or(0, |got| got.bytes);
+    let mut fd = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            fd = fds.last();
+        }
+    }
+    (String::from_utf8_lossy(&bytes[..len]).into_owned(), fd)
+}
+
+/// A fake library, seen from the test.
+pub(crate) struct Program {
+    pub(crate) child: Child,
+    socket: OwnedFd,
+}
+
+/// A join, as a fake tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Joined {
+    pub(crate) local: u64,
+    pub(crate) stream: u64,
+    pub(crate) side: u8,
+    pub(crate) kind: i32,
+    pub(crate) peer_pid: u32,
+    pub(crate) ring_bytes: [u32; 2],
+    /// Inode of the region's memory.
+    pub(crate) region: u64,
+    /// Of the own and of the peer's inbox: number, slot, and whether descriptors came.
+    pub(crate) inboxes: [(u64, u32, bool); 2],
+}
+
+impl Program {
+    pub(crate) fn start(server: &str) -> Self {
+        Self::start_as(None, server)
+    }
+
+    pub(crate) fn start_as(user: Option<u32>, server: &str) -> Self {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "fake", "--nocapture"]).env(FAKE, server);
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        Self { child: command.spawn().unwrap(), socket: ours }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells the fake something; its answer, in words.
+    pub(crate) fn tell(&self, text: &str, fd: Option<BorrowedFd<'_>>) -> Vec<String> {
+        send(&self.socket, text, fd);
+        assert!(stirs(self.socket.as_fd()), "no answer to {text:?}");
+        let (answer, _) = receive(&self.socket);
+        answer.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Says hello to the server; false if it was refused.
+    pub(crate) fn hello(&self) -> bool {
+        let answer = self.tell("hello", None);
+        if answer != ["ok"] {
+            eprintln!("no hello: {}", answer.join(" "));
+        }
+        answer == ["ok"]
+    }
+
+    /// Offers an end, which is closed here; true if it waits.
+    pub(crate) fn offer(&self, local: u64, end: impl Into<OwnedFd>, is_sole: bool) -> bool {
+        let end = end.into();
+        self.tell(&format!("offer {local} {is_sole}"), Some(end.as_fd())) == ["true"]
+    }
+
+    /// Waits for an event that is a join.
+    pub(crate) fn joined(&self) -> Joined {
+        let words = self.tell("next", None);
+        assert_eq!(words.first().map(String::as_str), Some("join"), "{words:?}");
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        let inbox = |at| (number(at), number(at + 1) as u32, words[at + 2] == "true");
+        Joined {
+            local: number(1),
+            stream: number(2),
+            side: number(3) as u8,
+            kind: number(4) as i32,
+            peer_pid: number(5) as u32,
+            ring_bytes: [number(6) as u32, number(7) as u32],
+            region: number(8),
+            inboxes: [inbox(9), inbox(12)],
+        }
+    }
+
+    /// Waits for an event that is a refusal or a recall.
+    pub(crate) fn told(&self) -> (String, u64, ReasonT) {
+        let words = self.tell("next", None);
+        let reason = words.get(2).and_then(|word| ReasonT::from_word(word));
+        (words[0].clone(), words[1].parse().unwrap(), reason.unwrap())
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a fake has.
+struct Fake {
+    server: String,
+    client: Option<SessionClient>,
+    doorbell: OwnedFd,
+    ends: HashMap<u64, OwnedFd>,
+    joins: HashMap<u64, (JoinT, Mapping)>,
+}
+
+/// Becomes a fake if this process was started as one.
+pub(crate) fn be_fake() {
+    let Ok(server) = std::env::var(FAKE) else { return };
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let mut fake =
+        Fake { server, client: None, doorbell, ends: HashMap::new(), joins: HashMap::new() };
+    loop {
+        let (text, fd) = receive(&socket);
+        if text.is_empty() {
+            std::process::exit(0);
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let answer = fake.act(&words, fd);
+        send(&socket, &answer, None);
+    }
+}
+
+impl Fake {
+    fn client(&mut self) -> &mut SessionClient {
+        let client = self.client.as_mut().expect("no hello");
+        client.with_deadline(Deadline::after(PATIENCE))
+    }
+
+    fn act(&mut self, words: &[&str], fd: Option<OwnedFd>) -> String {
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        match words[0] {
+            "hello" => self.hello(),
+            "offer" => {
+                let what = offer(number(1), words[2] == "true");
+                let fd = fd.unwrap();
+                let answer = self.client().offer(Some(fd.as_fd()), &what);
+                self.ends.insert(what.local, fd);
+                format!("{answer:?}").trim_start_matches("Ok(").trim_end_matches(')').into()
+            }
+            "again" => {
+                let end = self.ends[&number(1)].try_clone().unwrap();
+                self.client().offer(Some(end.as_fd()), &offer(number(2), true)).unwrap().to_string()
+            }
+            "adopt" => {
+                let end = self.ends[&number(1)].try_clone().unwrap();
+                let (what, side) = (offer(number(1), true), number(3) as u8);
+                let adopted = self.client().adopt(Some(end.as_fd()), &what, number(2), side);
+                adopted.unwrap().to_string()
+            }
+            "next" => self.next(),
+            // What was sent before has been heeded when this is answered.
+            "sync" => format!("{:?}", self.client().next()),
+            "left" => {
+                self.joins.remove(&number(1));
+                self.client().left(number(1), ReasonT::Operation, 1, 2).unwrap();
+                "ok".into()
+            }
+            "write" => {
+                let mapping = &self.joins[&number(1)].1;
+                mapping.span(5000, 8).unwrap().copy_from(words[2].as_bytes());
+                "ok".into()
+            }
+            "read" => {
+                let mut bytes = [0; 8];
+                self.joins[&number(1)].1.span(5000, 8).unwrap().copy_to(&mut bytes);
+                String::from_utf8_lossy(&bytes).trim_end_matches('\0').into()
+            }
+            "ring" => {
+                let join = &self.joins[&number(1)].0;
+                let peer = if words[2] == "peer" { &join.peer } else { &join.own };
+                rustix::io::write(peer.ready.as_fd().unwrap(), &1u64.to_ne_bytes()).unwrap();
+                "ok".into()
+            }
+            "rung" => {
+                let join = &self.joins[&number(1)].0;
+                stirs(join.own.ready.as_fd().unwrap()).to_string()
+            }
+            "peer-ends" => {
+                stirs(self.joins[&number(1)].0.peer_process.as_fd().unwrap()).to_string()
+            }
+            "end-ends" => {
+                let mut bytes = [0; 16];
+                stirs(self.ends[&number(1)].as_fd());
+                format!("{:?}", rustix::io::read(&self.ends[&number(1)], &mut bytes))
+            }
+            "close" => {
+                self.ends.remove(&number(1));
+                "ok".into()
+            }
+            "pipes" => self.pipes(number(1)),
+            "garbage" => self.garbage(number(1), number(2)),
+            "bye" => {
+                self.client = None;
+                "ok".into()
+            }
+            other => panic!("what is {other}?"),
+        }
+    }
+
+    fn hello(&mut self) -> String {
+        let address = Address::parse(&self.server).unwrap();
+        let connection = Connection::connect(address, &session_connect_options());
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => return error.to_string(),
+        };
+        self.client = Some(SessionClient::bind(connection).unwrap());
+        let doorbell = self.doorbell.try_clone().unwrap();
+        match self.client().hello(c"fake", Some(doorbell.as_fd())) {
+            Ok(()) => "ok".into(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Waits for the doorbell as long as there is no event.
+    fn next(&mut self) -> String {
+        loop {
+            match self.client().next() {
+                Ok(EventT::Case0) => {}
+                Ok(EventT::Join(join)) => return self.join(join),
+                Ok(EventT::Recall(recall)) => {
+                    return format!("recall {} {}", recall.local, recall.reason.word());
+                }
+                Ok(EventT::Refused(refusal)) => {
+                    return format!("refused {} {}", refusal.local, refusal.reason.word());
+                }
+                Err(error) => return format!("error {error}"),
+            }
+            if !stirs(self.doorbell.as_fd()) {
+                return "nothing".into();
+            }
+            let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
+        }
+    }
+
+    fn join(&mut self, join: JoinT) -> String {
+        let layout = sojourn_stream::Layout::new(join.ring_bytes).unwrap();
+        let fd = join.region.as_fd().unwrap().try_clone_to_owned().unwrap();
+        let inode = rustix::fs::fstat(&fd).unwrap().st_ino;
+        let mapping = Segment::accept(fd, layout.len()).unwrap().map(Access::ReadWrite).unwrap();
+        let inbox = |inbox: &sojourn_session::InboxT| {
+            if let Some(memory) = inbox.memory.as_fd() {
+                let memory = memory.try_clone_to_owned().unwrap();
+                Segment::accept(memory, sojourn_stream::Inbox::LEN).unwrap();
+                for event in [&inbox.ready, &inbox.attention] {
+                    let flags = rustix::fs::fcntl_getfl(event.as_fd().unwrap()).unwrap();
+                    assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
+                }
+            }
+            format!("{} {} {}", inbox.id, inbox.slot, !inbox.memory.is_none())
+        };
+        let [r0, r1] = join.ring_bytes;
+        let (own, peer) = (inbox(&join.own), inbox(&join.peer));
+        let kind = join.kind as i32;
+        let answer = format!(
+            "join {} {} {} {kind} {} {r0} {r1} {inode} {own} {peer}",
+            join.local, join.stream, join.side, join.peer_pid
+        );
+        self.joins.insert(join.local, (join, mapping));
+        answer
+    }
+
+    /// Offers so many ends of pipes and keeps none of them open; µs for each.
+    fn pipes(&mut self, count: u64) -> String {
+        let begun = Instant::now();
+        let mut kept = Vec::new();
+        for local in 0..count {
+            let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+            assert!(
+                self.client().offer(Some(pipe.0.as_fd()), &offer(1_000_000 + local, true)).unwrap()
+            );
+            kept.push(pipe);
+            kept.truncate(0);
+        }
+        format!("{:.2}", begun.elapsed().as_secs_f64() * 1e6 / count as f64)
+    }
+
+    /// Offers so many descriptors that are nothing of use, and collects so many of the answers.
+    fn garbage(&mut self, count: u64, collected: u64) -> String {
+        let things: Vec<OwnedFd> = vec![
+            std::fs::File::open("/dev/zero").unwrap().into(),
+            std::fs::File::open("/").unwrap().into(),
+            std::fs::File::open("/proc/self/exe").unwrap().into(),
+            eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+            rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap(),
+            std::net::TcpListener::bind("127.0.0.1:0").unwrap().into(),
+            std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into(),
+            self.doorbell.try_clone().unwrap(),
+        ];
+        for at in 0..count {
+            let thing = &things[at as usize % things.len()];
+            match self.client().offer(Some(thing.as_fd()), &offer(2_000_000 + at, at % 3 == 0)) {
+                Ok(waits) => assert!(!waits),
+                Err(error) => return format!("error {error}"),
+            }
+        }
+        for _ in 0..collected {
+            match self.client().next() {
+                Ok(EventT::Refused(_)) => {}
+                other => return format!("{other:?}"),
+            }
+        }
+        "ok".into()
+    }
+}
+
+fn offer(local: u64, is_sole: bool) -> OfferT {
+    OfferT { local, set: 0, ring_bytes: 16 << 10, is_sole }
+}
+
+/// Whether a socket's file is there.
+pub(crate) fn is_there(address: &str) -> bool {
+    Path::new(address).exists()
+}

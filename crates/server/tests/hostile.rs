@@ -1,0 +1,206 @@
+//! Clients that do what no library does, servers that begin at once, and users that are kept apart.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod common;
+
+use common::{Folder, Program, Server, be_fake, is_there, until};
+use sojourn_ipc::{Address, Connection};
+use sojourn_session::{ReasonT, SessionClient, session_connect_options};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn fake() {
+    be_fake();
+}
+
+/// Two other programs can still be joined.
+fn assert_serves(server: &str) {
+    let [a, b] = [(); 2].map(|()| Program::start(server));
+    assert!(a.hello() && b.hello());
+    let (first, second) = UnixStream::pair().unwrap();
+    assert!(a.offer(1, first, true));
+    assert!(!b.offer(1, second, true));
+    assert_eq!(a.joined().stream, b.joined().stream);
+}
+
+#[test]
+fn garbage_and_thousands_of_offers_disturb_nobody() {
+    let folder = Folder::new();
+    let server = Server::start(&folder.server(), &[]);
+    let before = server.descriptors();
+    let mut hostile = Program::start(&folder.server());
+    assert!(hostile.hello());
+    let taken = hostile.tell("pipes 10000", None);
+    eprintln!("an offer that waits: {} µs", taken[0]);
+    assert_eq!(hostile.tell("garbage 500 500", None), ["ok"]);
+    assert_serves(&folder.server());
+    let rows = server.admin().list().unwrap().sessions.unwrap();
+    assert_eq!(rows.iter().filter(|row| row.pid == hostile.pid()).count(), 10_000);
+    hostile.kill();
+    until("all of it is gone", || {
+        let counters = server.admin().stats().unwrap().counters;
+        counters.processes == 0 && counters.streams == 0
+    });
+    until("no descriptor is left", || server.descriptors() <= before);
+}
+
+#[test]
+fn who_never_collects_is_disconnected() {
+    let folder = Folder::new();
+    let server = Server::start(&folder.server(), &[]);
+    let hostile = Program::start(&folder.server());
+    assert!(hostile.hello());
+    assert_eq!(hostile.tell("garbage 400 0", None), ["ok"]);
+    assert_serves(&folder.server());
+    // Late is ten seconds.
+    until("it is dropped", || server.admin().stats().unwrap().counters.processes == 0);
+    assert_eq!(hostile.tell("garbage 1 1", None)[0], "error");
+    assert_serves(&folder.server());
+}
+
+#[test]
+fn calls_out_of_order_are_answered_with_faults() {
+    let folder = Folder::new();
+    let _server = Server::start(&folder.server(), &[]);
+    let connect = || {
+        let address = Address::parse(&folder.server()).unwrap();
+        Connection::connect(address, &session_connect_options()).unwrap()
+    };
+    let mut client = SessionClient::bind(connect()).unwrap();
+    let (end, _other) = UnixStream::pair().unwrap();
+    let what = sojourn_session::OfferT { local: 1, set: 0, ring_bytes: 0, is_sole: true };
+    let code = |result: Result<(), sojourn_ipc::CallError>| result.unwrap_err().status() as i32;
+    let no_hello = sojourn_session::FAULT_NO_HELLO;
+    let argument = sojourn_session::FAULT_ARGUMENT;
+    assert_eq!(code(client.offer(Some(end.as_fd()), &what).map(drop)), no_hello);
+    assert_eq!(code(client.next().map(drop)), no_hello);
+    client.left(1, ReasonT::Closed, 0, 0).unwrap();
+    assert_eq!(code(client.hello(c"x", Some(end.as_fd()))), argument, "no event descriptor");
+    assert_eq!(code(client.hello(c"x", None)), argument);
+    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    client.hello(c"x", Some(bell.as_fd())).unwrap();
+    assert_eq!(code(client.hello(c"x", Some(bell.as_fd()))), argument);
+    assert_eq!(code(client.offer(None, &what).map(drop)), argument);
+    assert!(client.offer(Some(end.as_fd()), &what).unwrap());
+    assert_eq!(code(client.offer(Some(end.as_fd()), &what).map(drop)), argument);
+    assert_eq!(code(client.adopt(Some(end.as_fd()), &what, 1, 0).map(drop)), argument);
+}
+
+#[test]
+fn of_servers_that_begin_at_once_one_serves() {
+    let folder = Folder::new();
+    for _ in 0..5 {
+        let start = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sojournd"));
+            command.args(["--address", &folder.server(), "--log", "warn", "--idle-exit"]);
+            command.stdout(Stdio::piped()).spawn().unwrap()
+        };
+        let mut servers: Vec<_> = (0..6).map(|_| start()).collect();
+        let mut left = Vec::new();
+        until("all but one have ended", || {
+            left = servers.iter_mut().map(|server| server.try_wait().unwrap()).collect();
+            left.iter().filter(|status| status.is_none()).count() == 1
+        });
+        assert!(left.iter().flatten().all(std::process::ExitStatus::success));
+        assert_serves(&folder.server());
+        for server in &mut servers {
+            let _ = server.kill();
+            server.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_server_on_demand_ends_when_nobody_is_left() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder.server(), &["--idle-exit", "0.3"]);
+    let client = Program::start(&folder.server());
+    assert!(client.hello());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(900) {
+        assert!(server.child.try_wait().unwrap().is_none(), "it has a client");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    client.tell("bye", None);
+    let begun = Instant::now();
+    assert!(server.child.wait().unwrap().success());
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(!is_there(&folder.server()));
+    // The next begins at once, though the lock's file is still there.
+    let _next = Server::start(&folder.server(), &[]);
+    assert!(client.hello());
+}
+
+/// Users that are not the one who runs the tests.
+const USERS: [u32; 2] = [65_533, 65_534];
+
+/// A name that every user can connect to.
+fn open_address(name: &str) -> String {
+    format!("@sojournd-test-{name}-{}", std::process::id())
+}
+
+fn can_be_others() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    std::os::unix::process::CommandExt::uid(&mut command, USERS[0]);
+    let can = is_root && command.arg("--list").stdout(Stdio::null()).status().is_ok();
+    if !can {
+        eprintln!("skipped: cannot become another user here");
+    }
+    can
+}
+
+#[test]
+fn a_users_server_is_for_that_user() {
+    if !can_be_others() {
+        return;
+    }
+    let address = open_address("own");
+    let _server = Server::start_as(Some(USERS[0]), &address, &[]);
+    assert!(!Program::start_as(Some(USERS[1]), &address).hello());
+    let own = Program::start_as(Some(USERS[0]), &address);
+    let root = Program::start(&address);
+    assert!(own.hello() && root.hello());
+    let (first, second) = UnixStream::pair().unwrap();
+    assert!(own.offer(1, first, true));
+    assert!(!root.offer(1, second, true));
+    assert_eq!(own.told(), ("refused".into(), 1, ReasonT::OtherUser));
+    assert_eq!(root.told(), ("refused".into(), 1, ReasonT::OtherUser));
+}
+
+#[test]
+fn roots_server_joins_users_and_shows_each_its_own() {
+    if !can_be_others() {
+        return;
+    }
+    let address = open_address("all");
+    let server = Server::start(&address, &[]);
+    let [a, b] = USERS.map(|user| Program::start_as(Some(user), &address));
+    assert!(a.hello() && b.hello());
+    let (first, second) = UnixStream::pair().unwrap();
+    assert!(a.offer(1, first, true));
+    assert!(b.offer(1, second, false), "its holders are counted");
+    assert_eq!(a.joined().stream, b.joined().stream);
+    let rows = server.admin().list().unwrap().sessions.unwrap();
+    assert_eq!(rows.iter().map(|row| row.uid).collect::<Vec<_>>().len(), 2);
+    assert_eq!(rows.iter().filter(|row| row.uid == USERS[0]).count(), 1);
+}
+
+#[test]
+fn a_users_server_counts_holders_without_privileges() {
+    if !can_be_others() {
+        return;
+    }
+    let address = open_address("count");
+    let _server = Server::start_as(Some(USERS[0]), &address, &[]);
+    let [a, b] = [(); 2].map(|()| Program::start_as(Some(USERS[0]), &address));
+    assert!(a.hello() && b.hello());
+    let (first, second) = UnixStream::pair().unwrap();
+    assert!(a.offer(1, first, true));
+    assert!(b.offer(1, second, false));
+    // This very test program is root's, in the same session, and cannot be inspected.
+    assert_eq!(b.told(), ("refused".into(), 1, ReasonT::HoldersUnknown));
+}
