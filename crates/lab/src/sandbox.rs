@@ -70,6 +70,12 @@ impl Sandbox {
         self.server = None;
     }
 
+    /// The server's process number.
+    #[must_use]
+    pub fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Running::pid)
+    }
+
     fn answers(&self) -> bool {
         self.sojourn(&["stats", "--json"]).is_ok()
     }

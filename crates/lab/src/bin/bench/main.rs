@@ -1,0 +1,81 @@
+//! `lab-bench`: an ordinary program of blocking calls that measures itself and knows nothing of Sojourn.
+//!
+//! The side that measures prints one line of JSON. Not here: anything of the project, and any check of what was
+//! transferred (that is `lab-peer`'s). Read `flow` first; `many` is the one with epoll.
+
+#![allow(unsafe_code, reason = "an ordinary program makes ordinary C calls")]
+
+mod ends;
+mod flow;
+mod histogram;
+mod many;
+mod options;
+mod rate;
+
+use options::{Options, pin};
+use serde_json::Value;
+use std::io::{Error, Result};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: lab-bench serve tcp|unix ADDRESS          echo server for ping and bulk
+       lab-bench ping|bulk tcp|unix ADDRESS      its clients
+       lab-bench pair-ping|pair-bulk             the same over two pipes, with a child
+       lab-bench many-serve|many ADDRESS         many connections, epoll
+       lab-bench rate-serve|rate ADDRESS         connect, one question, close
+       lab-bench start PROGRAM                   start and wait for its end
+each with --time-ms N --warm-ms N --size N --pin N --child-pin N --sessions N --warm-calls N --ready FILE";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(Some(line)) => println!("{line}"),
+        Ok(None) => {}
+        Err(error) => {
+            eprintln!("lab-bench {}: {error}", words.join(" "));
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(words: &[String]) -> Result<Option<Value>> {
+    let first_option = words.iter().position(|word| word.starts_with("--"));
+    let (plain, options) = words.split_at(first_option.unwrap_or(words.len()));
+    let options = Options::parse(options)?;
+    pin(options.pin)?;
+    let plain: Vec<&str> = plain.iter().map(String::as_str).collect();
+    match plain.as_slice() {
+        ["serve", kind, address] => ends::listen(kind, address, flow::serve).map(|()| None),
+        ["ping", kind, address] => flow::ping(ends::connect(kind, address)?, &options).map(Some),
+        ["bulk", kind, address] => flow::bulk(ends::connect(kind, address)?, &options).map(Some),
+        ["pair-ping"] => pair(&options, flow::ping).map(Some),
+        ["pair-bulk"] => pair(&options, flow::bulk).map(Some),
+        ["inherit"] => {
+            flow::serve(ends::inherited());
+            Ok(None)
+        }
+        ["many-serve", address] => many::serve(address).map(|()| None),
+        ["many", address] => many::call(address, &options).map(Some),
+        ["rate-serve", address] => rate::serve(address).map(|()| None),
+        ["rate", address] => rate::connect(address, &options).map(Some),
+        ["start", ..] => rate::start(&words[1..plain.len()], &options).map(Some),
+        _ => Err(Error::other(USAGE)),
+    }
+}
+
+/// Measures with a child as the server.
+fn pair(options: &Options, measure: fn(ends::End, &Options) -> Result<Value>) -> Result<Value> {
+    let mut words = vec!["inherit".to_owned()];
+    if let Some(processor) = options.child_pin {
+        words.extend(["--pin".to_owned(), processor.to_string()]);
+    }
+    let mut end = ends::spawn(&words)?;
+    let child = end.child.take();
+    // Its end closes the pipes, and so ends the child.
+    let measured = measure(end, options)?;
+    if let Some(mut child) = child {
+        child.wait()?;
+    }
+    Ok(measured)
+}

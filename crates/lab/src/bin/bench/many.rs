@@ -1,0 +1,239 @@
+//! Many connections: an echo server of one thread with epoll, and a client of the same kind.
+//!
+//! Messages are 64 bytes. The client keeps up to 64 of them on their way and gives every connection its turn, so each
+//! wait finds a few of many connections ready, as in a busy server. A message that begins with 1 is
+//! answered with the server's processor time so far.
+
+use crate::ends::patiently;
+use crate::flow::cpu_ns;
+use crate::histogram::Histogram;
+use crate::options::Options;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+const MESSAGE: usize = 64;
+const ON_THEIR_WAY: usize = 64;
+const EVENTS: usize = 256;
+/// Milliseconds after which nothing having happened is a failure.
+const LIMIT_MS: i32 = 20_000;
+
+struct Set(RawFd);
+
+impl Set {
+    fn new() -> Result<Self> {
+        // SAFETY: a plain call.
+        check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Self)
+    }
+
+    fn add(&self, fd: RawFd, mark: usize) -> Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: mark as u64 };
+        // SAFETY: `event` lives over the call.
+        check(unsafe { libc::epoll_ctl(self.0, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+    }
+
+    /// The marks of what is readable.
+    fn wait(&self, limit_ms: i32, events: &mut [libc::epoll_event]) -> Result<usize> {
+        let room = events.len() as i32;
+        // SAFETY: as many entries as said.
+        let found = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), room, limit_ms) };
+        check(found).map(|count| count as usize)
+    }
+}
+
+fn check(result: i32) -> Result<i32> {
+    if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
+}
+
+fn no_events() -> Vec<libc::epoll_event> {
+    vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS]
+}
+
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid; if it cannot be raised, opening will say so.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+    }
+}
+
+/// Serves for ever.
+pub(crate) fn serve(address: &str) -> Result<()> {
+    raise_descriptor_limit();
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let set = Set::new()?;
+    set.add(listener.as_raw_fd(), usize::MAX)?;
+    let mut clients: Vec<Option<TcpStream>> = Vec::new();
+    let mut events = no_events();
+    loop {
+        let count = match set.wait(-1, &mut events) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            found => found?,
+        };
+        for event in &events[..count] {
+            match event.u64 as usize {
+                usize::MAX => accept_all(&listener, &set, &mut clients)?,
+                place => {
+                    let is_open = clients[place].as_mut().is_some_and(echo);
+                    if !is_open {
+                        clients[place] = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn accept_all(
+    listener: &TcpListener,
+    set: &Set,
+    clients: &mut Vec<Option<TcpStream>>,
+) -> Result<()> {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                set.add(stream.as_raw_fd(), clients.len())?;
+                clients.push(Some(stream));
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Answers what there is; whether the client is still there.
+fn echo(stream: &mut TcpStream) -> bool {
+    let mut message = [0; MESSAGE];
+    match stream.read(&mut message) {
+        Ok(0) => false,
+        Ok(len) => {
+            if message[0] == 1 && len == MESSAGE {
+                message[1..9].copy_from_slice(&cpu_ns().to_le_bytes());
+            }
+            stream.write_all(&message[..len]).is_ok()
+        }
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+struct Client {
+    set: Set,
+    sessions: Vec<TcpStream>,
+    /// When the question was asked.
+    asked: Vec<Instant>,
+    idle: VecDeque<usize>,
+    events: Vec<libc::epoll_event>,
+    histogram: Histogram,
+}
+
+impl Client {
+    fn connect(address: &str, count: usize) -> Result<Self> {
+        let mut client = Self {
+            set: Set::new()?,
+            sessions: Vec::with_capacity(count),
+            asked: vec![Instant::now(); count],
+            idle: (0..count).collect(),
+            events: no_events(),
+            histogram: Histogram::new(),
+        };
+        for place in 0..count {
+            let stream = patiently(|| TcpStream::connect(address))?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            client.set.add(stream.as_raw_fd(), place)?;
+            client.sessions.push(stream);
+        }
+        Ok(client)
+    }
+
+    fn ask_next(&mut self) -> Result<()> {
+        let Some(place) = self.idle.pop_front() else { return Ok(()) };
+        self.asked[place] = Instant::now();
+        self.sessions[place].write_all(&[0; MESSAGE])
+    }
+
+    fn answer(&mut self, place: usize) -> Result<[u8; MESSAGE]> {
+        let mut message = [0; MESSAGE];
+        self.sessions[place].read_exact(&mut message)?;
+        Ok(message)
+    }
+
+    /// Asks every connection in turn until `is_enough`, which is told how many questions have been answered, and
+    /// waits for what is still on its way; how many were answered.
+    fn run(&mut self, mut is_enough: impl FnMut(u64) -> bool) -> Result<u64> {
+        let mut waiting = self.sessions.len().min(ON_THEIR_WAY);
+        for _ in 0..waiting {
+            self.ask_next()?;
+        }
+        let (mut done, mut ending) = (0, false);
+        while waiting > 0 {
+            let mut events = std::mem::take(&mut self.events);
+            let count = self.set.wait(LIMIT_MS, &mut events)?;
+            if count == 0 {
+                return Err(Error::other(format!("nothing happened; {waiting} are waited for")));
+            }
+            for event in &events[..count] {
+                let place = event.u64 as usize;
+                self.answer(place)?;
+                let ns = self.asked[place].elapsed().as_nanos() as u64;
+                self.histogram.note(ns, 1);
+                self.idle.push_back(place);
+                done += 1;
+                ending = ending || is_enough(done);
+                match ending {
+                    true => waiting -= 1,
+                    false => self.ask_next()?,
+                }
+            }
+            self.events = events;
+        }
+        Ok(done)
+    }
+
+    fn run_for(&mut self, time: Duration) -> Result<u64> {
+        let end = Instant::now() + time;
+        self.run(|_| Instant::now() >= end)
+    }
+
+    /// Processor time of both sides so far.
+    fn cpu_ns(&mut self) -> Result<u64> {
+        let mut question = [0; MESSAGE];
+        question[0] = 1;
+        self.sessions[0].write_all(&question)?;
+        self.set.wait(LIMIT_MS, &mut self.events)?;
+        let answer = self.answer(0)?;
+        Ok(answer[1..9].try_into().map_or(0, u64::from_le_bytes) + cpu_ns())
+    }
+}
+
+/// Measures.
+pub(crate) fn call(address: &str, options: &Options) -> Result<Value> {
+    raise_descriptor_limit();
+    let mut client = Client::connect(address, options.sessions)?;
+    if let Some(path) = &options.ready {
+        // Whoever waits for the file counts from here on.
+        std::fs::write(path, "")?;
+        let count = client.run(|count| count % 4096 == 0 && !path.exists())?;
+        return Ok(json!({ "operations": count }));
+    }
+    let wanted = options.warm_calls * options.sessions as u64;
+    client.run(|count| count >= wanted)?;
+    client.run_for(options.warm)?;
+    client.histogram = Histogram::new();
+    let cpu = client.cpu_ns()?;
+    let start = Instant::now();
+    let ops = client.run_for(options.time)?;
+    let ns = start.elapsed().as_nanos() as u64;
+    let cpu = client.cpu_ns()? - cpu;
+    Ok(json!({
+        "operations": ops, "ns": ns, "cpu_ns": cpu, "histogram": client.histogram.pairs()
+    }))
+}

@@ -1,0 +1,75 @@
+//! The options all measurements share.
+
+use std::io::{Error, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `--name value` pairs.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Bytes of a frame (`--size`).
+    pub(crate) size: usize,
+    /// How long to measure (`--time-ms`).
+    pub(crate) time: Duration,
+    /// How long to warm up (`--warm-ms`).
+    pub(crate) warm: Duration,
+    /// Processor to stay on (`--pin`).
+    pub(crate) pin: Option<usize>,
+    /// The same for a child (`--child-pin`).
+    pub(crate) child_pin: Option<usize>,
+    /// Connections (`--sessions`).
+    pub(crate) sessions: usize,
+    /// Calls on every connection before measuring (`--warm-calls`).
+    pub(crate) warm_calls: u64,
+    /// Instead of measuring: make this file when everything is warm, and go on until it is gone (`--ready`).
+    pub(crate) ready: Option<PathBuf>,
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[String]) -> Result<Self> {
+        let ms = Duration::from_millis;
+        let mut options = Self {
+            size: 1,
+            time: ms(100),
+            warm: ms(30),
+            pin: None,
+            child_pin: None,
+            sessions: 1,
+            warm_calls: 100,
+            ready: None,
+        };
+        for pair in words.chunks(2) {
+            let [name, value] = pair else {
+                return Err(Error::other(format!("{}: no value", pair[0])));
+            };
+            let number = || {
+                let wrong = |_| Error::other(format!("{name} {value}: not a number"));
+                value.parse::<u64>().map_err(wrong)
+            };
+            match name.as_str() {
+                "--size" => options.size = (number()? as usize).max(1),
+                "--time-ms" => options.time = ms(number()?),
+                "--warm-ms" => options.warm = ms(number()?),
+                "--pin" => options.pin = Some(number()? as usize),
+                "--child-pin" => options.child_pin = Some(number()? as usize),
+                "--sessions" => options.sessions = number()? as usize,
+                "--warm-calls" => options.warm_calls = number()?,
+                "--ready" => options.ready = Some(value.into()),
+                _ => return Err(Error::other(format!("{name}: no such option"))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Ties this thread, and those it starts, to a processor.
+pub(crate) fn pin(processor: Option<usize>) -> Result<()> {
+    let Some(processor) = processor else { return Ok(()) };
+    // SAFETY: a set of plain bits; the index is checked by the macro's range below.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor.min(libc::CPU_SETSIZE as usize - 1), &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}

@@ -1,0 +1,73 @@
+//! Things done again and again: connections, and starting programs.
+
+use crate::ends::patiently;
+use crate::flow::cpu_ns;
+use crate::histogram::Histogram;
+use crate::options::Options;
+use serde_json::{Value, json};
+use std::io::{Error, Read, Result, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Serves one client after the other: one byte back, then the end.
+pub(crate) fn serve(address: &str) -> Result<()> {
+    let listener = TcpListener::bind(address)?;
+    for stream in listener.incoming() {
+        let mut stream = stream?;
+        let mut byte = [0];
+        if stream.read_exact(&mut byte).is_ok() {
+            stream.write_all(&byte)?;
+            // Until the client closes, so that the port in TIME_WAIT is the client's.
+            let _ = stream.read(&mut byte)?;
+        }
+    }
+    Ok(())
+}
+
+/// Connect, one question, close.
+pub(crate) fn connect(address: &str, options: &Options) -> Result<Value> {
+    let once = || {
+        let mut stream = TcpStream::connect(address)?;
+        let mut byte = [1];
+        stream.write_all(&byte)?;
+        stream.read_exact(&mut byte)
+    };
+    patiently(once)?;
+    repeat(options, once)
+}
+
+/// Start a program and wait for its end.
+pub(crate) fn start(words: &[String], options: &Options) -> Result<Value> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Error::other("no program"));
+    };
+    repeat(options, || {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        match command.status()?.success() {
+            true => Ok(()),
+            false => Err(Error::other(format!("{program} failed"))),
+        }
+    })
+}
+
+fn repeat(options: &Options, once: impl Fn() -> Result<()>) -> Result<Value> {
+    let warm = Instant::now();
+    while warm.elapsed() < options.warm {
+        once()?;
+    }
+    let mut histogram = Histogram::new();
+    let cpu = cpu_ns();
+    let start = Instant::now();
+    let (mut last, mut ops) = (start, 0);
+    while last.duration_since(start) < options.time {
+        once()?;
+        let now = Instant::now();
+        histogram.note(now.duration_since(last).as_nanos() as u64, 1);
+        (last, ops) = (now, ops + 1);
+    }
+    let ns = start.elapsed().as_nanos() as u64;
+    let cpu = cpu_ns() - cpu;
+    Ok(json!({ "operations": ops, "ns": ns, "own_cpu_ns": cpu, "histogram": histogram.pairs() }))
+}
