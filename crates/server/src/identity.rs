@@ -16,10 +16,11 @@ mod tests;
 
 pub use diag::Diag;
 
+use crate::errand;
 use crate::holders::Object;
 use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::OFlags;
 use sojourn_session::{KindT, ReasonT};
 
 /// An end that can move, and how its holders are found.
@@ -31,9 +32,6 @@ pub struct Seen {
     pub object: Object,
 }
 
-/// `f_type` of the file system on which pipes without a name live (`linux/magic.h`).
-const PIPEFS_MAGIC: i64 = 0x5049_5045;
-
 /// Looks at an end.
 ///
 /// # Errors
@@ -42,24 +40,24 @@ const PIPEFS_MAGIC: i64 = 0x5049_5045;
 /// [`ReasonT::Option`], [`ReasonT::NoPeer`] (the other end of a TCP connection is not in this network name space),
 /// [`ReasonT::Namespace`] (an end in one that cannot be looked into), [`ReasonT::Resources`].
 pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Seen, ReasonT> {
-    let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
+    // Nothing is asked that a file system would have to answer: one in user space may never do so.
     let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;
     if flags.contains(OFlags::PATH) {
         return Err(ReasonT::Kind);
     }
-    match FileType::from_raw_mode(found.st_mode) {
-        FileType::Fifo => pipe(end, &found, flags),
-        FileType::Socket => socket::look(end, found.st_ino, diag),
+    if rustix::net::sockopt::socket_domain(end).is_ok() {
+        let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
+        return socket::look(end, found.st_ino, diag);
+    }
+    // A pipe with a name has a path here.
+    match errand::name_of(end) {
+        Some(name) if name.starts_with(b"pipe:[") => pipe(end, flags),
         _ => Err(ReasonT::Kind),
     }
 }
 
-fn pipe(end: BorrowedFd<'_>, found: &rustix::fs::Stat, flags: OFlags) -> Result<Seen, ReasonT> {
-    let system = rustix::fs::fstatfs(end).map_err(|_| ReasonT::Closed)?;
-    #[allow(clippy::unnecessary_cast, reason = "the width of f_type depends on the platform")]
-    if system.f_type as i64 != PIPEFS_MAGIC {
-        return Err(ReasonT::Kind);
-    }
+fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Seen, ReasonT> {
+    let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
     let writes = match flags & OFlags::RWMODE {
         OFlags::RDONLY => false,
         OFlags::WRONLY => true,
@@ -70,12 +68,12 @@ fn pipe(end: BorrowedFd<'_>, found: &rustix::fs::Stat, flags: OFlags) -> Result<
         return Err(ReasonT::Option);
     }
     let capacity = rustix::pipe::fcntl_getpipe_size(end).map_err(|_| ReasonT::Closed)?;
-    let name = format!("pipe:[{}]", found.st_ino);
-    let key = crate::registry::Key::Pipe { device: found.st_dev, inode: found.st_ino, writes };
     let ring_max = u32::try_from(capacity).unwrap_or(u32::MAX);
     if ring_max < crate::registry::RING_MIN {
         return Err(ReasonT::Option);
     }
+    let name = format!("pipe:[{}]", found.st_ino);
+    let key = crate::registry::Key::Pipe { device: found.st_dev, inode: found.st_ino, writes };
     Ok(Seen {
         identity: Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, ring_max },
         object: Object::Pipe { inode: found.st_ino, writes },

@@ -6,7 +6,7 @@
 //! [`service`] puts them behind `idl/session.idl`; [`run`] is the process. Not here: moving bytes (`sojourn-stream`),
 //! the programs' side (`sojourn-library`). Read `docs/streams.md` first.
 
-mod bell;
+mod errand;
 pub mod holders;
 pub mod identity;
 pub mod log;

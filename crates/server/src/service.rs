@@ -3,7 +3,7 @@
 //! One lock guards everything; it is held for microseconds, by the serving thread and by the scanner. Not here:
 //! the process and its end (`run`).
 
-use crate::bell::{self, Ringer};
+use crate::errand::{self, Errands};
 use crate::identity::{self, Diag, Seen};
 use crate::log::{self, Level};
 use crate::memory::{Memory, SLOTS};
@@ -42,7 +42,7 @@ pub enum Stop {
 struct State {
     registry: Registry,
     diag: Diag,
-    ringer: Ringer,
+    errands: Errands,
 }
 
 /// The server object.
@@ -105,7 +105,7 @@ impl Sojournd {
         let state = State {
             registry: Registry::new(limits, seed),
             diag: Diag::new().map_err(StartError::Diag)?,
-            ringer: Ringer::new(),
+            errands: Errands::new(),
         };
         let (sender, jobs) = scanner::queue();
         let server = Arc::new(Self {
@@ -149,7 +149,7 @@ impl Sojournd {
     /// their events, and whether it is to be called again in a second even if nothing else happens.
     pub fn tick(&self) -> (Vec<ClientId>, bool) {
         let mut state = self.lock();
-        let State { registry, diag, ringer } = &mut *state;
+        let State { registry, diag, errands } = &mut *state;
         let now_ms = self.now_ms();
         let late = registry.take_late(now_ms);
         for id in &late {
@@ -157,15 +157,15 @@ impl Sojournd {
             log::say(Level::Warn, format_args!("client {} does not collect its events", id.index));
         }
         diag.let_go();
-        ringer.keep(|user| registry.has_user(user));
-        Self::ring(registry, ringer);
+        errands.keep(|user| registry.has_user(user));
+        Self::ring(registry, errands);
         (late, registry.has_events())
     }
 
-    fn ring(registry: &mut Registry, ringer: &mut Ringer) {
+    fn ring(registry: &mut Registry, errands: &mut Errands) {
         for id in registry.take_rings() {
             if let Some(who) = registry.who(id) {
-                ringer.ring(who.uid, who.doorbell.clone());
+                errands.ring(who.uid, who.doorbell.clone());
             }
         }
     }
@@ -173,23 +173,24 @@ impl Sojournd {
     /// The scanner has counted.
     pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
         let mut state = self.lock();
-        let State { registry, ringer, .. } = &mut *state;
+        let State { registry, errands, .. } = &mut *state;
         registry.count_scan();
         let now_ms = self.now_ms();
         for (job, verdict) in jobs.iter().zip(verdicts) {
             registry.counted(job.process, job.local, job.number, *verdict, now_ms, &mut Memory);
         }
-        Self::ring(registry, ringer);
+        Self::ring(registry, errands);
     }
 
+    /// Looks at an end and takes it as an offer; what is still to be asked of the scanner.
     fn taken(
-        &self,
+        state: &mut State,
         caller: &Caller,
         end: &OwnedFd,
         wish: Wish,
+        now_ms: u64,
     ) -> Result<(Offered, Option<Job>), CallError> {
-        let mut state = self.lock();
-        let State { registry, diag, ringer } = &mut *state;
+        let State { registry, diag, errands } = state;
         let pid = registry.who(caller.client).ok_or(CallError::NoHello)?.pid;
         let seen = match pid {
             // Its holders could not be counted, nor its death be seen.
@@ -204,9 +205,8 @@ impl Sojournd {
                 format_args!("{pid} offers what cannot move: {}", reason.word()),
             );
         }
-        let now_ms = self.now_ms();
         let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
-        Self::ring(registry, ringer);
+        Self::ring(registry, errands);
         let job = match (offered, object) {
             (Offered::Count(number), Some(object)) => {
                 Some(Job { process: caller.client, local: wish.local, number, pid, object })
@@ -228,7 +228,11 @@ impl SessionServer for Sojournd {
         if self.own_user != 0 && uid != 0 && uid != self.own_user {
             return Err(fault(FAULT_NOT_ALLOWED));
         }
-        let doorbell = doorbell.filter(|bell| bell::is_event(bell)).ok_or(fault(FAULT_ARGUMENT))?;
+        let doorbell = doorbell.ok_or(fault(FAULT_ARGUMENT))?;
+        if !errand::is_event(&doorbell) {
+            self.lock().errands.close(uid, doorbell);
+            return Err(fault(FAULT_ARGUMENT));
+        }
         let pid = u32::try_from(caller.credentials.pid).unwrap_or(0);
         // The caller is alive, for it waits for the answer; so this is it, and not one that came after.
         let process = match Pid::from_raw(caller.credentials.pid) {
@@ -248,9 +252,17 @@ impl SessionServer for Sojournd {
 
     fn offer(&self, caller: &Caller, end: Option<OwnedFd>, what: &OfferT) -> Result<bool, Fault> {
         let end = end.ok_or(fault(FAULT_ARGUMENT))?;
-        let (offered, job) = self.taken(caller, &end, wish_of(what))?;
-        // Before anybody looks who holds it, and before the caller goes on.
-        drop(end);
+        let uid = caller.credentials.uid;
+        let mut state = self.lock();
+        if state.errands.is_stuck(uid) {
+            state.errands.close(uid, end);
+            return Err(fault(FAULT_RESOURCES));
+        }
+        let taken = Self::taken(&mut state, caller, &end, wish_of(what), self.now_ms());
+        // Before the caller goes on, if it can be: else its peer would not see that it closes the end.
+        state.errands.close(uid, end);
+        drop(state);
+        let (offered, job) = taken?;
         if let Some(job) = job {
             let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             // The scanner lives as long as this object.
@@ -272,9 +284,9 @@ impl SessionServer for Sojournd {
 
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, _sent: u64, _received: u64) {
         let mut state = self.lock();
-        let State { registry, ringer, .. } = &mut *state;
+        let State { registry, errands, .. } = &mut *state;
         registry.left(caller.client, local, reason, self.now_ms(), &Memory);
-        Self::ring(registry, ringer);
+        Self::ring(registry, errands);
     }
 
     fn adopt(
@@ -287,8 +299,10 @@ impl SessionServer for Sojournd {
     ) -> Result<bool, Fault> {
         let end = end.ok_or(fault(FAULT_ARGUMENT))?;
         let mut state = self.lock();
-        let State { registry, diag, .. } = &mut *state;
-        let Ok(seen) = identity::look(end.as_fd(), diag) else { return Ok(false) };
+        let State { registry, diag, errands } = &mut *state;
+        let seen = identity::look(end.as_fd(), diag);
+        errands.close(caller.credentials.uid, end);
+        let Ok(seen) = seen else { return Ok(false) };
         let wish = wish_of(what);
         let now_ms = self.now_ms();
         Ok(registry.adopt(caller.client, seen.identity, wish, stream, side, now_ms)?)
@@ -296,9 +310,9 @@ impl SessionServer for Sojournd {
 
     fn client_gone(&self, client: ClientId) {
         let mut state = self.lock();
-        let State { registry, ringer, .. } = &mut *state;
+        let State { registry, errands, .. } = &mut *state;
         registry.gone(client, self.now_ms(), &Memory);
-        Self::ring(registry, ringer);
+        Self::ring(registry, errands);
     }
 }
 
@@ -355,9 +369,9 @@ impl AdminServer for Sojournd {
 
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
         let mut state = self.lock();
-        let State { registry, ringer, .. } = &mut *state;
+        let State { registry, errands, .. } = &mut *state;
         let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
-        Self::ring(registry, ringer);
+        Self::ring(registry, errands);
         Ok(is_there)
     }
 

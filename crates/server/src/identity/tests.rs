@@ -4,6 +4,7 @@ use super::*;
 use crate::raw;
 use crate::registry::Key;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
