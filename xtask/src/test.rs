@@ -6,7 +6,8 @@ use crate::{build, layers};
 use anyhow::Result;
 
 fn models() -> Result<()> {
-    let mut loom = cargo(&["test", "--release", "-p", "sojourn-shm", "--tests"]);
+    let mut loom =
+        cargo(&["test", "--release", "-p", "sojourn-shm", "-p", "sojourn-stream", "--tests"]);
     // A folder of its own: the flag changes every crate, and would throw away the other builds.
     loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom");
     steps::run("models (loom)", &mut loom)

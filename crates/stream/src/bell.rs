@@ -10,7 +10,7 @@
 //! The count is what a thread that has announced but not yet fallen asleep notices when another
 //! thread sets the same flag again after the ring. Not here: the sleeping. Model: `tests/loom_bell.rs`.
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, fence_after_update, lock};
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
 
 /// How somebody sleeps.
@@ -30,16 +30,6 @@ pub const FUTEX: u32 = 1;
 pub const INBOX: u32 = 2;
 const FLAGS: u32 = FUTEX | INBOX;
 const COUNT_ONE: u32 = 4;
-
-/// A full fence after a read-modify-write of the same thread.
-#[inline(always)]
-pub fn fence_after_update() {
-    // A locked instruction is a full fence by itself; only the compiler has to be told.
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    sojourn_shm::fence(Ordering::SeqCst);
-}
 
 /// A bell in shared memory.
 #[repr(transparent)]

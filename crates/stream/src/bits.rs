@@ -6,6 +6,7 @@
 //! only later. A poster that dies half-way leaves nothing that a later poster would rely on.
 //! Model: `tests/loom_inbox.rs`.
 
+use crate::sync::fence_after_update;
 use sojourn_shm::{AtomicU64, Ordering, fence};
 
 /// Bits used of each word; few in models, where every word costs.
@@ -58,15 +59,17 @@ impl Bits {
         if !self.has_any() {
             return;
         }
+        // The swaps need no fences between them: a poster's update of a lower word that comes after our
+        // swap of it sees that swap, and with it that the upper words were cleared.
         // A peer can set bits of the top word that mean nothing.
         each(self.top.swap(0, Ordering::AcqRel) & ((1 << SUMMARY) - 1), |high| {
-            fence(Ordering::SeqCst);
             each(self.summary[high].swap(0, Ordering::AcqRel), |middle| {
-                fence(Ordering::SeqCst);
                 let word = high * RADIX + middle;
-                each(self.words[word].swap(0, Ordering::AcqRel), |low| {
-                    found((word * RADIX + low) as u32);
-                });
+                let bits = self.words[word].swap(0, Ordering::AcqRel);
+                // SYNC: full fence; pairs with those in `set`: a poster that found its bit set, and left it at
+                // that, has published what the bit stands for before we look at that.
+                fence_after_update();
+                each(bits, |low| found((word * RADIX + low) as u32));
             });
         });
     }

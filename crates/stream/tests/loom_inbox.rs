@@ -1,0 +1,172 @@
+//! Models of an inbox: whoever posts, and however many of the owner's threads sleep, no bit is lost, none
+//! comes twice, and nobody sleeps while there is something for him.
+//!
+//! Changes seen to fail here: no fence in `Bits::post` or after `Bits::take`'s last swap, in `Door::must_ring`
+//! or `announce`; `asleep` taken by who rings; `withdraw` that clears it while others sleep; a cleared event
+//! without another look at the bits, or `rung` cleared before it; no second look at the list.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod loom_common;
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use loom_common::{Event, check};
+use sojourn_stream::bits::Bits;
+use sojourn_stream::door::{Door, Within};
+
+struct Inbox {
+    door: Door,
+    bits: Bits,
+    event: Event,
+    within: Within,
+    /// The lock of the set, and what was taken from the bits and not yet dealt with.
+    list: Mutex<Vec<u32>>,
+}
+
+impl Inbox {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            door: Door::new(),
+            bits: Bits::new(),
+            event: Event::new(),
+            within: Within::default(),
+            list: Mutex::new(vec![]),
+        })
+    }
+
+    fn post(&self, slot: u32) {
+        self.bits.post(slot);
+        if self.door.must_ring() {
+            self.event.write();
+        }
+    }
+
+    fn clear_event(&self) {
+        self.event.drain();
+        self.door.cleared();
+        if self.bits.has_any() && self.door.ring() {
+            self.event.write();
+        }
+    }
+
+    /// Looks without sleeping, and takes slot 0 if it is there; leaves others on the list.
+    fn pass_by(&self) {
+        let mut list = self.list.lock().unwrap();
+        self.bits.take(&mut |slot| list.push(slot));
+        if list.is_empty() {
+            self.clear_event();
+        }
+        list.retain(|slot| *slot != 0);
+    }
+
+    /// Takes one slot, sleeping as `inbox` prescribes.
+    fn take_one(&self) -> u32 {
+        loop {
+            let mut list = self.list.lock().unwrap();
+            self.bits.take(&mut |slot| list.push(slot));
+            if let Some(slot) = list.pop() {
+                return slot;
+            }
+            self.clear_event();
+            drop(list);
+            self.door.announce(&self.within);
+            if !self.bits.has_any() && self.list.lock().unwrap().is_empty() {
+                self.event.wait();
+            }
+            self.door.withdraw(&self.within);
+        }
+    }
+}
+
+fn posters(inbox: &Arc<Inbox>, slots: [u32; 2]) -> [thread::JoinHandle<()>; 2] {
+    slots.map(|slot| {
+        let inbox = Arc::clone(inbox);
+        thread::spawn(move || inbox.post(slot))
+    })
+}
+
+fn one_owner(bound: usize, slots: [u32; 2]) {
+    check(bound, move || {
+        let inbox = Inbox::new();
+        let posters = posters(&inbox, slots);
+        let mut got = [inbox.take_one(), inbox.take_one()];
+        got.sort_unstable();
+        assert_eq!(got, slots);
+        posters.into_iter().for_each(|poster| poster.join().unwrap());
+    });
+}
+
+#[test]
+fn bits_of_one_word() {
+    one_owner(2, [0, 1]);
+}
+
+#[test]
+fn bits_of_one_summary_word() {
+    one_owner(2, [0, 2]);
+}
+
+#[test]
+fn bits_of_two_summary_words() {
+    one_owner(2, [1, 7]);
+}
+
+/// One thread that takes both must not leave the other asleep, nor one that takes one and goes away.
+#[test]
+fn two_owners_share_an_event() {
+    check(2, || {
+        let inbox = Inbox::new();
+        let posters = posters(&inbox, [0, 1]);
+        let other = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || inbox.take_one())
+        };
+        let mut got = [inbox.take_one(), other.join().unwrap()];
+        got.sort_unstable();
+        assert_eq!(got, [0, 1]);
+        posters.into_iter().for_each(|poster| poster.join().unwrap());
+    });
+}
+
+/// A thread that polls and never sleeps takes a bit, finds nothing, clears the event and is gone: the one
+/// that sleeps is still woken for what comes then.
+#[test]
+fn a_passer_by_leaves_no_sleeper_behind() {
+    check(3, || {
+        let inbox = Inbox::new();
+        let poster = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || [0, 7].map(|slot| inbox.post(slot)))
+        };
+        let passer_by = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || (0..2).for_each(|_| inbox.pass_by()))
+        };
+        while inbox.take_one() != 7 {}
+        poster.join().unwrap();
+        passer_by.join().unwrap();
+    });
+}
+
+/// The same slot posted twice may come once or twice, but after the last post it comes.
+#[test]
+fn a_slot_posted_again_comes_again() {
+    check(3, || {
+        let inbox = Inbox::new();
+        let word = Arc::new(sojourn_shm::AtomicU32::new(0));
+        let poster = {
+            let (inbox, word) = (Arc::clone(&inbox), Arc::clone(&word));
+            thread::spawn(move || {
+                for count in 1..=2 {
+                    word.store(count, sojourn_shm::Ordering::Release);
+                    inbox.post(3);
+                }
+            })
+        };
+        while word.load(sojourn_shm::Ordering::Acquire) != 2 {
+            assert_eq!(inbox.take_one(), 3);
+        }
+        poster.join().unwrap();
+    });
+}
