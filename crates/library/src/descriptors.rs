@@ -69,7 +69,9 @@ impl Library {
     /// Whether a wait for `fd` must be known here: it has a session, or may come to have one meanwhile.
     pub fn concerns(&self, fd: i32) -> bool {
         self.table.known(fd).is_some_and(|entry| {
-            entry.session.load(Ordering::SeqCst) != 0 || !entry.has(mark::FIXED)
+            entry.session.load(Ordering::SeqCst) != 0
+                || !entry.has(mark::FIXED)
+                || entry.epoll.load(Ordering::SeqCst) != 0
         })
     }
 
@@ -87,6 +89,7 @@ impl Library {
         // One number of two can be forgotten by a close that we do not see: both are looked at closely
         // before either moves, and what has moved goes home.
         self.go_home(old, ReasonT::Operation, false);
+        self.set_shared(old);
         from.mark(mark::ALIASED);
         let kept = from.marks.load(Ordering::Relaxed) & !(mark::OFFERED | mark::SETS);
         to.reset(kept, from.epoch.load(Ordering::Relaxed));
@@ -95,6 +98,7 @@ impl Library {
     /// `fd` is about to be given to somebody else.
     pub fn passing(&self, fd: i32) {
         self.go_home(fd, ReasonT::Passed, false);
+        self.set_shared(fd);
         if let Some(entry) = self.table.entry(fd) {
             entry.mark(mark::PASSED);
         }

@@ -3,6 +3,12 @@
 //! The library knows neither C nor signals. The shell tells it when a handler has run, keeps handlers
 //! out while the library holds locks, and knows what stdio does. Read `docs/streams.md`, "Signals".
 
+use crate::kernel;
+use crate::poll::PollFd;
+use crate::set::EpollEvent;
+use core::time::Duration;
+use rustix::io::Errno;
+
 /// What a signal handler that ran during a wait means for the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
@@ -27,6 +33,34 @@ pub trait Host: Sync + core::fmt::Debug {
     /// Starts a thread of the library's own: all signals blocked, its calls served by the kernel alone.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> bool {
         std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(work).is_ok()
+    }
+    /// `epoll_pwait2(2)`. With no mask the thread's own stays. The default knows no mask, for hosts without signals, and
+    /// rounds the timeout up to milliseconds.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn epoll_wait(
+        &self,
+        epfd: i32,
+        events: &mut [EpollEvent],
+        timeout: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<usize, Errno> {
+        let _ = mask;
+        kernel::epoll_wait(epfd, events, timeout)
+    }
+    /// `ppoll(2)`. As [`Host::epoll_wait`].
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn poll(
+        &self,
+        fds: &mut [PollFd],
+        timeout: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<usize, Errno> {
+        let _ = mask;
+        kernel::poll_all(fds, timeout)
     }
     /// Closes a number of the library's own, in a `fork` child.
     fn close(&self, fd: i32);

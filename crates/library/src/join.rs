@@ -84,6 +84,7 @@ impl Library {
         *lock(&session.facts) = Facts {
             local: offer.local,
             place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),
+            set: offer.what.set,
             peer_pid: join.peer_pid,
             numbers: offer.numbers.clone(),
         };

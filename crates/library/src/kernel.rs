@@ -3,7 +3,9 @@
 //! All are made directly, never through the C library, so none comes back to the preload shim. Bytes go
 //! through here only while a session is on its way out or home.
 
-use rustix::event::{PollFd, PollFlags};
+use crate::set::EpollEvent;
+use core::time::Duration;
+use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut, ReadWriteFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -114,4 +116,35 @@ pub(crate) fn hang_up(kind: KindT) -> PollFlags {
         KindT::Tcp | KindT::Unix => PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR,
         KindT::Pipe => PollFlags::ERR,
     }
+}
+
+/// `epoll_wait(2)`.
+pub(crate) fn epoll_wait(
+    epfd: i32,
+    events: &mut [EpollEvent],
+    timeout: Option<Duration>,
+) -> Result<usize, Errno> {
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    epoll::wait(at(epfd)?, events, timeout.as_ref())
+}
+
+/// `ppoll(2)`, of any number of descriptors.
+pub(crate) fn poll_all(
+    fds: &mut [crate::poll::PollFd],
+    timeout: Option<Duration>,
+) -> Result<usize, Errno> {
+    let mut asked = Vec::with_capacity(fds.len());
+    for polled in fds.iter_mut() {
+        polled.revents = 0;
+        if let Ok(fd) = at(polled.fd) {
+            let events = PollFlags::from_bits_retain(polled.events as u16);
+            asked.push(PollFd::from_borrowed_fd(fd, events));
+        }
+    }
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    let found = rustix::event::poll(&mut asked, timeout.as_ref())?;
+    for (polled, said) in fds.iter_mut().filter(|polled| polled.fd >= 0).zip(&asked) {
+        polled.revents = said.revents().bits() as i16;
+    }
+    Ok(found)
 }

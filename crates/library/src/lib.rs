@@ -15,18 +15,33 @@ mod hot;
 mod join;
 mod kernel;
 mod offer;
+mod poll;
+mod poll_sleep;
 mod protocol;
 mod readiness;
 mod receive;
 mod send;
 mod session;
+mod set;
+mod set_entry;
+#[cfg(test)]
+mod set_fakes;
+mod set_ready;
+#[cfg(test)]
+mod set_ready_tests;
+#[cfg(test)]
+mod set_tests;
+mod set_wait;
+mod sets;
 mod sleep;
 mod table;
 
 pub use calls::{Call, Path, Recv, Send, Use};
 pub use descriptors::{Origin, SocketOption};
 pub use host::{Host, Interrupt, Plain};
+pub use poll::PollFd;
 pub use session::Session;
+pub use set::EpollEvent;
 pub use table::Entry;
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -46,6 +61,8 @@ pub struct Library {
     host: OnceLock<&'static dyn Host>,
     /// What `fork` must not copy half-done is made anew in each process: one engine for each generation.
     engines: [OnceLock<Box<Engine>>; GENERATIONS],
+    /// The same for epoll sets, which many more programs have.
+    sets: [OnceLock<Box<sets::Sets>>; GENERATIONS],
     generation: AtomicU32,
     /// Counts `fork`s and the like: what was made before the last one may have a second holder.
     pub(crate) fork_epoch: AtomicU32,
@@ -66,6 +83,7 @@ impl Library {
             policy: hot::Policy::new(),
             host: OnceLock::new(),
             engines: [const { OnceLock::new() }; GENERATIONS],
+            sets: [const { OnceLock::new() }; GENERATIONS],
             generation: AtomicU32::new(0),
             fork_epoch: AtomicU32::new(0),
         }
@@ -94,6 +112,24 @@ impl Library {
     pub(crate) fn engine_or_new(&self) -> Option<&Engine> {
         let place = self.engines.get(self.generation.load(Ordering::Relaxed) as usize)?;
         Some(place.get_or_init(Engine::new))
+    }
+
+    /// The epoll sets of this process, if it has any.
+    pub(crate) fn sets(&self) -> Option<&sets::Sets> {
+        self.sets.get(self.generation.load(Ordering::Relaxed) as usize)?.get().map(|sets| &**sets)
+    }
+
+    /// As [`Library::sets`], made if need be.
+    pub(crate) fn sets_or_new(&self) -> Option<&sets::Sets> {
+        let place = self.sets.get(self.generation.load(Ordering::Relaxed) as usize)?;
+        Some(place.get_or_init(sets::Sets::new))
+    }
+
+    /// Which slot a word of a table entry names, if it is this process's.
+    pub(crate) fn own_index(&self, word: u32) -> Option<u32> {
+        let word = word.checked_sub(1)?;
+        let is_own = word >> SLOT_BITS == self.generation.load(Ordering::Relaxed);
+        is_own.then_some(word & ((1 << SLOT_BITS) - 1))
     }
 
     /// The word of a table entry for a session of this process.

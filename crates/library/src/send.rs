@@ -5,6 +5,7 @@
 
 use crate::calls::Send;
 use crate::kernel;
+use crate::library;
 use crate::session::{Sender, Session, TxPhase, lock, switch};
 use crate::sleep::Waited;
 use crate::table::Way;
@@ -53,12 +54,18 @@ impl Session {
                 Step::Done(Ok(len)) => {
                     sent += len;
                     if sent >= wanted || !may_wait {
+                        if sent < wanted {
+                            library().set_full(self);
+                        }
                         return Some(Ok(sent));
                     }
                     continue;
                 }
                 Step::Done(Err(error)) => Err(error),
-                Step::Full if !may_wait => Err(Errno::AGAIN),
+                Step::Full if !may_wait => {
+                    library().set_full(self);
+                    Err(Errno::AGAIN)
+                }
                 Step::Full => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     match self.wait_writable(until, at_least.max(1)) {
@@ -188,7 +195,10 @@ impl Session {
                         continue;
                     }
                     Step::Done(Err(error)) => Err(error),
-                    Step::Full if !may_wait => Err(Errno::AGAIN),
+                    Step::Full if !may_wait => {
+                        library().set_full(self);
+                        Err(Errno::AGAIN)
+                    }
                     Step::Full => match self.wait_writable(until, 1) {
                         Waited::Look => continue,
                         Waited::TimedOut => Err(Errno::AGAIN),

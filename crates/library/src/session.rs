@@ -76,6 +76,8 @@ pub(crate) struct Facts {
     /// The library's own name for it, as the server knows it.
     pub(crate) local: u64,
     pub(crate) place: Option<(Arc<Inbox>, u32)>,
+    /// The set whose inbox that is; 0: of those in none.
+    pub(crate) set: u32,
     pub(crate) peer_pid: u32,
     /// Every descriptor number of it in this process.
     pub(crate) numbers: Vec<i32>,

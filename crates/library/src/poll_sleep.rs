@@ -1,0 +1,265 @@
+//! How a `poll(2)` of several descriptors, sessions among them, waits.
+//!
+//! Read `poll` first. Not here: what is ready.
+//!
+//! # Theory of operation
+//! Sessions in no epoll set share inboxes, one for each user of peers. A thread that polls arms its sessions, announces
+//! itself on their inboxes, looks again and sleeps in the kernel's `ppoll`, which contains the inboxes' event descriptors. Several
+//! threads can sleep so, each for sessions of its own, and one event wakes all that are still asleep when they look. The
+//! first one to come takes the bits and clears the event, which would hide it from the others; so it
+//! *nudges* those that wait for one of the bits, each by an event descriptor of its own. A bit stands for every 64th slot: a nudge
+//! too many is a look too many.
+
+use crate::Library;
+use crate::poll::{PollFd, Polling};
+use crate::session::lock;
+use crate::set_entry::bit;
+use crate::set_wait::ASK_INTERVAL_NS;
+use core::time::Duration;
+use rustix::event::EventfdFlags;
+use rustix::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use rustix::io::Errno;
+use sojourn_session::ReasonT;
+use sojourn_shm::deadline::now_ns;
+use sojourn_shm::wait::{Policy, Spun};
+use sojourn_stream::Inbox;
+use std::sync::{Arc, Mutex};
+
+/// Users of peers that one call can sleep for.
+const INBOXES_MAX: usize = 8;
+/// Descriptors that the kernel is asked about beside the program's: inboxes, and the thread's own.
+pub(crate) const EXTRA: usize = INBOXES_MAX + 1;
+/// Looks at the rings between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 64;
+
+/// The threads of the process that sleep in polls.
+#[derive(Debug, Default)]
+pub(crate) struct Pollers {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sleeping: Vec<Sleeper>,
+    spare_events: Vec<OwnedFd>,
+    spare_policies: Vec<Policy>,
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    /// A bit for every 64th slot.
+    interest: u64,
+    event: OwnedFd,
+    is_nudged: bool,
+}
+
+/// How a pause ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slept {
+    /// Look again.
+    Look,
+    /// A handler ran.
+    Interrupted,
+}
+
+/// Where the sessions of a call leave word.
+#[derive(Default)]
+struct Places {
+    inboxes: Vec<Arc<Inbox>>,
+    interest: u64,
+    /// Sessions that leave word elsewhere.
+    elsewhere: Vec<i32>,
+}
+
+impl Polling<'_> {
+    /// Spins as far as that pays, then sleeps.
+    pub(crate) fn pause(&mut self, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
+        if self.mask.is_none() && self.ring_is_asked() {
+            let host = self.library.host();
+            host.wait_begins();
+            let has_something = self.spin(kernel);
+            let is_interrupted = self.is_interrupted();
+            host.wait_ends();
+            if is_interrupted {
+                return Ok(Slept::Interrupted);
+            }
+            if has_something {
+                return Ok(Slept::Look);
+            }
+        }
+        let places = self.places();
+        if !places.elsewhere.is_empty() {
+            for fd in places.elsewhere {
+                self.library.go_home(fd, ReasonT::Set, false);
+            }
+            return Ok(Slept::Look);
+        }
+        // Before the sessions are looked at: one that joins later finds this call and waits with its consent.
+        self.library.count_polled(self.fds, true);
+        let slept = self.sleep(&places, kernel);
+        self.library.count_polled(self.fds, false);
+        slept
+    }
+
+    fn ring_is_asked(&self) -> bool {
+        self.fds.iter().any(|polled| self.library.session_of(polled.fd).is_some())
+    }
+
+    /// Whether to look again now.
+    fn spin(&mut self, kernel: &mut [PollFd]) -> bool {
+        let Some(pollers) = self.library.pollers() else { return false };
+        let spare = lock(&pollers.state).spare_policies.pop();
+        let mut policy = spare.unwrap_or_else(|| Policy::new(self.library.policy.wait()));
+        let (mut looks, mut next_ns) = (0u32, now_ns() + ASK_INTERVAL_NS);
+        let len = self.fds.len();
+        let spun = policy.spin(0, self.deadline, || {
+            if self.ring_has() || self.is_interrupted() {
+                return true;
+            }
+            looks = looks.wrapping_add(1);
+            if looks % LOOKS_PER_CLOCK != 0 || now_ns() < next_ns {
+                return false;
+            }
+            next_ns = now_ns() + ASK_INTERVAL_NS;
+            self.fill(kernel);
+            let said = self.library.host().poll(&mut kernel[..len], Some(Duration::ZERO), None);
+            said.is_ok_and(|_| self.has_asked(&kernel[..len]))
+        });
+        let parks = policy.parks();
+        lock(&pollers.state).spare_policies.push(policy);
+        spun == Spun::Ready || !parks
+    }
+
+    /// Whether the kernel said something that the program asked for.
+    fn has_asked(&self, kernel: &[PollFd]) -> bool {
+        let counts = bit::ALWAYS | bit::NVAL;
+        kernel
+            .iter()
+            .zip(&*self.fds)
+            .any(|(said, polled)| u32::from(said.revents as u16) & (polled.asked() | counts) != 0)
+    }
+
+    fn places(&self) -> Places {
+        let mut places = Places::default();
+        for polled in &*self.fds {
+            let Some(session) = self.library.session_of(polled.fd) else { continue };
+            let set = lock(&session.facts).set;
+            let Some((inbox, slot)) = session.place().filter(|_| set == 0) else {
+                places.elsewhere.push(polled.fd);
+                continue;
+            };
+            places.interest |= 1 << (slot % 64);
+            if places.inboxes.iter().any(|known| Arc::ptr_eq(known, &inbox)) {
+                continue;
+            }
+            if places.inboxes.len() == INBOXES_MAX {
+                places.elsewhere.push(polled.fd);
+            } else {
+                places.inboxes.push(inbox);
+            }
+        }
+        places
+    }
+
+    fn sleep(&mut self, places: &Places, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
+        let Some(pollers) = self.library.pollers() else { return Err(Errno::NOMEM) };
+        let event = self.library.poll_event(pollers)?;
+        let number = event.as_raw_fd();
+        lock(&pollers.state).sleeping.push(Sleeper {
+            interest: places.interest,
+            event,
+            is_nudged: false,
+        });
+        places.inboxes.iter().for_each(|inbox| inbox.announce());
+        for polled in &*self.fds {
+            if let Some(session) = self.library.session_of(polled.fd) {
+                let asked = polled.asked();
+                session.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
+            }
+        }
+        let host = self.library.host();
+        host.wait_begins();
+        let is_over = self.ring_has() || self.is_interrupted();
+        let slept = if is_over { Ok(0) } else { self.sleep_in_kernel(places, number, kernel) };
+        let is_interrupted = self.is_interrupted();
+        host.wait_ends();
+        places.inboxes.iter().for_each(|inbox| inbox.withdraw());
+        let extra = if is_over { &[][..] } else { &kernel[self.fds.len()..] };
+        pollers.woke(places, number, extra);
+        match slept {
+            // `poll` is never restarted (signal(7)), so both kinds of handlers end it.
+            Err(Errno::INTR) => Ok(Slept::Interrupted),
+            Err(error) => Err(error),
+            Ok(_) if is_interrupted => Ok(Slept::Interrupted),
+            Ok(_) => Ok(Slept::Look),
+        }
+    }
+
+    fn sleep_in_kernel(
+        &mut self,
+        places: &Places,
+        number: i32,
+        kernel: &mut [PollFd],
+    ) -> Result<usize, Errno> {
+        self.fill(kernel);
+        let extra = &mut kernel[self.fds.len()..];
+        extra.fill(PollFd::NONE);
+        let numbers = places.inboxes.iter().map(|inbox| inbox.ready_fd().as_raw_fd());
+        for (asked, fd) in extra.iter_mut().zip(numbers.chain([number])) {
+            *asked = PollFd { fd, events: bit::IN as i16, revents: 0 };
+        }
+        self.library.host().poll(kernel, self.deadline.left(), self.mask)
+    }
+}
+
+impl Pollers {
+    /// The thread with the event `number` is awake; `extra` is what the kernel said of inboxes and event.
+    fn woke(&self, places: &Places, number: i32, extra: &[PollFd]) {
+        let mut state = lock(&self.state);
+        let at = state.sleeping.iter().position(|sleeper| sleeper.event.as_raw_fd() == number);
+        if let Some(sleeper) = at.map(|at| state.sleeping.swap_remove(at)) {
+            let is_lost = extra
+                .iter()
+                .any(|said| said.fd == number && u32::from(said.revents as u16) & bit::NVAL != 0);
+            if sleeper.is_nudged && !is_lost {
+                let _ = rustix::io::read(&sleeper.event, &mut [0; 8]);
+            }
+            if is_lost {
+                // The program has closed the number by a way around us; it is not ours to close.
+                let _ = sleeper.event.into_raw_fd();
+            } else {
+                state.spare_events.push(sleeper.event);
+            }
+        }
+        for (inbox, said) in places.inboxes.iter().zip(extra) {
+            if said.revents != 0 {
+                let mut bits = 0;
+                inbox.take_ready(&mut |slot| bits |= 1u64 << (slot % 64));
+                state.nudge(bits);
+                inbox.clear_event();
+            }
+        }
+    }
+}
+
+impl State {
+    fn nudge(&mut self, bits: u64) {
+        for sleeper in &mut self.sleeping {
+            if sleeper.interest & bits != 0 && !sleeper.is_nudged {
+                sleeper.is_nudged = true;
+                let _ = rustix::io::write(&sleeper.event, &1u64.to_ne_bytes());
+            }
+        }
+    }
+}
+
+impl Library {
+    fn poll_event(&self, pollers: &Pollers) -> Result<OwnedFd, Errno> {
+        if let Some(event) = lock(&pollers.state).spare_events.pop() {
+            return Ok(event);
+        }
+        let engine = self.engine_or_new().ok_or(Errno::NOMEM)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(engine.keep(rustix::event::eventfd(0, flags)?))
+    }
+}

@@ -1,0 +1,432 @@
+//! The ready list against a model of epoll(7), operation by operation.
+
+use crate::set_entry::bit;
+use crate::set_ready::{Found, Look, ReadyList, RingSays};
+use core::cell::{Cell, RefCell};
+use proptest::prelude::*;
+
+/// A session as its peer and its kernel descriptor leave it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fake {
+    bytes: u32,
+    is_full: bool,
+    /// `None` for `output`: not switched to the ring.
+    is_in_kernel: bool,
+    kernel: u32,
+    armed_input: bool,
+    armed_output: bool,
+    is_home: bool,
+}
+
+/// Sessions by number; the number is their slot as well.
+#[derive(Debug, Default)]
+struct Fakes {
+    all: RefCell<Vec<Fake>>,
+    kernel_asked: Cell<u32>,
+}
+
+impl Fakes {
+    fn new(count: usize) -> Self {
+        Self { all: RefCell::new(vec![Fake::default(); count]), kernel_asked: Cell::new(0) }
+    }
+
+    fn with<T>(&self, fd: i32, f: impl FnOnce(&mut Fake) -> T) -> T {
+        f(&mut self.all.borrow_mut()[fd as usize])
+    }
+
+    /// The peer writes: whether it rings.
+    fn publish(&self, fd: i32) -> bool {
+        self.with(fd, |fake| {
+            fake.bytes += 1;
+            core::mem::take(&mut fake.armed_input)
+        })
+    }
+
+    /// The peer reads: whether it rings.
+    fn make_room(&self, fd: i32) -> bool {
+        self.with(fd, |fake| {
+            fake.is_full = false;
+            core::mem::take(&mut fake.armed_output)
+        })
+    }
+}
+
+impl Look for Fakes {
+    fn ring(&self, fd: i32) -> RingSays {
+        self.with(fd, |fake| RingSays {
+            input: fake.bytes > 0,
+            output: (!fake.is_in_kernel).then_some(!fake.is_full),
+            is_home: fake.is_home,
+        })
+    }
+
+    fn arm(&self, fd: i32, input: bool, output: bool) {
+        self.with(fd, |fake| {
+            fake.armed_input |= input;
+            fake.armed_output |= output;
+        });
+    }
+
+    fn kernel(&self, fd: i32, events: u32) -> u32 {
+        self.kernel_asked.set(self.kernel_asked.get() + 1);
+        self.with(fd, |fake| fake.kernel & (events | bit::ALWAYS))
+    }
+
+    fn stirred(&self, _fd: i32) {}
+}
+
+fn collect(list: &mut ReadyList, fakes: &Fakes, room: usize) -> Vec<Found> {
+    let mut found = Vec::new();
+    let since = list.begin_round();
+    let count = list.collect(since, room, fakes, &mut |one| found.push(one));
+    assert_eq!(count, found.len());
+    found
+}
+
+fn said(fd: i32, events: u32, data: u64) -> Found {
+    Found { fd, events, data, is_spent: false }
+}
+
+#[test]
+fn level_triggered_is_said_while_it_is_so_and_then_needs_a_ring() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    list.add(0, (0, 0), (bit::IN, 7));
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert!(list.is_idle());
+    assert!(fakes.publish(0), "it was armed when it was found not to be ready");
+    list.rang(0, 0);
+    for _ in 0..3 {
+        assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    }
+    assert!(!fakes.publish(0), "nobody rings for what is on the list");
+    fakes.with(0, |fake| fake.bytes = 0);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert!(fakes.publish(0));
+}
+
+#[test]
+fn edge_triggered_is_said_once_for_each_ring() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    list.add(0, (0, 0), (bit::IN | bit::ET, 7));
+    fakes.publish(0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert!(fakes.publish(0), "armed again before it was said");
+    list.rang(0, 0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+}
+
+#[test]
+fn an_edge_says_all_that_is_so() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    list.add(0, (0, 0), (bit::IN | bit::OUT | bit::RDHUP | bit::ET, 7));
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::OUT, 7)]);
+    assert!(fakes.publish(0));
+    list.rang(0, 0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN | bit::OUT, 7)]);
+}
+
+#[test]
+fn readers_do_not_ring_a_writer_that_has_room() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    list.add(0, (0, 0), (bit::OUT | bit::ET, 7));
+    collect(&mut list, &fakes, 9);
+    assert!(!fakes.make_room(0));
+    fakes.with(0, |fake| fake.is_full = true);
+    list.change(0, bit::OUT | bit::ET, 7);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert!(fakes.make_room(0));
+}
+
+#[test]
+fn a_spent_one_shot_says_nothing_until_it_is_changed() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    let member = list.add(0, (0, 0), (bit::IN | bit::ONESHOT, 7));
+    fakes.publish(0);
+    let shot = Found { is_spent: true, ..said(0, bit::IN, 7) };
+    assert_eq!(collect(&mut list, &fakes, 9), [shot]);
+    list.rang(0, 0);
+    list.kernel_said(member, !0);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    list.change(member, bit::IN | bit::ONESHOT, 8);
+    assert_eq!(collect(&mut list, &fakes, 9), [Found { data: 8, ..shot }]);
+}
+
+#[test]
+fn what_joins_spent_stays_spent() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    let member = list.add(0, (0, 0), (bit::IN | bit::ONESHOT, 7));
+    list.spend(member);
+    fakes.publish(0);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+}
+
+#[test]
+fn the_kernel_is_asked_only_after_it_spoke_and_until_it_has_nothing() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    let member = list.add(0, (0, 0), (bit::IN | bit::RDHUP, 7));
+    collect(&mut list, &fakes, 9);
+    fakes.with(0, |fake| fake.kernel = bit::IN | bit::RDHUP | bit::HUP);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert_eq!(fakes.kernel_asked.get(), 0);
+    list.kernel_said(member, !0);
+    let all = bit::IN | bit::RDHUP | bit::HUP;
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, all, 7)]);
+    fakes.with(0, |fake| fake.kernel = 0);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    let asked = fakes.kernel_asked.get();
+    fakes.publish(0);
+    list.rang(0, 0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    assert_eq!(fakes.kernel_asked.get(), asked);
+}
+
+#[test]
+fn room_is_the_kernels_word_only_while_bytes_go_there() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    let member = list.add(0, (0, 0), (bit::OUT, 7));
+    fakes.with(0, |fake| (fake.is_in_kernel, fake.kernel) = (true, bit::OUT));
+    list.kernel_said(member, !0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::OUT, 7)]);
+    // Switched, and the ring is full, while the kernel's buffer is empty.
+    fakes.with(0, |fake| (fake.is_in_kernel, fake.is_full) = (false, true));
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    assert!(fakes.make_room(0));
+}
+
+#[test]
+fn what_is_home_says_nothing() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    let member = list.add(0, (0, 0), (bit::IN, 7));
+    fakes.with(0, |fake| (fake.bytes, fake.kernel, fake.is_home) = (1, bit::IN, true));
+    list.kernel_said(member, !0);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+}
+
+#[test]
+fn a_member_that_left_while_listed_leaves_nothing_behind() {
+    let (fakes, mut list) = (Fakes::new(2), ReadyList::default());
+    let first = list.add(0, (0, 0), (bit::IN, 7));
+    fakes.publish(0);
+    list.remove(first);
+    let second = list.add(1, (0, 1), (bit::IN, 8));
+    assert_ne!(first, second, "its place is taken only when the list has let go of it");
+    fakes.publish(1);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 8)]);
+    list.rang(0, 0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 8)]);
+    assert_eq!(list.add(0, (0, 0), (bit::IN, 9)), first);
+    assert_eq!(list.len(), 2);
+}
+
+#[test]
+fn all_have_their_turn_where_there_is_room_for_one() {
+    let (fakes, mut list) = (Fakes::new(5), ReadyList::default());
+    for fd in 0..5 {
+        list.add(fd, (0, fd as u32), (bit::IN, fd as u64));
+        fakes.publish(fd);
+    }
+    let turns: Vec<i32> = (0..10).map(|_| collect(&mut list, &fakes, 1)[0].fd).collect();
+    assert_eq!(turns, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_wait_that_looks_twice_says_nothing_twice() {
+    let (fakes, mut list) = (Fakes::new(2), ReadyList::default());
+    list.add(0, (0, 0), (bit::IN, 7));
+    list.add(1, (0, 1), (bit::IN, 8));
+    fakes.publish(0);
+    fakes.publish(1);
+    let since = list.begin_round();
+    let mut found = Vec::new();
+    list.collect(since, 1, &fakes, &mut |one| found.push(one.fd));
+    // Another wait, between the two looks.
+    assert_eq!(collect(&mut list, &fakes, 1), [said(1, bit::IN, 8)]);
+    list.collect(since, 9, &fakes, &mut |one| found.push(one.fd));
+    assert_eq!(found, [0]);
+    assert_eq!(collect(&mut list, &fakes, 9).len(), 2);
+}
+
+/// What a program, its peers and the kernel do.
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(i32),
+    ReadAll(i32),
+    ReadSome(i32),
+    Fill(i32),
+    MakeRoom(i32),
+    Change(i32, u32),
+    Remove(i32),
+    Add(i32, u32),
+    KernelSays(i32, u32),
+    Wait(usize),
+}
+
+const SESSIONS: i32 = 4;
+
+fn step() -> impl Strategy<Value = Step> {
+    let fd = 0..SESSIONS;
+    let mode =
+        prop_oneof![Just(0), Just(bit::ET), Just(bit::ONESHOT), Just(bit::ET | bit::ONESHOT)];
+    let events = (prop_oneof![Just(bit::IN), Just(bit::OUT), Just(bit::IN | bit::OUT)], mode)
+        .prop_map(|(what, mode)| what | mode);
+    let kernel = prop_oneof![Just(0), Just(bit::IN), Just(bit::IN | bit::HUP)];
+    prop_oneof![
+        4 => fd.clone().prop_map(Step::Publish),
+        2 => fd.clone().prop_map(Step::ReadAll),
+        1 => fd.clone().prop_map(Step::ReadSome),
+        2 => fd.clone().prop_map(Step::Fill),
+        2 => fd.clone().prop_map(Step::MakeRoom),
+        2 => (fd.clone(), events.clone()).prop_map(|(fd, events)| Step::Change(fd, events)),
+        1 => fd.clone().prop_map(Step::Remove),
+        2 => (fd.clone(), events).prop_map(|(fd, events)| Step::Add(fd, events)),
+        1 => (fd, kernel).prop_map(|(fd, kernel)| Step::KernelSays(fd, kernel)),
+        6 => (1..6usize).prop_map(Step::Wait),
+    ]
+}
+
+/// epoll(7) for one session: what it knows is whether an event came since the last look (`is_pending`).
+#[derive(Clone, Copy, Debug)]
+struct Model {
+    member: u32,
+    events: u32,
+    is_pending: bool,
+    is_spent: bool,
+}
+
+#[derive(Debug)]
+struct World {
+    fakes: Fakes,
+    list: ReadyList,
+    models: Vec<Option<Model>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let models = vec![None; SESSIONS as usize];
+        Self { fakes: Fakes::new(SESSIONS as usize), list: ReadyList::default(), models }
+    }
+
+    /// What the kernel would say of it if it had everything.
+    fn now(&self, fd: i32) -> u32 {
+        self.fakes.with(fd, |fake| {
+            let input = if fake.bytes > 0 { bit::IN } else { 0 };
+            let output = if fake.is_full { 0 } else { bit::OUT };
+            input | output | fake.kernel
+        })
+    }
+
+    /// Something of `events` happened; the kernel takes note of what a registration asks for.
+    fn happened(&mut self, fd: i32, rang: bool, events: u32) {
+        if rang {
+            self.list.rang(0, fd as u32);
+        }
+        if let Some(model) = &mut self.models[fd as usize] {
+            // A bell armed for an earlier registration still rings once: an edge too many, which epoll allows.
+            model.is_pending |= rang || events & (model.events | bit::ALWAYS) != 0;
+        }
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Publish(fd) => {
+                let rang = self.fakes.publish(fd);
+                self.happened(fd, rang, bit::IN);
+            }
+            Step::ReadAll(fd) => self.fakes.with(fd, |fake| fake.bytes = 0),
+            Step::ReadSome(fd) => {
+                self.fakes.with(fd, |fake| fake.bytes = fake.bytes.saturating_sub(1));
+            }
+            Step::Fill(fd) => {
+                // As the send path does when it finds no room (`Set::full`).
+                self.fakes.with(fd, |fake| fake.is_full = true);
+                if self.models[fd as usize].is_some_and(|model| model.events & bit::OUT != 0) {
+                    self.fakes.arm(fd, false, true);
+                }
+            }
+            Step::MakeRoom(fd) => {
+                let was_full = self.fakes.with(fd, |fake| fake.is_full);
+                let rang = self.fakes.make_room(fd);
+                if was_full {
+                    self.happened(fd, rang, bit::OUT);
+                }
+            }
+            Step::KernelSays(fd, events) => {
+                let before =
+                    self.fakes.with(fd, |fake| core::mem::replace(&mut fake.kernel, events));
+                let news = events & !before;
+                if let Some(model) = self.models[fd as usize].filter(|_| news != 0) {
+                    self.list.kernel_said(model.member, news);
+                    self.happened(fd, false, news);
+                }
+            }
+            Step::Change(fd, events) => {
+                let Some(model) = &mut self.models[fd as usize] else { return };
+                *model = Model { events, is_pending: true, is_spent: false, ..*model };
+                self.list.change(model.member, events, fd as u64);
+                // The change in the kernel says again what the kernel has.
+                self.list.kernel_said(model.member, self.fakes.with(fd, |fake| fake.kernel));
+            }
+            Step::Remove(fd) => {
+                if let Some(model) = self.models[fd as usize].take() {
+                    self.list.remove(model.member);
+                }
+            }
+            Step::Add(fd, events) => {
+                if self.models[fd as usize].is_none() {
+                    let member = self.list.add(fd, (0, fd as u32), (events, fd as u64));
+                    self.models[fd as usize] =
+                        Some(Model { member, events, is_pending: true, is_spent: false });
+                    if self.fakes.with(fd, |fake| fake.kernel) != 0 {
+                        self.list.kernel_said(member, !0);
+                    }
+                }
+            }
+            Step::Wait(room) => self.wait(room),
+        }
+    }
+
+    fn wait(&mut self, room: usize) {
+        let due: Vec<(i32, u32)> = (0..SESSIONS)
+            .filter_map(|fd| {
+                let model = self.models[fd as usize]?;
+                let events = self.now(fd) & (model.events | bit::ALWAYS);
+                let is_due = model.events & bit::ET == 0 || model.is_pending;
+                (events != 0 && !model.is_spent && is_due).then_some((fd, events))
+            })
+            .collect();
+        let found = collect(&mut self.list, &self.fakes, room);
+        assert_eq!(found.len(), due.len().min(room), "{found:?} of {due:?}");
+        for one in &found {
+            assert!(due.contains(&(one.fd, one.events)), "{one:?} of {due:?}");
+            assert_eq!(one.data, one.fd as u64);
+            let model = self.models[one.fd as usize].as_mut().unwrap();
+            model.is_pending = false;
+            model.is_spent = model.events & bit::ONESHOT != 0;
+            assert_eq!(one.is_spent, model.is_spent);
+        }
+        // With room to spare everything was looked at, and what was not ready has used up its event.
+        if found.len() < room {
+            for (fd, model) in self.models.iter_mut().enumerate() {
+                if !due.iter().any(|(due, _)| *due == fd as i32)
+                    && let Some(model) = model
+                {
+                    model.is_pending = false;
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_list_says_what_epoll_says(steps in prop::collection::vec(step(), 1..60)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.run(step);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! `epoll_wait(2)` on a set in which sessions have joined.
+//!
+//! Read `docs/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of the process at large is known
+//! here: sessions come in as [`Look`], signals as [`Host`].
+//!
+//! # Theory of operation
+//! A round *gathers*: what the inboxes say goes onto the ready list, the list is reported, the kernel is asked if
+//! that is due, and the rest of the room is filled from the list. Nothing found, the waiter *pauses*: it spins if no
+//! other waiter of the set does, then announces itself, looks again, and sleeps in the kernel's set, which contains the inboxes'
+//! event descriptors.
+//!
+//! With a signal mask there is no spinning: the mask must hold from the moment that nothing was found until the call
+//! ends, without a gap, and only the kernel can set it together with sleeping. Setting it for the spin would take two more system
+//! calls and open such a gap between spin and sleep.
+
+use crate::host::{Host, Interrupt};
+use crate::session::lock;
+use crate::set::{EpollEvent, Set, State};
+use crate::set_ready::Look;
+use core::time::Duration;
+use rustix::io::Errno;
+use sojourn_shm::Deadline;
+use sojourn_shm::deadline::now_ns;
+use sojourn_shm::wait::{Policy, Wait};
+use sojourn_stream::Inbox;
+use std::sync::{Arc, MutexGuard};
+
+/// How often the kernel is asked at least while sessions are busy.
+pub(crate) const ASK_INTERVAL_NS: u64 = 32_000;
+/// Looks at the inboxes between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 64;
+/// How often the kernel is asked again when its answer was for us.
+const ASKS_MAX: u32 = 3;
+/// `EP_MAX_EVENTS` of the kernel.
+const EVENTS_MAX: usize = i32::MAX as usize / size_of::<EpollEvent>();
+
+/// One call.
+pub(crate) struct Call<'a> {
+    pub(crate) host: &'a dyn Host,
+    pub(crate) look: &'a dyn Look,
+    pub(crate) epfd: i32,
+    pub(crate) events: &'a mut [EpollEvent],
+    /// As the program said it; and when that is over.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Deadline,
+    pub(crate) mask: Option<u64>,
+    /// How to wait; asked for once in the life of a set.
+    pub(crate) wait: &'a dyn Fn() -> Wait,
+}
+
+/// How a pause ended.
+enum Pause {
+    /// Look again.
+    Look,
+    /// The kernel's set was slept or looked at: it wrote that many events.
+    Kernel(usize),
+    /// A handler ran.
+    Interrupted,
+}
+
+impl Set {
+    /// Waits.
+    ///
+    /// # Errors
+    /// Those of `epoll_wait(2)`.
+    pub(crate) fn wait(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        if call.events.is_empty() || call.events.len() > EVENTS_MAX {
+            return call.ask(0, Some(Duration::ZERO), None);
+        }
+        if self.begin_plain() {
+            return self.wait_plainly(call);
+        }
+        self.wait_for_both(call)
+    }
+
+    /// No session has joined yet; one may while we sleep.
+    fn wait_plainly(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        call.host.wait_begins();
+        let result = call.ask(0, call.timeout, call.mask);
+        call.host.wait_ends();
+        if self.end_plain() {
+            return result;
+        }
+        let kept = self.sort(call, 0, result?).0;
+        if kept > 0 || call.deadline.is_over() {
+            return Ok(kept);
+        }
+        self.wait_for_both(call)
+    }
+
+    fn wait_for_both(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        loop {
+            let found = self.gather(call)?;
+            if found > 0 {
+                return Ok(found);
+            }
+            if call.deadline.is_over() {
+                return self.last_look(call);
+            }
+            match self.pause(call)? {
+                Pause::Look => {}
+                Pause::Kernel(said) => {
+                    let kept = self.sort(call, 0, said).0;
+                    let since = lock(&self.state).ready.begin_round();
+                    let found = kept + self.collect(call, since, kept);
+                    if found > 0 {
+                        return Ok(found);
+                    }
+                }
+                Pause::Interrupted => {
+                    // What is ready counts more than that a handler ran, as in the kernel.
+                    let found = self.gather(call)?;
+                    return if found > 0 { Ok(found) } else { Err(Errno::INTR) };
+                }
+            }
+        }
+    }
+
+    /// The time is over. With a mask, a signal that it lets through ends the call even so.
+    fn last_look(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        if call.mask.is_none() {
+            return Ok(0);
+        }
+        let said = call.ask(0, Some(Duration::ZERO), call.mask)?;
+        Ok(self.sort(call, 0, said).0)
+    }
+
+    /// What is ready now.
+    fn gather(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        let (mut found, since) = {
+            let mut state = lock(&self.state);
+            state.drain();
+            let since = state.ready.begin_round();
+            let room = call.events.len();
+            let is_last = call.deadline.is_over();
+            let is_due = (is_last || !state.ready.is_idle()) && state.is_due(is_last);
+            let quota = if is_due { state.quota(room) } else { room };
+            let found = state.collect(since, call.look, &mut call.events[..quota]);
+            if !is_due {
+                state.settle();
+                return Ok(found);
+            }
+            (found, since)
+        };
+        for _ in 0..ASKS_MAX {
+            if found == call.events.len() {
+                break;
+            }
+            let said = match call.ask(found, Some(Duration::ZERO), None) {
+                Ok(said) => said,
+                Err(_) if found > 0 => break,
+                Err(error) => return Err(error),
+            };
+            let (kept, ours) = self.sort(call, found, said);
+            found += kept;
+            if ours == 0 {
+                break;
+            }
+        }
+        Ok(found + self.collect(call, since, found))
+    }
+
+    /// Fills what room there is after `from` from the list.
+    fn collect(&self, call: &mut Call<'_>, since: u64, from: usize) -> usize {
+        let mut state = lock(&self.state);
+        state.drain();
+        let found = state.collect(since, call.look, &mut call.events[from..]);
+        state.settle();
+        found
+    }
+
+    /// Sorts `said` events of the kernel at `from`: how many are the program's, how many were ours.
+    fn sort(&self, call: &mut Call<'_>, from: usize, said: usize) -> (usize, usize) {
+        let events = &mut call.events[from..from + said];
+        let has_tags = events.iter().any(State::is_ours);
+        if has_tags { lock(&self.state).sort(call.look, events) } else { (said, 0) }
+    }
+
+    /// Spins, then sleeps.
+    fn pause(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        call.host.wait_begins();
+        let paused = match self.spin(call) {
+            Some(pause) => Ok(pause),
+            None => self.sleep(call),
+        };
+        let is_interrupted = call.is_interrupted();
+        call.host.wait_ends();
+        match paused {
+            // `epoll_wait` is never restarted (signal(7)), so both kinds of handlers end it.
+            Ok(Pause::Look | Pause::Kernel(0)) if is_interrupted => Ok(Pause::Interrupted),
+            Err(Errno::INTR) => Ok(Pause::Interrupted),
+            other => other,
+        }
+    }
+
+    /// One waiter of a set spins, the others sleep.
+    fn spin(&self, call: &mut Call<'_>) -> Option<Pause> {
+        let (mut policy, inboxes, asked_ns) = {
+            let mut state = lock(&self.state);
+            if call.mask.is_some() || state.spinners > 0 || state.ready.len() == 0 {
+                return None;
+            }
+            let policy = state.policy.take();
+            state.spinners += 1;
+            let policy = policy.unwrap_or_else(|| Box::new(Policy::new((call.wait)())));
+            (policy, Arc::clone(&state.inboxes), state.asked_ns)
+        };
+        let mut said = 0;
+        let (mut looks, mut next_ns) = (0u32, asked_ns + ASK_INTERVAL_NS);
+        policy.spin(0, call.deadline, || {
+            if has_ready(&inboxes) || call.is_interrupted() {
+                return true;
+            }
+            looks = looks.wrapping_add(1);
+            if looks % LOOKS_PER_CLOCK != 1 {
+                return false;
+            }
+            let now = now_ns();
+            if now < next_ns {
+                return false;
+            }
+            next_ns = now + ASK_INTERVAL_NS;
+            // An error shows again when we sleep.
+            said = call.ask(0, Some(Duration::ZERO), None).unwrap_or(0);
+            said > 0
+        });
+        let mut state = lock(&self.state);
+        state.spinners = state.spinners.saturating_sub(1);
+        state.asked_ns = state.asked_ns.max(next_ns - ASK_INTERVAL_NS);
+        let parks = policy.parks();
+        state.policy = Some(policy);
+        drop(state);
+        if said > 0 {
+            return Some(Pause::Kernel(said));
+        }
+        let is_over = has_ready(&inboxes) || call.is_interrupted() || call.deadline.is_over();
+        (is_over || !parks).then_some(Pause::Look)
+    }
+
+    fn sleep(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        let version = {
+            let mut state = lock(&self.state);
+            state.drain();
+            if !state.ready.is_idle() {
+                return Ok(Pause::Look);
+            }
+            state.settle();
+            state.sleepers += 1;
+            state.inboxes.iter().for_each(|inbox| inbox.announce());
+            // SYNC: after the announcement; pairs with the peer that posts, then looks who sleeps.
+            if has_ready(&state.inboxes) || call.is_interrupted() {
+                state.woke();
+                return Ok(Pause::Look);
+            }
+            state.version
+        };
+        let said = call.ask(0, call.deadline.left(), call.mask);
+        let mut state: MutexGuard<'_, State> = lock(&self.state);
+        if state.version == version {
+            state.woke();
+        }
+        said.map(Pause::Kernel)
+    }
+}
+
+impl Call<'_> {
+    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel knows which
+    /// ran while the mask held.
+    fn is_interrupted(&self) -> bool {
+        self.mask.is_none() && self.host.interrupt() != Interrupt::None
+    }
+
+    /// The kernel's `epoll_wait`, into the room after `from`.
+    fn ask(
+        &mut self,
+        from: usize,
+        timeout: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<usize, Errno> {
+        self.host.epoll_wait(self.epfd, &mut self.events[from..], timeout, mask)
+    }
+}
+
+impl State {
+    fn is_ours(event: &EpollEvent) -> bool {
+        crate::set_entry::Tag::of_data({ event.data }.u64()).is_some()
+    }
+
+    /// A sleeper is awake.
+    fn woke(&mut self) {
+        self.sleepers -= 1;
+        self.inboxes.iter().for_each(|inbox| inbox.withdraw());
+    }
+
+    /// Whether the kernel is to be asked in this round.
+    fn is_due(&mut self, is_last: bool) -> bool {
+        let now = now_ns();
+        let is_due = is_last || now.saturating_sub(self.asked_ns) >= ASK_INTERVAL_NS;
+        if is_due {
+            self.asked_ns = now;
+            self.is_kernels_turn = !self.is_kernels_turn;
+        }
+        is_due
+    }
+
+    /// Of `room` events, how many may be sessions' before the kernel is asked: half, so that neither starves the other.
+    fn quota(&self, room: usize) -> usize {
+        if room > 1 { room - room / 2 } else { usize::from(!self.is_kernels_turn) }
+    }
+}
+
+fn has_ready(inboxes: &[Arc<Inbox>]) -> bool {
+    inboxes.iter().any(|inbox| inbox.has_ready())
+}

@@ -1,0 +1,425 @@
+//! All epoll sets of the process: which descriptor is one, which is in which, and which may carry sessions.
+//!
+//! This is what the shell calls and what the rest of the library asks. One set is `set`, waiting on it `set_wait`.
+//!
+//! A table entry names sets by words that say whose they are, as for sessions. So after `fork` every set
+//! there was is the parent's, without anything being touched.
+
+use crate::kernel;
+use crate::poll_sleep::Pollers;
+use crate::session::lock;
+use crate::set::{Changed, EpollEvent, Set, control, op};
+use crate::set_ready::{Look, RingSays};
+use crate::set_wait::Call;
+use crate::table::{Entry, mark};
+use crate::{Library, Session};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use sojourn_session::ReasonT;
+use sojourn_shm::Deadline;
+use std::sync::{Mutex, OnceLock};
+
+/// In which sets a descriptor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetOf {
+    /// In none.
+    None,
+    /// In this one, counted from 1.
+    One(u32),
+    /// In one that must first see how the program uses it: ask again when the descriptor is hot again.
+    NotYet,
+    /// In several, or in one that cannot carry sessions.
+    Unfit,
+}
+
+/// The sets of one process.
+#[derive(Debug)]
+pub(crate) struct Sets {
+    chunks: [OnceLock<Box<[Slot]>>; Sets::CHUNKS],
+    free: Mutex<Free>,
+    /// A registered number was closed while another kept its description open, and with it the registration.
+    has_left_behind: AtomicBool,
+    pub(crate) pollers: Pollers,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    set: Set,
+    /// `fork` epoch when it was made.
+    epoch: AtomicU32,
+    /// Its descriptor has been duplicated, passed on, polled or put into another set.
+    is_shared: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    slots: Vec<u32>,
+    made: u32,
+}
+
+/// What a descriptor is, as a set.
+enum SetAt<'a> {
+    /// One we know nothing of, or none.
+    Unknown,
+    Own(u32, &'a Slot),
+    /// One of the process we were `fork`ed from.
+    Foreign(&'a Entry),
+}
+
+impl Sets {
+    const CHUNK: usize = 16;
+    const CHUNKS: usize = 1024;
+
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self {
+            chunks: [const { OnceLock::new() }; Self::CHUNKS],
+            free: Mutex::default(),
+            has_left_behind: AtomicBool::new(false),
+            pollers: Pollers::default(),
+        })
+    }
+
+    fn slot(&self, index: u32) -> Option<&Slot> {
+        let index = index as usize;
+        self.chunks.get(index / Self::CHUNK)?.get()?.get(index % Self::CHUNK)
+    }
+
+    fn take(&self) -> Option<(u32, &Slot)> {
+        let mut free = lock(&self.free);
+        let index = free.slots.pop().unwrap_or(free.made);
+        let chunk = self.chunks.get(index as usize / Self::CHUNK)?;
+        chunk.get_or_init(|| (0..Self::CHUNK).map(|_| Slot::default()).collect());
+        free.made = free.made.max(index + 1);
+        Some((index, self.slot(index)?))
+    }
+
+    fn give_back(&self, index: u32) {
+        lock(&self.free).slots.push(index);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Slot> {
+        self.chunks.iter().filter_map(OnceLock::get).flatten()
+    }
+}
+
+impl Slot {
+    fn is_fit(&self, fork_epoch: u32) -> bool {
+        // A child that came after the set was made may use it, and would find our tags.
+        !self.is_shared.load(Ordering::SeqCst) && self.epoch.load(Ordering::SeqCst) == fork_epoch
+    }
+}
+
+/// What the shell calls.
+impl Library {
+    /// The program has made the set `epfd`.
+    pub fn epoll_made(&self, epfd: i32) {
+        let (Some(entry), Some(sets)) = (self.table.entry(epfd), self.sets_or_new()) else {
+            return;
+        };
+        let Some((index, slot)) = sets.take() else { return };
+        slot.set.open(epfd);
+        slot.epoch.store(self.fork_epoch.load(Ordering::SeqCst), Ordering::SeqCst);
+        slot.is_shared.store(false, Ordering::SeqCst);
+        entry.epoll.store(self.session_word(index), Ordering::SeqCst);
+    }
+
+    /// `epoll_ctl(2)`; `event` as far as the program gave one.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn epoll_ctl(
+        &self,
+        epfd: i32,
+        op: i32,
+        fd: i32,
+        event: Option<&EpollEvent>,
+    ) -> Result<(), Errno> {
+        let form = match (op, event) {
+            (op::DEL, _) => (0, 0),
+            (_, None) => return Err(Errno::FAULT),
+            (_, Some(event)) => ({ event.flags }.bits(), { event.data }.u64()),
+        };
+        if !(op::ADD..=op::MOD).contains(&op) {
+            for fd in [epfd, fd] {
+                rustix::io::fcntl_getfd(kernel::at(fd)?)?;
+            }
+            return Err(Errno::INVAL);
+        }
+        let (word, slot) = match self.set_at(epfd) {
+            SetAt::Own(word, slot) => (word, slot),
+            unknown => return self.change_unknown(&unknown, epfd, op, fd, form),
+        };
+        let changed = slot.set.change(self, epfd, op, fd, form)?;
+        match op {
+            op::ADD => self.added(word, slot, fd),
+            op::DEL => self.deleted(word, fd),
+            _ => {}
+        }
+        if changed == Changed::Collides {
+            self.share(slot);
+        }
+        Ok(())
+    }
+
+    /// `epoll_wait(2)` and its like. No timeout: for ever. `mask`: signals blocked meanwhile, a bit each.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn epoll_wait(
+        &self,
+        epfd: i32,
+        events: &mut [EpollEvent],
+        timeout: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<usize, Errno> {
+        let host = self.host();
+        let slot = match self.set_at(epfd) {
+            SetAt::Own(_, slot) => slot,
+            unknown => {
+                self.make_known(&unknown);
+                host.wait_begins();
+                let result = host.epoll_wait(epfd, events, timeout, mask);
+                host.wait_ends();
+                return result;
+            }
+        };
+        let deadline = deadline(timeout);
+        let wait = &|| self.policy.wait();
+        let look = self;
+        slot.set.wait(&mut Call { host, look, epfd, events, timeout, deadline, mask, wait })
+    }
+}
+
+/// What the rest of the library asks and tells.
+impl Library {
+    /// In which sets `fd` is.
+    pub(crate) fn set_of(&self, fd: i32) -> SetOf {
+        let Some(entry) = self.table.known(fd) else { return SetOf::None };
+        let word = entry.set.load(Ordering::SeqCst);
+        if entry.has(mark::SETS) {
+            return SetOf::Unfit;
+        }
+        if word == 0 {
+            let left = self.sets().is_some_and(|sets| sets.has_left_behind.load(Ordering::SeqCst));
+            return if left && entry.has(mark::ALIASED) { SetOf::Unfit } else { SetOf::None };
+        }
+        let epoch = self.fork_epoch.load(Ordering::SeqCst);
+        match self.own_set(word) {
+            Some((index, slot)) if slot.is_fit(epoch) => {
+                if slot.set.watch(fd) {
+                    SetOf::One(index + 1)
+                } else {
+                    SetOf::NotYet
+                }
+            }
+            _ => SetOf::Unfit,
+        }
+    }
+
+    /// A session joins a stream; it has not consented yet.
+    pub(crate) fn set_joined(&self, fd: i32, session: &Session) {
+        let Some(entry) = self.table.known(fd) else { return };
+        let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst)) else { return };
+        let joined = session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at));
+        if !joined {
+            entry.mark(mark::SETS);
+            session.leave(ReasonT::Set, false);
+        }
+    }
+
+    /// It is home again.
+    pub(crate) fn set_left(&self, fd: i32, _session: &Session) {
+        if let Some(entry) = self.table.known(fd)
+            && let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst))
+        {
+            slot.set.leave(fd);
+        }
+    }
+
+    /// A non-blocking send found no room, or not enough. Not under the locks of the session's directions.
+    #[cold]
+    pub(crate) fn set_full(&self, session: &Session) {
+        for fd in &lock(&session.facts).numbers {
+            if let Some(entry) = self.table.known(*fd)
+                && let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst))
+            {
+                slot.set.full(self, *fd);
+            }
+        }
+    }
+
+    /// `fd` has been duplicated, passed on or polled: if it is a set, no session can be in it.
+    pub(crate) fn set_shared(&self, fd: i32) {
+        if let SetAt::Own(_, slot) = self.set_at(fd) {
+            self.share(slot);
+        }
+    }
+
+    /// The number is going to be closed, or has been.
+    pub(crate) fn descriptor_closed(&self, fd: i32) {
+        let Some(entry) = self.table.known(fd) else { return };
+        let (word, is_several) = (entry.set.load(Ordering::SeqCst), entry.has(mark::SETS));
+        if let SetAt::Own(word, slot) = self.set_at(fd) {
+            self.close_set(entry, word, slot);
+        }
+        if word == 0 && !is_several {
+            return;
+        }
+        let Some(sets) = self.sets() else { return };
+        let is_kept = entry.has(mark::ALIASED);
+        if is_kept {
+            sets.has_left_behind.store(true, Ordering::SeqCst);
+        }
+        if is_several {
+            sets.all().for_each(|slot| slot.set.closed(fd, is_kept));
+        } else if let Some((_, slot)) = self.own_set(word) {
+            slot.set.closed(fd, is_kept);
+        }
+    }
+
+    /// In a `fork` child: every set there was is the parent's. The words of the table say so already.
+    pub(crate) fn sets_after_fork_child(&self) {}
+}
+
+impl Library {
+    /// Where threads of this process sleep in polls.
+    pub(crate) fn pollers(&self) -> Option<&Pollers> {
+        Some(&self.sets_or_new()?.pollers)
+    }
+
+    fn own_set(&self, word: u32) -> Option<(u32, &Slot)> {
+        let index = self.own_index(word)?;
+        Some((index, self.sets()?.slot(index)?))
+    }
+
+    fn set_at(&self, epfd: i32) -> SetAt<'_> {
+        let Some(entry) = self.table.known(epfd) else { return SetAt::Unknown };
+        let word = entry.epoll.load(Ordering::SeqCst);
+        if word == 0 {
+            return SetAt::Unknown;
+        }
+        self.own_set(word).map_or(SetAt::Foreign(entry), |(_, slot)| SetAt::Own(word, slot))
+    }
+
+    /// A set that is shared with the parent: before its first use here, what has moved of it comes home; from then on
+    /// it is the kernel's alone.
+    fn make_known(&self, set: &SetAt<'_>) {
+        let SetAt::Foreign(of) = set else { return };
+        let word = of.epoll.swap(0, Ordering::SeqCst);
+        let numbers: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
+        for fd in numbers {
+            if let Some(entry) = self.table.known(fd)
+                && entry.set.load(Ordering::SeqCst) == word
+            {
+                entry.mark(mark::SETS);
+                self.go_home(fd, ReasonT::Fork, true);
+            }
+        }
+    }
+
+    fn change_unknown(
+        &self,
+        set: &SetAt<'_>,
+        epfd: i32,
+        op: i32,
+        fd: i32,
+        form: (u32, u64),
+    ) -> Result<(), Errno> {
+        self.make_known(set);
+        control(epfd, op, fd, form)?;
+        if op == op::ADD {
+            self.unfit(fd);
+            self.set_shared(fd);
+        }
+        Ok(())
+    }
+
+    fn added(&self, word: u32, slot: &Slot, fd: i32) {
+        let Some(entry) = self.table.entry(fd) else { return };
+        self.set_shared(fd);
+        let before = entry.set.swap(word, Ordering::SeqCst);
+        if before != 0 && before != word {
+            self.unfit(fd);
+            return;
+        }
+        let Some(session) = self.session_of(fd) else { return };
+        // Its peers post to an inbox: if that is this set's, it has only been away for a while.
+        let is_back = !entry.has(mark::ALIASED | mark::SETS)
+            && session
+                .place()
+                .is_some_and(|(inbox, at)| slot.set.has(&inbox) && slot.set.join(fd, &inbox, at));
+        if !is_back {
+            self.go_home(fd, ReasonT::Set, false);
+        }
+    }
+
+    fn deleted(&self, word: u32, fd: i32) {
+        if let Some(entry) = self.table.known(fd) {
+            let _ = entry.set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    fn share(&self, slot: &Slot) {
+        if !slot.is_shared.swap(true, Ordering::SeqCst) {
+            slot.set.make_unfit().into_iter().for_each(|fd| self.unfit(fd));
+        }
+    }
+
+    /// A descriptor's sets cannot carry a session, and never will.
+    fn unfit(&self, fd: i32) {
+        if let Some(entry) = self.table.entry(fd) {
+            entry.mark(mark::SETS);
+            self.go_home(fd, ReasonT::Set, true);
+        }
+    }
+
+    fn close_set(&self, entry: &Entry, word: u32, slot: &Slot) {
+        let Some(sets) = self.sets() else { return };
+        entry.epoll.store(0, Ordering::SeqCst);
+        for fd in slot.set.close() {
+            self.deleted(word, fd);
+        }
+        if let Some(index) = self.own_index(word) {
+            sets.give_back(index);
+        }
+    }
+}
+
+impl Look for Library {
+    fn ring(&self, fd: i32) -> RingSays {
+        let gone = RingSays { is_home: true, ..RingSays::default() };
+        self.session_of(fd).map_or(gone, |session| {
+            let ready = session.ready();
+            RingSays { input: ready.input, output: ready.output, is_home: ready.is_home }
+        })
+    }
+
+    fn arm(&self, fd: i32, input: bool, output: bool) {
+        if let Some(session) = self.session_of(fd) {
+            session.arm(input, output);
+        }
+    }
+
+    fn kernel(&self, fd: i32, events: u32) -> u32 {
+        let wanted = PollFlags::from_bits_retain(events as u16);
+        let found = kernel::at(fd).and_then(|fd| kernel::poll(fd, wanted));
+        found.map_or(0, |found| u32::from(found.bits()))
+    }
+
+    fn stirred(&self, fd: i32) {
+        if let Some(session) = self.session_of(fd) {
+            session.stirred();
+        }
+    }
+}
+
+/// When a timeout that begins now is over.
+pub(crate) fn deadline(timeout: Option<Duration>) -> Deadline {
+    match timeout {
+        None => Deadline::NEVER,
+        Some(Duration::ZERO) => Deadline::NOW,
+        Some(timeout) => Deadline::after(timeout),
+    }
+}
