@@ -63,7 +63,8 @@ pub struct Config {
     pub spin: Spin,
     /// The longest time a waiter spins (µs); 0: about what a wake-up costs on this machine.
     pub spin_budget_us: u32,
-    /// Sessions stay in the kernel where a documented difference from Linux could be seen.
+    /// Fail instead of staying in the kernel where the user asked for acceleration: `sojourn run` fails if the
+    /// program cannot be preloaded, the library is missing or no server can be had.
     pub strict: bool,
     /// Address of the server; empty: where it usually is, see [`crate::place`].
     pub server: String,

@@ -123,7 +123,7 @@ pub const SETTINGS: &[Setting] = &[
         strict,
         "on|off",
         switch,
-        "Leave a session to the kernel wherever the program could see one of the documented differences."
+        "Fail instead of running a program without acceleration: if it cannot be preloaded, the library is missing or no server can be had."
     ),
     setting!(
         server,

@@ -1,0 +1,336 @@
+//! The command line; help, completions and manual pages come from this one definition.
+//!
+//! The flags of `run` are made from the table of settings (`sojourn_session::config::SETTINGS`), so a setting
+//! is added there and nowhere else. Not here: what the commands do.
+
+use crate::failure::{RUN_FAILED, USAGE};
+use clap::builder::StyledStr;
+use clap::{Arg, ArgAction, ArgMatches, Args, Parser, Subcommand, ValueEnum};
+use sojourn_session::KindT;
+use sojourn_session::config::SETTINGS;
+use std::ffi::{OsString, c_int};
+use std::path::PathBuf;
+
+const STATUSES: &str = "\
+Exit status: that of the command; 1 if it could not be done, 2 for wrong arguments.
+`sojourn run` ends with the program's own status, or as env(1) does: 125 if Sojourn itself failed,
+126 if the program cannot be run, 127 if there is none.
+
+`sojourn help COMMAND` says more. Settings: flags of `run`, variables SOJOURN_NAME, ~/.config/sojourn.toml,
+/etc/sojourn.toml; the first of these that has one counts.";
+
+/// Runs programs so that their connections on this host go through shared memory, and shows what became of them
+#[derive(Debug, Parser)]
+#[command(name = "sojourn", version, after_help = STATUSES, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a program under Sojourn
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
+    /// Lists sessions: where each is, and why it is not accelerated
+    Ss(Ss),
+    /// Shows the server's counters
+    Stats(Report),
+    /// Sends a stream home to the kernel
+    Move(Move),
+    /// Shows the busiest sessions again and again
+    Top(Top),
+    /// Says what this machine can do, and what to do where it cannot
+    Doctor(Report),
+    /// Starts or stops this user's session server, or asks how it is
+    #[command(subcommand)]
+    Server(Server),
+    /// Prints completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Writes the manual pages
+    Man {
+        /// Where to; made if it is not there
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+}
+
+const RUN_HELP: &str = "\
+The program keeps its process number, its terminal and its descriptors: `sojourn` becomes it. This user's session
+server is started if none answers. A program that cannot be preloaded (static, Go, set-user-ID, ...) is
+run plainly, and one line on standard error says why; with --strict that is an error.
+
+Exit status: the program's own; 125 Sojourn itself failed, 126 the program cannot be run, 127 there is none.";
+
+/// `run`.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// Say nothing if the program runs without acceleration
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+    /// The program, found as the shell would find it, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Settings as flags: name without dashes, and value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings(Vec<(String, String)>);
+
+impl Settings {
+    /// As `sojourn_session::config::load` takes them.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(flag, value)| (flag.as_str(), value.as_str()))
+    }
+}
+
+impl Args for Settings {
+    fn augment_args(mut command: clap::Command) -> clap::Command {
+        for setting in SETTINGS {
+            let mut arg = Arg::new(setting.name)
+                .long(setting.flag())
+                .value_name(setting.metavar)
+                .help(StyledStr::from(setting.help))
+                .action(ArgAction::Set)
+                .help_heading("Settings");
+            if setting.metavar == "on|off" {
+                // Alone it switches on, and never takes the program's name for its value.
+                arg = arg.num_args(0..=1).require_equals(true).default_missing_value("on");
+            }
+            command = command.arg(arg);
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let of = |name: &str| matches.get_one::<String>(name).cloned();
+        let given = SETTINGS.iter().filter_map(|setting| Some((setting.flag(), of(setting.name)?)));
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Which server to ask.
+#[derive(Args, Debug)]
+pub(crate) struct Where {
+    /// Ask the session server there: a path, or @name (default: the configuration's, else the usual places)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: Option<String>,
+}
+
+/// How to report.
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    /// JSON instead of text; docs/cli.md has the schema
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// A kind of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// TCP connections
+    Tcp,
+    /// Unix stream connections
+    Unix,
+    /// Pipes
+    Pipe,
+}
+
+impl Kind {
+    /// The same for the interface.
+    pub(crate) fn of_interface(self) -> KindT {
+        match self {
+            Self::Tcp => KindT::Tcp,
+            Self::Unix => KindT::Unix,
+            Self::Pipe => KindT::Pipe,
+        }
+    }
+}
+
+/// Which sessions.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Filter {
+    /// Only of this kind
+    #[arg(long, value_enum)]
+    pub(crate) kind: Option<Kind>,
+    /// Only of this process, or with it
+    #[arg(long, value_name = "N")]
+    pub(crate) pid: Option<u32>,
+}
+
+/// `ss`.
+#[derive(Args, Debug)]
+pub(crate) struct Ss {
+    /// Also sockets that are not connected (listening ones and others)
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Below each session that is not accelerated, a sentence that says why
+    #[arg(short, long)]
+    pub(crate) why: bool,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) report: Report,
+}
+
+/// `top`.
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) delay: u32,
+    /// End after so many looks
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) count: Option<u32>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// `move`.
+#[derive(Args, Debug)]
+pub(crate) struct Move {
+    /// Its number, from the first column of `sojourn ss`
+    #[arg(value_name = "STREAM")]
+    pub(crate) stream: u64,
+    /// Where to
+    #[arg(value_enum)]
+    pub(crate) home: Home,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// A home to move to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Home {
+    /// Home, to the kernel
+    Kernel,
+    /// To the programs' own memory (sessions of one host do that by themselves)
+    Library,
+}
+
+/// `server`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Server {
+    /// Starts this user's session server, unless one answers already
+    Start {
+        /// The server ends when nobody has used it for so long (default: never)
+        #[arg(long, value_name = "SECONDS")]
+        idle_exit: Option<u32>,
+    },
+    /// Asks the server to end when the last program under Sojourn has ended
+    Stop {
+        /// Now; sessions go on without it
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Says which server answers, and how it is (exit status 1: none)
+    Status(Report),
+}
+
+/// Says what is wrong with the arguments, or helps, and answers the exit status. Wrong arguments of `run` end with its
+/// own status, so that they are never taken for the program's.
+pub(crate) fn report(error: &clap::Error, words: &[OsString]) -> c_int {
+    let _ = error.print();
+    let is_run = words.get(1).is_some_and(|word| word == "run");
+    match error.exit_code() {
+        0 => 0,
+        _ if is_run => RUN_FAILED.into(),
+        _ => USAGE.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn run(words: &[&str]) -> Run {
+        let all = ["sojourn", "run"].iter().chain(words);
+        match Cli::try_parse_from(all).unwrap().command {
+            Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_setting_is_a_flag() {
+        for setting in SETTINGS {
+            let flag = format!("--{}=x", setting.flag());
+            let run = run(&[&flag, "true"]);
+            assert_eq!(run.settings.flags().collect::<Vec<_>>(), [(setting.flag().as_str(), "x")]);
+        }
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let run = run(&["--strict", "redis-server", "--strict", "-q", "--", "--port", "1"]);
+        assert_eq!(run.command, ["redis-server", "--strict", "-q", "--", "--port", "1"]);
+        assert_eq!(run.settings.flags().collect::<Vec<_>>(), [("strict", "on")]);
+        assert!(!run.quiet);
+    }
+
+    #[test]
+    fn dashes_end_the_flags() {
+        let run = run(&["--move-after-calls", "3", "--pipe=off", "--", "--odd", "--"]);
+        assert_eq!(run.command, ["--odd", "--"]);
+        let flags: Vec<_> = run.settings.flags().collect();
+        assert_eq!(flags, [("pipe", "off"), ("move-after-calls", "3")]);
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        for words in [
+            &["sojourn"][..],
+            &["sojourn", "run"],
+            &["sojourn", "run", "--no-such", "true"],
+            &["sojourn", "ss", "--kind", "udp"],
+            &["sojourn", "move", "x", "kernel"],
+            &["sojourn", "move", "1", "server"],
+            &["sojourn", "top", "-d", "0"],
+        ] {
+            assert!(Cli::try_parse_from(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_of_run_have_a_status_of_their_own() {
+        let status = |words: &[&str]| {
+            let error = Cli::try_parse_from(words).unwrap_err();
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            match error.exit_code() {
+                0 => 0,
+                _ => report(&error, &words),
+            }
+        };
+        assert_eq!(status(&["sojourn", "run", "--no-such"]), 125);
+        assert_eq!(status(&["sojourn", "ss", "--no-such"]), 2);
+        assert_eq!(status(&["sojourn", "--version"]), 0);
+    }
+}

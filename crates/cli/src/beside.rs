@@ -1,0 +1,102 @@
+//! Where the other parts of Sojourn are: beside this program, as installed or as built.
+//!
+//! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd` and `PREFIX/lib/sojourn/libsojourn_preload.so`; in the directory of a build
+//! all three lie together. `SOJOURN_PRELOAD` names another library, for development.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// The preload library's name.
+pub(crate) const LIBRARY: &str = "libsojourn_preload.so";
+const SERVER: &str = "sojournd";
+
+/// A part is not there.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PartError {
+    /// In none of these places.
+    #[error("{part} is in none of the places where it belongs ({}); install Sojourn anew (cargo xtask install)", places(.looked))]
+    Missing {
+        /// Its name.
+        part: &'static str,
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// `SOJOURN_PRELOAD` names nothing.
+    #[error("SOJOURN_PRELOAD is {0:?}, and there is no such file; correct it or unset it")]
+    Named(PathBuf),
+    /// The loader would take it for several.
+    #[error(
+        "the preload library's path {0:?} must be absolute and without spaces, colons and dollar signs for the loader to take it; install Sojourn elsewhere"
+    )]
+    Unusable(PathBuf),
+}
+
+fn places(looked: &[PathBuf]) -> String {
+    let shown: Vec<_> = looked.iter().map(|path| path.display().to_string()).collect();
+    shown.join(", ")
+}
+
+/// The directory of this program.
+fn own_directory() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.parent().unwrap_or(Path::new("")).to_owned()
+}
+
+/// The preload library.
+pub(crate) fn library() -> Result<PathBuf, PartError> {
+    let named = std::env::var_os("SOJOURN_PRELOAD").filter(|path| !path.is_empty());
+    library_from(named.map(PathBuf::from), &own_directory())
+}
+
+fn library_from(named: Option<PathBuf>, directory: &Path) -> Result<PathBuf, PartError> {
+    let found = match named {
+        Some(path) if !path.is_file() => return Err(PartError::Named(path)),
+        Some(path) => path,
+        None => {
+            let installed = directory.parent().unwrap_or(directory).join("lib/sojourn");
+            first(LIBRARY, [installed.join(LIBRARY), directory.join(LIBRARY)])?
+        }
+    };
+    let is_usable = |byte: &u8| !matches!(byte, b' ' | b':' | b'$');
+    match found.is_absolute() && found.as_os_str().as_bytes().iter().all(is_usable) {
+        true => Ok(found),
+        false => Err(PartError::Unusable(found)),
+    }
+}
+
+/// The session server's program.
+pub(crate) fn server() -> Result<PathBuf, PartError> {
+    first(SERVER, [own_directory().join(SERVER)])
+}
+
+fn first<const N: usize>(part: &'static str, places: [PathBuf; N]) -> Result<PathBuf, PartError> {
+    match places.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => Err(PartError::Missing { part, looked: places.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::tests::Scratch;
+
+    #[test]
+    fn the_library_is_found_installed_and_built() {
+        let scratch = Scratch::new("beside");
+        let bin = scratch.path("bin");
+        std::fs::create_dir_all(scratch.path("lib/sojourn")).unwrap();
+        std::fs::create_dir_all(&bin).unwrap();
+        let error = library_from(None, &bin).unwrap_err();
+        assert!(error.to_string().contains("lib/sojourn/libsojourn_preload.so"), "{error}");
+        std::fs::write(bin.join(LIBRARY), "").unwrap();
+        assert_eq!(library_from(None, &bin), Ok(bin.join(LIBRARY)));
+        let installed = scratch.path("lib/sojourn").join(LIBRARY);
+        std::fs::write(&installed, "").unwrap();
+        assert_eq!(library_from(None, &bin), Ok(installed));
+        let named = scratch.path("other:one.so");
+        assert_eq!(library_from(Some(named.clone()), &bin), Err(PartError::Named(named.clone())));
+        std::fs::write(&named, "").unwrap();
+        assert_eq!(library_from(Some(named.clone()), &bin), Err(PartError::Unusable(named)));
+    }
+}

@@ -1,0 +1,102 @@
+//! Asking the session server, through the generated client of the interface `admin`.
+//!
+//! Not here: starting one (`server`).
+
+use crate::args::Where;
+use anyhow::{Context as _, Result, anyhow};
+use rustix::net::sockopt;
+use sojourn_ipc::{Address, Connection, Deadline, Wait};
+use sojourn_session::place::Surroundings;
+use sojourn_session::{
+    AdminClient, AdminListOut, AdminStatsOut, SessionInfoT, admin_connect_options, config,
+};
+use std::time::Duration;
+
+/// No question takes longer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A server that answers.
+pub(crate) struct Client {
+    admin: AdminClient,
+    /// Where it is.
+    pub(crate) address: String,
+    /// Its process; 0 if it cannot be seen from here.
+    pub(crate) pid: u32,
+    /// Its user.
+    pub(crate) uid: u32,
+}
+
+/// Where the server is to be looked for, best first.
+pub(crate) fn places(place: &Where) -> Result<Vec<String>> {
+    if let Some(address) = &place.server {
+        return Ok(vec![address.clone()]);
+    }
+    let config = config::load([], |name| std::env::var_os(name))?;
+    let around = Surroundings::of_this_process(&config.server);
+    let mut places = vec![around.for_client()?];
+    let own = around.own().to_string_lossy().into_owned();
+    if around.server.is_none() && !places.contains(&own) {
+        // Where `run` turns to if the system's server has left its socket behind.
+        places.push(own);
+    }
+    Ok(places)
+}
+
+impl Client {
+    /// The first server that answers.
+    pub(crate) fn connect(place: &Where) -> Result<Self> {
+        let mut first = None;
+        for address in places(place)? {
+            match Self::connect_to(&address) {
+                Ok(client) => return Ok(client),
+                Err(error) => _ = first.get_or_insert(error),
+            }
+        }
+        let error = first.unwrap_or_else(|| anyhow!("there is no place for a session server"));
+        Err(error.context("no session server (start one: sojourn server start)"))
+    }
+
+    fn connect_to(text: &str) -> Result<Self> {
+        crate::server::answers(text)?;
+        let mut options = admin_connect_options();
+        options.wait = Wait::Park;
+        options.timeout = ANSWER_WITHIN;
+        let connection = Connection::connect(Address::parse(text)?, &options)?;
+        let who = sockopt::socket_peercred(connection.socket())?;
+        let admin = AdminClient::bind_by(connection, Deadline::after(ANSWER_WITHIN))
+            .with_context(|| format!("{text}: is no session server"))?;
+        let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
+        Ok(Self { admin, address: text.into(), pid, uid: who.uid.as_raw() })
+    }
+
+    fn ask(&mut self) -> &mut AdminClient {
+        self.admin.with_deadline(Deadline::after(ANSWER_WITHIN))
+    }
+
+    /// Sessions it knows.
+    pub(crate) fn list(&mut self) -> Result<Vec<SessionInfoT>> {
+        let AdminListOut { sessions, .. } =
+            self.ask().list().with_context(|| format!("{}: list", self.address))?;
+        Ok(sessions.unwrap_or_default())
+    }
+
+    /// Its counters.
+    pub(crate) fn stats(&mut self) -> Result<AdminStatsOut> {
+        self.ask().stats().with_context(|| format!("{}: stats", self.address))
+    }
+
+    /// Sends a stream home; false if there is none that we may touch.
+    pub(crate) fn recall(&mut self, stream: u64) -> Result<bool> {
+        self.ask().recall_stream(stream).with_context(|| format!("{}: recall", self.address))
+    }
+
+    /// Asks it to end, and waits for at most `within` until it has.
+    pub(crate) fn stop(mut self, force: bool, within: Duration) -> Result<bool> {
+        self.ask().stop(force).with_context(|| format!("{}: stop", self.address))?;
+        let connection = self.admin.into_inner();
+        let socket = connection.socket();
+        let mut set = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::RDHUP)];
+        let timeout = rustix::time::Timespec::try_from(within).ok();
+        Ok(rustix::io::retry_on_intr(|| rustix::event::poll(&mut set, timeout.as_ref()))? > 0)
+    }
+}

@@ -1,0 +1,159 @@
+//! `sojourn doctor`: what this machine can do for Sojourn, and what to do where it cannot.
+//!
+//! Each look answers one [`Item`]. They are in `kernel` (what the kernel offers), `machine` (limits, processors) and
+//! `parts` (library, server); nothing is changed, and nothing takes longer than a second or two.
+
+mod kernel;
+mod machine;
+mod parts;
+mod settings;
+
+use crate::args::Report;
+use crate::failure::FAILED;
+use crate::output::{Table, print, print_json, printable};
+use anyhow::Result;
+use serde::Serialize;
+use settings::Value;
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// Sojourn works, but less well or for less.
+    Limited,
+    /// Programs run without acceleration.
+    Missing,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Item {
+    /// The same for ever.
+    name: &'static str,
+    state: State,
+    /// What was found.
+    found: String,
+    /// What to do; empty if nothing.
+    advice: String,
+}
+
+impl Item {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, found: found.into(), advice: String::new() }
+    }
+
+    fn limited(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, state: State::Limited, found: found.into(), advice: advice.into() }
+    }
+
+    fn missing(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, state: State::Missing, found: found.into(), advice: advice.into() }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Findings {
+    version: u32,
+    state: State,
+    items: Vec<Item>,
+    configuration: Vec<Value>,
+}
+
+/// Looks, prints, and answers the exit status: 1 if something is missing.
+pub(crate) fn doctor(options: &Report) -> Result<u8> {
+    let configuration = settings::in_force();
+    let mut items = vec![
+        kernel::release(),
+        kernel::futex_waitv(),
+        kernel::events(),
+        kernel::seals(),
+        kernel::unix_diag(),
+        kernel::processes(),
+        machine::processors(),
+        machine::wake_cost(),
+        machine::open_files(),
+        machine::locked_memory(),
+    ];
+    items.extend(parts::library());
+    items.extend(parts::server(&options.place));
+    let configuration = match configuration {
+        Ok(values) => values,
+        Err(error) => {
+            let advice = "correct it: `sojourn run` does nothing before";
+            items.push(Item::missing("configuration", error.to_string(), advice));
+            Vec::new()
+        }
+    };
+    let state = items.iter().map(|item| item.state).max().unwrap_or(State::Ok);
+    let findings = Findings { version: 1, state, items, configuration };
+    match options.json {
+        true => print_json(&findings)?,
+        false => print(&text(&findings))?,
+    }
+    Ok(if state == State::Missing { FAILED } else { 0 })
+}
+
+fn text(findings: &Findings) -> String {
+    let mut text = String::new();
+    for item in &findings.items {
+        let state = match item.state {
+            State::Ok => "ok",
+            State::Limited => "limited",
+            State::Missing => "MISSING",
+        };
+        text.push_str(&format!("{state:8} {:15} {}\n", item.name, printable(&item.found)));
+        if !item.advice.is_empty() {
+            text.push_str(&format!("{:24} → {}\n", "", printable(&item.advice)));
+        }
+    }
+    let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
+    for value in &findings.configuration {
+        let shown = if value.value.is_empty() { "-".into() } else { value.value.clone() };
+        table.row(vec![value.setting.into(), shown, value.from.clone()]);
+    }
+    if !findings.configuration.is_empty() {
+        text.push('\n');
+        text.push_str(&table.text());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings() -> Findings {
+        let items =
+            vec![Item::ok("kernel", "6.1"), Item::missing("library", "not there", "install it")];
+        let value = Value { setting: "tcp", value: "true".into(), from: "default".into() };
+        Findings { version: 1, state: State::Missing, items, configuration: vec![value] }
+    }
+
+    #[test]
+    fn json_keeps_its_schema() {
+        let json = serde_json::to_string(&findings()).unwrap();
+        assert_eq!(
+            json,
+            r#"{"version":1,"state":"missing","items":[{"name":"kernel","state":"ok","found":"6.1","advice":""},{"name":"library","state":"missing","found":"not there","advice":"install it"}],"configuration":[{"setting":"tcp","value":"true","from":"default"}]}"#
+        );
+    }
+
+    #[test]
+    fn text_says_what_to_do() {
+        let text = text(&findings());
+        assert!(text.contains("MISSING  library") && text.contains("→ install it"), "{text}");
+        assert!(text.contains("tcp      true   default"), "{text}");
+    }
+
+    #[test]
+    fn what_this_kernel_has_is_seen() {
+        // These hold wherever the tests can run at all.
+        assert_eq!(kernel::events().state, State::Ok);
+        assert_eq!(kernel::seals().state, State::Ok);
+        assert_ne!(kernel::processes().state, State::Missing);
+        assert_ne!(machine::open_files().state, State::Missing);
+    }
+}

@@ -1,0 +1,91 @@
+//! Limits and processors.
+
+use super::Item;
+use crate::output::bytes;
+use rustix::process::{Resource, getrlimit};
+
+/// Fewer open files than this are soon used up.
+const FILES_ENOUGH: u64 = 1024;
+/// What a wake-up may cost before spinning is worth far more than sleeping (ns).
+const WAKE_COST_HIGH_NS: u64 = 20_000;
+
+/// How many there are, how many we may use, and how many want to run.
+pub(super) fn processors() -> Item {
+    const NAME: &str = "processors";
+    let usable = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let running = running(&load).unwrap_or(0);
+    let found = format!("{usable} usable; {running} threads run or want to");
+    if usable == 1 {
+        let advice =
+            "both ends share the processor, so that nobody spins: expect less than with two";
+        return Item::limited(NAME, found, advice);
+    }
+    match running > usable {
+        true => Item::limited(
+            NAME,
+            found,
+            "more threads than processors: waiting threads sleep at once as long as that is so",
+        ),
+        false => Item::ok(NAME, found),
+    }
+}
+
+/// Threads that run or want to, but for this one, from `/proc/loadavg`.
+fn running(load: &str) -> Option<usize> {
+    let field = load.split(' ').nth(3)?;
+    let running: usize = field.split('/').next()?.parse().ok()?;
+    Some(running.saturating_sub(1))
+}
+
+/// What waking a thread on another processor costs.
+pub(super) fn wake_cost() -> Item {
+    const NAME: &str = "wake-cost";
+    let cost_ns = sojourn_ipc::wake_cost_ns();
+    let us = cost_ns as f64 / 1000.0;
+    match cost_ns {
+        0 => Item::ok(NAME, "not measured: spinning cannot pay on this machine"),
+        WAKE_COST_HIGH_NS.. => {
+            let advice = "threads that wait spin so long before they sleep; a virtual machine that does not give idle processors away would wake faster";
+            Item::ok(NAME, format!("{us:.1} µs ({advice})"))
+        }
+        _ => Item::ok(
+            NAME,
+            format!("{us:.1} µs: threads that wait spin about as long before they sleep"),
+        ),
+    }
+}
+
+/// The server raises its own as far as it may; programs need a few more than they would.
+pub(super) fn open_files() -> Item {
+    const NAME: &str = "open-files";
+    let limit = getrlimit(Resource::Nofile);
+    let number = |value: Option<u64>| value.map_or("no limit".into(), |value| value.to_string());
+    let found = format!("{}, at most {}", number(limit.current), number(limit.maximum));
+    match limit.current.is_some_and(|files| files < FILES_ENOUGH) {
+        true => Item::limited(
+            NAME,
+            found,
+            "raise it for programs with many connections: ulimit -n 4096",
+        ),
+        false => Item::ok(NAME, found),
+    }
+}
+
+/// Shown because people ask; nothing is locked.
+pub(super) fn locked_memory() -> Item {
+    let limit = getrlimit(Resource::Memlock).current;
+    let found = limit.map_or("no limit".into(), bytes);
+    Item::ok("locked-memory", format!("{found} (none is needed)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_running_threads_are_those_of_others() {
+        assert_eq!(running("0.1 0.2 0.3 4/567 890\n"), Some(3));
+        assert_eq!(running("0.1"), None);
+    }
+}

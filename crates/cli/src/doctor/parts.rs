@@ -1,0 +1,111 @@
+//! The parts of Sojourn: is the library there, does the loader take it, which server answers.
+
+use super::Item;
+use crate::args::Where;
+use crate::client::Client;
+use crate::output::span;
+use crate::{beside, environment};
+use sojourn_session::Config;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const CHECKED: &str = "/proc/self/maps";
+
+/// The preload library, and whether programs get it.
+pub(super) fn library() -> Vec<Item> {
+    match beside::library() {
+        Ok(library) => {
+            let shown = library.display().to_string();
+            vec![Item::ok("library", shown), loads(&library)]
+        }
+        Err(error) => vec![Item::missing("library", error.to_string(), "install Sojourn anew")],
+    }
+}
+
+/// Runs a program with it and looks whether it is mapped there.
+fn loads(library: &Path) -> Item {
+    const NAME: &str = "preload";
+    let variables = environment::preloaded(std::env::vars_os(), library, &Config::default());
+    let run = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(words).env_clear().envs(variables.iter().cloned()).stdin(Stdio::null());
+        command.output()
+    };
+    let advice = "the words are the loader's or the program's own; look whether the library is of this machine and readable";
+    let of_true = match run("true", &[]) {
+        Ok(output) => output,
+        Err(error) => return Item::missing(NAME, format!("true: {error}"), "is PATH set?"),
+    };
+    if let Some(words) = complaint(&of_true) {
+        return Item::missing(NAME, format!("`true` with the library: {words}"), advice);
+    }
+    let is_mapped = run("cat", &[CHECKED])
+        .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(beside::LIBRARY));
+    match is_mapped {
+        true => Item::ok(NAME, "the loader puts the library into programs"),
+        false => Item::missing(
+            NAME,
+            "programs run, but without the library",
+            "the loader ignores LD_PRELOAD: is this a program that has gained privileges, or a system that forbids it?",
+        ),
+    }
+}
+
+/// What went wrong, in the words of whoever said it.
+fn complaint(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match (output.status.success(), said.is_empty()) {
+        (true, true) => None,
+        (_, false) => Some(said.lines().next().unwrap_or_default().to_owned()),
+        (false, true) => Some(output.status.to_string()),
+    }
+}
+
+/// Which server answers, and that its program is there.
+pub(super) fn server(place: &Where) -> Vec<Item> {
+    const NAME: &str = "server";
+    let program = match beside::server() {
+        Ok(path) => Item::ok("server-program", path.display().to_string()),
+        Err(error) => Item::missing("server-program", error.to_string(), "install Sojourn anew"),
+    };
+    let answering = match Client::connect(place) {
+        Ok(client) => describe(client),
+        Err(error) => Item::limited(
+            NAME,
+            format!("{:#}", error.root_cause()),
+            "nothing to do: `sojourn run` starts one when it is needed",
+        ),
+    };
+    vec![program, answering]
+}
+
+fn describe(mut client: Client) -> Item {
+    const NAME: &str = "server";
+    let version = version(client.pid, client.uid).unwrap_or_else(|| "version unknown".into());
+    let address = client.address.clone();
+    let who = format!("{address}: {version}, process {}, user {}", client.pid, client.uid);
+    match client.stats() {
+        Ok(stats) => Item::ok(NAME, format!("{who}, up for {}", span(stats.counters.uptime_ms))),
+        Err(error) => Item::missing(
+            NAME,
+            format!("{who}: {error:#}"),
+            "it does not answer as it should; is it another version? sojourn server stop --force",
+        ),
+    }
+}
+
+/// What the program that serves says of itself. Only a program of our own or root's is run for that.
+fn version(pid: u32, uid: u32) -> Option<String> {
+    if pid == 0 || (uid != 0 && uid != rustix::process::geteuid().as_raw()) {
+        return None;
+    }
+    let program = format!("/proc/{pid}/exe");
+    // The test of `sojournd` may serve from within another program, which would do something else.
+    let name = std::fs::read_link(&program).ok()?;
+    if !name.file_name()?.to_string_lossy().starts_with("sojournd") {
+        return None;
+    }
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}

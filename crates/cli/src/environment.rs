@@ -1,0 +1,90 @@
+//! The environment of a program that is run under Sojourn. Pure.
+//!
+//! What the program finds there is the merged configuration, not what happened to be set: the preload library reads
+//! variables alone.
+
+use sojourn_session::Config;
+use sojourn_session::config::SETTINGS;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// `variables` with the library put before what is preloaded already, and with the settings as they are in force.
+pub(crate) fn preloaded(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    library: &Path,
+    config: &Config,
+) -> Vec<(OsString, OsString)> {
+    let settings: Vec<String> = SETTINGS.iter().map(|setting| setting.variable()).collect();
+    let is_setting = |name: &OsStr| settings.iter().any(|setting| name == setting.as_str());
+    let mut present = None;
+    let mut result: Vec<_> = variables
+        .into_iter()
+        .filter(|(name, value)| {
+            if name == PRELOAD && present.is_none() {
+                present = Some(value.clone());
+            }
+            name != PRELOAD && !is_setting(name)
+        })
+        .collect();
+    result.push((PRELOAD.into(), preload(library, present.as_deref())));
+    result.extend(config.to_env().into_iter().map(|(name, value)| (name.into(), value.into())));
+    result
+}
+
+/// The list for the loader; ours comes first and only once, however deep `sojourn run` is nested.
+fn preload(library: &Path, present: Option<&OsStr>) -> OsString {
+    let ours = library.as_os_str().as_bytes();
+    let mut list = ours.to_vec();
+    let present = present.unwrap_or_default().as_bytes();
+    let is_gap = |byte: &u8| matches!(byte, b' ' | b':');
+    for other in present.split(is_gap).filter(|other| !other.is_empty() && *other != ours) {
+        list.push(b':');
+        list.extend(other);
+    }
+    OsString::from_vec(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)], config: &Config) -> Vec<(String, String)> {
+        let pairs = pairs.iter().map(|(name, value)| (name.into(), value.into()));
+        let result = preloaded(pairs, Path::new("/lib/ours.so"), config);
+        let text = |text: OsString| text.into_string().unwrap();
+        result.into_iter().map(|(name, value)| (text(name), text(value))).collect()
+    }
+
+    #[test]
+    fn the_library_comes_first_and_once() {
+        let preload = |value: &str| of(&[("LD_PRELOAD", value)], &Config::default())[0].1.clone();
+        assert_eq!(preload(""), "/lib/ours.so");
+        assert_eq!(preload("/a.so b.so"), "/lib/ours.so:/a.so:b.so");
+        assert_eq!(preload("/a.so:/lib/ours.so"), "/lib/ours.so:/a.so");
+    }
+
+    #[test]
+    fn settings_are_those_in_force_and_the_rest_stays() {
+        let mut config = Config::default();
+        config.apply_flag("move-after-calls", "3").unwrap();
+        let pairs = [
+            ("PATH", "/bin"),
+            ("SOJOURN_PIPE", "off"),
+            ("SOJOURN_RING_BYTES", "4k"),
+            ("SOJOURN_CONFIG", "/x"),
+            ("SOJOURN_OTHER", "y"),
+        ];
+        let found = of(&pairs, &config);
+        let expected = [
+            ("PATH", "/bin"),
+            ("SOJOURN_CONFIG", "/x"),
+            ("SOJOURN_OTHER", "y"),
+            ("LD_PRELOAD", "/lib/ours.so"),
+            ("SOJOURN_MOVE_AFTER_CALLS", "3"),
+        ];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

@@ -1,0 +1,184 @@
+//! Whether a program can be preloaded, from its file alone.
+//!
+//! The dynamic loader preloads into programs that it loads itself, whose C library is ours, and which do not
+//! gain privileges by being started. A script is what its interpreter is. Not here: reading ELF (`elf`), finding the
+//! file (`search`).
+
+mod elf;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use elf::{Elf, ElfError};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// Why a program cannot be preloaded.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Obstacle {
+    /// Nobody loads anything into it.
+    #[error("it is linked statically, so that nothing can be loaded into it")]
+    Static,
+    /// Its connections do not pass the C library.
+    #[error("it is a Go program, which makes its system calls itself, past the C library")]
+    Go,
+    /// Of another architecture or word length.
+    #[error("it is made for another kind of machine ({0})")]
+    Machine(String),
+    /// Of another C library.
+    #[error("its loader is {0}, that of another C library")]
+    Loader(PathBuf),
+    /// The loader ignores us.
+    #[error(
+        "it is set-user-ID, and the loader preloads nothing into programs that gain privileges"
+    )]
+    SetUser,
+    /// The loader ignores us.
+    #[error(
+        "it is set-group-ID, and the loader preloads nothing into programs that gain privileges"
+    )]
+    SetGroup,
+    /// The loader ignores us.
+    #[error(
+        "it has capabilities, and the loader preloads nothing into programs that gain privileges"
+    )]
+    Capabilities,
+    /// We may run it but not look.
+    #[error("its file cannot be read ({0}), so that nobody knows whether it can be preloaded")]
+    Unreadable(Errno),
+    /// Neither ELF nor script.
+    #[error("it is neither an ELF program nor a script")]
+    Unknown,
+    /// A damaged ELF file.
+    #[error("its ELF headers make no sense ({0})")]
+    Damaged(&'static str),
+    /// The script is fine, its interpreter is not.
+    #[error("its interpreter {0:?}: {1}")]
+    Interpreter(PathBuf, Box<Obstacle>),
+    /// Interpreters of interpreters.
+    #[error("its interpreters are nested too deep")]
+    Nested,
+}
+
+/// Who would run it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Runner {
+    /// The real user.
+    pub(crate) uid: u32,
+    /// The real group.
+    pub(crate) gid: u32,
+}
+
+impl Runner {
+    /// This process.
+    pub(crate) fn this() -> Self {
+        Self { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
+    }
+}
+
+/// The kernel follows as many `#!` lines.
+const DEPTH_MAX: usize = 5;
+/// Enough for any `#!` line the kernel takes and for most ELF headers.
+const FIRST_BYTES: usize = 4096;
+
+/// Looks whether the program in `file` can be preloaded when `runner` runs it.
+pub(crate) fn inspect(file: &Path, runner: Runner) -> Result<(), Obstacle> {
+    inspect_nested(file, runner, 0)
+}
+
+fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<(), Obstacle> {
+    let open = open(file).map_err(Obstacle::Unreadable)?;
+    let mut bytes = [0; FIRST_BYTES];
+    let len = read(&open, &mut bytes, 0).map_err(Obstacle::Unreadable)?;
+    let bytes = &bytes[..len];
+    if let Some(interpreter) = interpreter_of(bytes) {
+        if depth == DEPTH_MAX {
+            return Err(Obstacle::Nested);
+        }
+        return inspect_nested(&interpreter, runner, depth + 1)
+            .map_err(|cause| Obstacle::Interpreter(interpreter, Box::new(cause)));
+    }
+    if !bytes.starts_with(elf::MAGIC) {
+        return Err(Obstacle::Unknown);
+    }
+    privileges(&open, runner)?;
+    let read_more = |offset, buffer: &mut [u8]| read(&open, buffer, offset).unwrap_or(0);
+    let elf = Elf::read(bytes, read_more).map_err(|error| match error {
+        ElfError::Machine(what) => Obstacle::Machine(what),
+        ElfError::Damaged(what) => Obstacle::Damaged(what),
+    })?;
+    if elf.is_go {
+        return Err(Obstacle::Go);
+    }
+    let loader = elf.interpreter.ok_or(Obstacle::Static)?;
+    match is_our_loader(&loader) {
+        true => Ok(()),
+        false => Err(Obstacle::Loader(loader)),
+    }
+}
+
+fn open(file: &Path) -> Result<File, Errno> {
+    // Not blocking, for the case that somebody has put a FIFO there.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(rustix::fs::open(file, flags, Mode::empty())?.into())
+}
+
+/// Reads as much as there is, up to the length of `buffer`.
+fn read(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match file.read_at(&mut buffer[len..], offset.saturating_add(len as u64)) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
+    }
+    Ok(len)
+}
+
+/// The interpreter of a script.
+fn interpreter_of(bytes: &[u8]) -> Option<PathBuf> {
+    let line = bytes.strip_prefix(b"#!")?;
+    let end = line.iter().position(|byte| matches!(byte, b'\n' | b'\0')).unwrap_or(line.len());
+    let mut words = line[..end].split(|byte| matches!(byte, b' ' | b'\t'));
+    let word = words.find(|word| !word.is_empty())?;
+    Some(OsStr::from_bytes(word).into())
+}
+
+/// Whether starting the program gains privileges: the kernel then tells the loader, and the loader preloads nothing.
+fn privileges(file: &File, runner: Runner) -> Result<(), Obstacle> {
+    const SET_USER: u32 = 0o4000;
+    /// Without the group's execute bit it means something else.
+    const SET_GROUP: u32 = 0o2010;
+    let metadata = file
+        .metadata()
+        .map_err(|error| Obstacle::Unreadable(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    if metadata.mode() & SET_USER != 0 && metadata.uid() != runner.uid {
+        return Err(Obstacle::SetUser);
+    }
+    if metadata.mode() & SET_GROUP == SET_GROUP && metadata.gid() != runner.gid {
+        return Err(Obstacle::SetGroup);
+    }
+    // Root has them all already.
+    let has = runner.uid != 0
+        && rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 64][..]).is_ok();
+    if has { Err(Obstacle::Capabilities) } else { Ok(()) }
+}
+
+/// Whether a loader is the one of the C library that the preload library needs. Its path may differ (another
+/// installation of the same C library), its name does not.
+fn is_our_loader(loader: &Path) -> bool {
+    let ours = match std::env::consts::ARCH {
+        "x86_64" => "ld-linux-x86-64.so.2",
+        "aarch64" => "ld-linux-aarch64.so.1",
+        // Every other one of the GNU C library is called something like it.
+        _ => {
+            return loader.to_string_lossy().contains("/ld-linux") || loader.ends_with("ld64.so.2");
+        }
+    };
+    loader.ends_with(ours)
+}

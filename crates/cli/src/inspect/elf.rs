@@ -1,0 +1,246 @@
+//! As much of ELF as tells whether a program can be preloaded.
+//!
+//! Pure: the bytes come in as arguments. Nothing in the file is trusted; what makes no sense is said to be damaged.
+//! The format is elf(5)'s.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+/// What an ELF file begins with.
+pub(crate) const MAGIC: &[u8] = b"\x7fELF";
+
+/// What a program's headers say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Elf {
+    /// The loader; none in static programs.
+    pub(crate) interpreter: Option<PathBuf>,
+    /// Linked by Go's own linker.
+    pub(crate) is_go: bool,
+}
+
+/// Headers that do not say it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ElfError {
+    /// Another architecture, word length or byte order: which.
+    Machine(String),
+    /// What makes no sense.
+    Damaged(&'static str),
+}
+
+const HEADER_LEN: usize = 64;
+const PROGRAM_HEADER_LEN: usize = 56;
+/// More program headers than any linker makes.
+const PROGRAM_HEADERS_MAX: u16 = 512;
+const TYPE_EXECUTABLE: u16 = 2;
+const TYPE_SHARED: u16 = 3;
+const SEGMENT_INTERPRETER: u32 = 3;
+const SEGMENT_NOTE: u32 = 4;
+const PATH_LEN_MAX: u64 = 4096;
+const NOTES_LEN_MAX: u64 = 64 << 10;
+
+/// Ours, as elf(5) numbers them.
+fn own_machine() -> u16 {
+    match std::env::consts::ARCH {
+        "x86_64" => 62,
+        "aarch64" => 183,
+        "riscv64" => 243,
+        "powerpc64" => 21,
+        "s390x" => 22,
+        "loongarch64" => 258,
+        _ => 0,
+    }
+}
+
+impl Elf {
+    /// Reads the headers. `first` is the beginning of the file; `read` reads at an offset and says how much it got.
+    pub(crate) fn read(
+        first: &[u8],
+        read: impl Fn(u64, &mut [u8]) -> usize,
+    ) -> Result<Self, ElfError> {
+        identify(first)?;
+        let header = first.get(..HEADER_LEN).ok_or(ElfError::Damaged("it ends in its header"))?;
+        if !matches!(u16_at(header, 16), TYPE_EXECUTABLE | TYPE_SHARED) {
+            return Err(ElfError::Damaged("it is no executable"));
+        }
+        if u16_at(header, 18) != own_machine() {
+            return Err(ElfError::Machine(format!("ELF machine {}", u16_at(header, 18))));
+        }
+        let (entry, count) = (u16_at(header, 54), u16_at(header, 56));
+        if usize::from(entry) != PROGRAM_HEADER_LEN || count > PROGRAM_HEADERS_MAX {
+            return Err(ElfError::Damaged("its program headers are of no known form"));
+        }
+        let mut table = vec![0; PROGRAM_HEADER_LEN * usize::from(count)];
+        let bytes = |offset: u64, buffer: &mut [u8]| {
+            let from_first = usize::try_from(offset)
+                .ok()
+                .and_then(|start| first.get(start..start.checked_add(buffer.len())?));
+            match from_first {
+                Some(there) => buffer.copy_from_slice(there),
+                None if read(offset, buffer) == buffer.len() => {}
+                None => return Err(ElfError::Damaged("it is cut short")),
+            }
+            Ok(())
+        };
+        bytes(u64_at(header, 32), &mut table)?;
+        let mut elf = Self { interpreter: None, is_go: false };
+        for segment in table.chunks_exact(PROGRAM_HEADER_LEN) {
+            let (offset, len) = (u64_at(segment, 8), u64_at(segment, 32));
+            let content = |max: u64| {
+                let mut content = vec![0; usize::try_from(len.min(max)).unwrap_or(0)];
+                bytes(offset, &mut content).map(|()| content)
+            };
+            match u32_at(segment, 0) {
+                SEGMENT_INTERPRETER => elf.interpreter = Some(path(&content(PATH_LEN_MAX)?)?),
+                SEGMENT_NOTE => elf.is_go |= has_go_note(&content(NOTES_LEN_MAX)?),
+                _ => {}
+            }
+        }
+        Ok(elf)
+    }
+}
+
+/// Word length and byte order must be ours.
+fn identify(first: &[u8]) -> Result<(), ElfError> {
+    let machine = |what: &str| Err(ElfError::Machine(what.into()));
+    let is_little = first.get(5) == Some(&1);
+    match first.get(4) {
+        Some(2) if is_little == cfg!(target_endian = "little") => Ok(()),
+        Some(2) => machine("the other byte order"),
+        Some(1) => machine("32 bits"),
+        _ => Err(ElfError::Damaged("no known word length")),
+    }
+}
+
+fn path(bytes: &[u8]) -> Result<PathBuf, ElfError> {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    match end.filter(|end| *end > 0) {
+        Some(end) => Ok(OsStr::from_bytes(&bytes[..end]).into()),
+        None => Err(ElfError::Damaged("its loader has no name")),
+    }
+}
+
+/// Whether one of the notes is named `Go`: its linker leaves the build identifier there, also when stripped.
+fn has_go_note(mut notes: &[u8]) -> bool {
+    const NOTE_HEADER: usize = 12;
+    let padded = |len: u32| (len as usize).next_multiple_of(4);
+    while notes.len() >= NOTE_HEADER {
+        let (name, content) = (u32_at(notes, 0), u32_at(notes, 4));
+        if notes[NOTE_HEADER..].starts_with(b"Go\0\0") && name == 4 {
+            return true;
+        }
+        let whole = NOTE_HEADER.saturating_add(padded(name)).saturating_add(padded(content));
+        notes = notes.get(whole..).unwrap_or_default();
+    }
+    false
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    if let Some(there) = bytes.get(at..at + N) {
+        array.copy_from_slice(there);
+    }
+    array
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_ne_bytes(array(bytes, at))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(array(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(array(bytes, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A 64-bit file with these segments.
+    fn file(segments: &[(u32, &[u8])]) -> Vec<u8> {
+        let mut header = vec![0; HEADER_LEN];
+        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        header[16..18].copy_from_slice(&TYPE_SHARED.to_ne_bytes());
+        header[18..20].copy_from_slice(&own_machine().to_ne_bytes());
+        header[32..40].copy_from_slice(&(HEADER_LEN as u64).to_ne_bytes());
+        header[54..56].copy_from_slice(&(PROGRAM_HEADER_LEN as u16).to_ne_bytes());
+        header[56..58].copy_from_slice(&(segments.len() as u16).to_ne_bytes());
+        let mut offset = HEADER_LEN + PROGRAM_HEADER_LEN * segments.len();
+        let mut contents = Vec::<u8>::new();
+        for (kind, content) in segments {
+            let mut segment = vec![0; PROGRAM_HEADER_LEN];
+            segment[..4].copy_from_slice(&kind.to_ne_bytes());
+            segment[8..16].copy_from_slice(&(offset as u64).to_ne_bytes());
+            segment[32..40].copy_from_slice(&(content.len() as u64).to_ne_bytes());
+            header.extend(segment);
+            contents.extend(*content);
+            offset += content.len();
+        }
+        header.extend(contents);
+        header
+    }
+
+    fn read(bytes: &[u8]) -> Result<Elf, ElfError> {
+        Elf::read(bytes, |_, _| 0)
+    }
+
+    const GO: &[u8] =
+        b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0abcd\x04\0\0\0\x02\0\0\0\x04\0\0\0Go\0\0xy\0\0";
+
+    #[test]
+    fn loader_and_go_are_found() {
+        let loader = file(&[(6, b""), (SEGMENT_INTERPRETER, b"/lib/ld.so\0")]);
+        let expected = Elf { interpreter: Some("/lib/ld.so".into()), is_go: false };
+        assert_eq!(read(&loader), Ok(expected));
+        let go = file(&[(SEGMENT_NOTE, GO)]);
+        assert_eq!(read(&go), Ok(Elf { interpreter: None, is_go: true }));
+        let gnu = file(&[(SEGMENT_NOTE, &GO[..20])]);
+        assert_eq!(read(&gnu), Ok(Elf { interpreter: None, is_go: false }));
+    }
+
+    #[test]
+    fn what_lies_beyond_the_first_bytes_is_read() {
+        let whole = file(&[(SEGMENT_INTERPRETER, b"/lib/ld.so\0")]);
+        let later = |offset: u64, buffer: &mut [u8]| {
+            let start = offset as usize;
+            buffer.copy_from_slice(&whole[start..start + buffer.len()]);
+            buffer.len()
+        };
+        let elf = Elf::read(&whole[..HEADER_LEN], later).unwrap();
+        assert_eq!(elf.interpreter, Some("/lib/ld.so".into()));
+    }
+
+    #[test]
+    fn other_machines_are_told_apart() {
+        let good = file(&[]);
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            read(&bytes)
+        };
+        assert_eq!(with(4, 1), Err(ElfError::Machine("32 bits".into())));
+        assert_eq!(with(5, 2), Err(ElfError::Machine("the other byte order".into())));
+        assert_eq!(with(18, 40), Err(ElfError::Machine("ELF machine 40".into())));
+        assert_eq!(with(16, 1), Err(ElfError::Damaged("it is no executable")));
+    }
+
+    #[test]
+    fn no_cut_and_no_changed_byte_is_fatal() {
+        let whole = file(&[(SEGMENT_INTERPRETER, b"/lib/ld.so\0"), (SEGMENT_NOTE, GO)]);
+        for len in 0..whole.len() {
+            let _ = read(&whole[..len]);
+        }
+        for at in 0..whole.len() {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = byte;
+                let _ = read(&bytes);
+            }
+        }
+        assert!(matches!(read(&whole[..HEADER_LEN]), Err(ElfError::Damaged(_))));
+        assert!(matches!(read(&[]), Err(ElfError::Damaged(_))));
+    }
+}

@@ -1,0 +1,58 @@
+//! Becoming another program.
+//!
+//! Not `std::process::Command`: it would empty the signal mask and make `SIGPIPE` the default, and the program is to
+//! find both as it would without us.
+
+use crate::search::find;
+use anyhow::{Context as _, Result};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+
+/// Becomes the program in `file`. `words` are its name as it was given and its arguments. Comes back only if it
+/// cannot: with the kernel's reason, or with an error if there is a zero byte in a word.
+pub(crate) fn become_program(
+    file: &Path,
+    words: &[OsString],
+    variables: Vec<(OsString, OsString)>,
+) -> Result<Errno> {
+    let file = c_string(file.as_os_str())?;
+    let words = words.iter().map(|word| c_string(word)).collect::<Result<Vec<_>>>()?;
+    let variables = variables
+        .into_iter()
+        .map(|(name, value)| {
+            let pair = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            CString::new(pair).context("a variable has a zero byte")
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let refused = exec(&file, &words, &variables);
+    if refused != Errno::NOEXEC {
+        return Ok(refused);
+    }
+    // As execvp(3) does: a file without a form that the kernel knows is taken for a shell script.
+    let shell = c"/bin/sh";
+    let mut with_shell = vec![shell.to_owned(), file];
+    with_shell.extend(words.into_iter().skip(1));
+    Ok(exec(shell, &with_shell, &variables))
+}
+
+fn exec(file: &CStr, words: &[CString], variables: &[CString]) -> Errno {
+    let pointers = |strings: &[CString]| {
+        let each = strings.iter().map(|string| string.as_ptr());
+        each.chain([std::ptr::null()]).collect::<Vec<_>>()
+    };
+    let (words, variables) = (pointers(words), pointers(variables));
+    // SAFETY: both lists end with a null pointer, and what they point to lives until the call returns.
+    unsafe { libc::execve(file.as_ptr(), words.as_ptr(), variables.as_ptr()) };
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+fn c_string(text: &OsStr) -> Result<CString> {
+    CString::new(text.to_owned().into_vec()).context("an argument has a zero byte")
+}
+
+/// The file that a program's name means in this process's environment.
+pub(crate) fn find_here(name: &OsStr) -> Result<std::path::PathBuf, crate::search::SearchError> {
+    find(name, std::env::var_os("PATH").as_deref())
+}

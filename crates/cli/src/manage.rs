@@ -1,0 +1,123 @@
+//! `sojourn move` and `sojourn server`.
+
+use crate::args::{Home, Move, Report, Server, Where};
+use crate::client::Client;
+use crate::failure::FAILED;
+use crate::output::{print, print_json, span};
+use crate::server;
+use anyhow::{Result, bail};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How long a server may take to end.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// How long one waits to see whether a server without programs ends.
+const EMPTY_WITHIN: Duration = Duration::from_millis(1500);
+
+/// Sends a stream home.
+pub(crate) fn move_stream(options: &Move) -> Result<()> {
+    let number = options.stream;
+    if options.home == Home::Library {
+        bail!(
+            "a session of one host moves to the library by itself when it is hot; `sojourn ss --why` says why one does not"
+        );
+    }
+    let mut client = Client::connect(&options.place)?;
+    if !client.recall(number)? {
+        bail!("there is no stream {number} that is yours; `sojourn ss` shows their numbers");
+    }
+    print(&format!("stream {number} is on its way to the kernel\n"))
+}
+
+/// Starts, stops, asks. Answers the exit status.
+pub(crate) fn server(action: &Server) -> Result<u8> {
+    match action {
+        Server::Start { idle_exit } => start(*idle_exit),
+        Server::Stop { force, place } => stop(*force, place),
+        Server::Status(report) => status(report),
+    }
+}
+
+fn start(idle_exit_s: Option<u32>) -> Result<u8> {
+    let address = server::start(idle_exit_s)?;
+    print(&format!("serving at {address}\n"))?;
+    Ok(0)
+}
+
+fn stop(force: bool, place: &Where) -> Result<u8> {
+    let mut client = Client::connect(place)?;
+    let processes = client.stats()?.counters.processes;
+    let address = client.address.clone();
+    let within = if force || processes == 0 { END_WITHIN } else { EMPTY_WITHIN };
+    let text = match client.stop(force, within)? {
+        true => format!("{address}: ended\n"),
+        false if force => bail!("{address}: did not end within {} s", END_WITHIN.as_secs()),
+        false => format!(
+            "{address}: ends with the last of the programs it knows ({processes} now); --force ends it at once\n"
+        ),
+    };
+    print(&text)?;
+    Ok(0)
+}
+
+/// What `server status --json` prints.
+#[derive(Serialize)]
+struct Status {
+    version: u32,
+    server: Option<String>,
+    pid: Option<u32>,
+    uid: Option<u32>,
+    uptime_ms: Option<u64>,
+    processes: Option<u32>,
+    streams: Option<u32>,
+    log: Option<String>,
+}
+
+fn status(report: &Report) -> Result<u8> {
+    let mut client = match Client::connect(&report.place) {
+        Ok(client) => client,
+        Err(_) if report.json => {
+            print_json(&Status {
+                version: 1,
+                server: None,
+                pid: None,
+                uid: None,
+                uptime_ms: None,
+                processes: None,
+                streams: None,
+                log: None,
+            })?;
+            return Ok(FAILED);
+        }
+        Err(error) => return Err(error),
+    };
+    let counters = client.stats()?.counters;
+    let log = server::log_of(&client.address).map(|path| path.display().to_string());
+    if report.json {
+        print_json(&Status {
+            version: 1,
+            server: Some(client.address),
+            pid: Some(client.pid),
+            uid: Some(client.uid),
+            uptime_ms: Some(counters.uptime_ms),
+            processes: Some(counters.processes),
+            streams: Some(counters.streams),
+            log,
+        })?;
+        return Ok(0);
+    }
+    let mut text = format!(
+        "{}: process {}, user {}, up for {}; {} programs, {} streams\n",
+        client.address,
+        client.pid,
+        client.uid,
+        span(counters.uptime_ms),
+        counters.processes,
+        counters.streams
+    );
+    if let Some(log) = log {
+        text.push_str(&format!("log: {log}\n"));
+    }
+    print(&text)?;
+    Ok(0)
+}

@@ -1,0 +1,159 @@
+//! All sessions of programs under Sojourn: those the server knows, and those that `/proc` shows besides.
+//!
+//! A program offers a session to the server when it has become hot, so the server knows nothing of the rest. These are
+//! found as ss(8) finds them: processes that have the preload library mapped (`processes`), what their descriptors are
+//! (`tables`, `diag`), and who holds the other end (`found`). Why one of them is in the kernel is told from the outside,
+//! as far as that can be seen.
+
+mod diag;
+mod found;
+mod processes;
+mod tables;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use diag::works as unix_diag_works;
+pub(crate) use processes::PROC;
+
+use crate::args::Filter;
+use crate::client::Client;
+use serde::{Serialize, Serializer};
+use sojourn_session::{HomeT, KindT, ReasonT, SessionInfoT};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::path::Path;
+
+/// One end of a session, as it is shown. Fields are those of `--json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Row {
+    /// Its stream's number, if it is away from the kernel. Text in JSON: many readers have 53 bits for a number.
+    #[serde(serialize_with = "as_text")]
+    pub(crate) stream: Option<u64>,
+    pub(crate) kind: &'static str,
+    pub(crate) home: &'static str,
+    /// A word of `sojourn_session::reason`.
+    pub(crate) reason: &'static str,
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+    pub(crate) program: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) peer_pid: Option<u32>,
+    pub(crate) peer_program: Option<String>,
+    /// Bytes through the stream, as far as the server knows.
+    pub(crate) sent: Option<u64>,
+    pub(crate) received: Option<u64>,
+    /// Since the move, or since it waits for its peer.
+    pub(crate) age_ms: Option<u64>,
+}
+
+impl Row {
+    /// Whether it is not accelerated.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.stream.is_none()
+    }
+
+    /// Why, for people.
+    pub(crate) fn sentence(&self) -> &'static str {
+        ReasonT::from_word(self.reason).unwrap_or(ReasonT::None).sentence()
+    }
+
+    /// The same end has the same key, whoever found it.
+    fn key(&self) -> (u32, &'static str, String, String) {
+        (self.pid, self.kind, self.from.clone(), self.to.clone())
+    }
+}
+
+#[allow(clippy::ref_option, reason = "serde's calling convention")]
+fn as_text<S: Serializer>(stream: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    stream.map(|number| number.to_string()).serialize(serializer)
+}
+
+/// The word for a kind.
+fn kind_word(kind: KindT) -> &'static str {
+    match kind {
+        KindT::Tcp => "tcp",
+        KindT::Unix => "unix",
+        KindT::Pipe => "pipe",
+    }
+}
+
+/// The word for a home.
+fn home_word(home: HomeT) -> &'static str {
+    match home {
+        HomeT::Kernel => "kernel",
+        HomeT::Library => "library",
+    }
+}
+
+/// Sessions that pass the filter; `all`: also sockets that are not connected. In order of process.
+pub(crate) fn gather(
+    client: Option<&mut Client>,
+    filter: &Filter,
+    all: bool,
+) -> anyhow::Result<Vec<Row>> {
+    let known = match client {
+        Some(client) => client.list()?,
+        None => Vec::new(),
+    };
+    let found = found::find(Path::new(PROC), all);
+    let mut rows = merge(known, found);
+    name_peers(&mut rows);
+    rows.retain(|row| {
+        let is_kind = filter.kind.is_none_or(|kind| kind_word(kind.of_interface()) == row.kind);
+        is_kind && filter.pid.is_none_or(|pid| pid == row.pid || row.peer_pid == Some(pid))
+    });
+    Ok(rows)
+}
+
+/// What the server knows, and what it does not.
+fn merge(known: Vec<SessionInfoT>, found: Vec<Row>) -> Vec<Row> {
+    let mut rows: Vec<Row> = known.into_iter().map(of_server).collect();
+    let mut counts = HashMap::new();
+    for row in &rows {
+        *counts.entry(row.key()).or_insert(0) += 1;
+    }
+    for row in found {
+        match counts.get_mut(&row.key()) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => rows.push(row),
+        }
+    }
+    rows.sort_by(|a, b| (a.pid, a.kind, &a.from, &a.to).cmp(&(b.pid, b.kind, &b.from, &b.to)));
+    rows
+}
+
+fn of_server(info: SessionInfoT) -> Row {
+    let text = |text: Option<CString>| {
+        text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let is_away = info.home == HomeT::Library;
+    let program = text(info.program);
+    Row {
+        stream: is_away.then_some(info.stream),
+        kind: kind_word(info.kind),
+        home: home_word(info.home),
+        reason: info.reason.word(),
+        pid: info.pid,
+        uid: info.uid,
+        program: program.rsplit('/').next().unwrap_or(&program).to_owned(),
+        from: text(info.from),
+        to: text(info.to),
+        peer_pid: (info.peer_pid != 0).then_some(info.peer_pid),
+        peer_program: None,
+        sent: is_away.then_some(info.sent),
+        received: is_away.then_some(info.received),
+        age_ms: Some(info.age_ms),
+    }
+}
+
+/// The other ends' programs, from their own rows or from `/proc`.
+fn name_peers(rows: &mut [Row]) {
+    let names: HashMap<u32, String> =
+        rows.iter().map(|row| (row.pid, row.program.clone())).collect();
+    for row in rows {
+        let Some(pid) = row.peer_pid.filter(|_| row.peer_program.is_none()) else { continue };
+        let name = names.get(&pid).cloned();
+        row.peer_program = name.or_else(|| processes::program(Path::new(PROC), pid));
+    }
+}

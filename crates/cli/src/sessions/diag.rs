@@ -1,0 +1,145 @@
+//! Which Unix sockets are connected with each other: the kernel's `sock_diag`, which alone can say.
+//!
+//! One question for all of them, in our own network name space. See sock_diag(7).
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// `linux/netlink.h`, `linux/sock_diag.h`, `linux/unix_diag.h`.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 0x1;
+const NLM_F_DUMP: u16 = 0x300;
+const UDIAG_SHOW_PEER: u32 = 0x4;
+const UNIX_DIAG_PEER: u16 = 2;
+const AF_UNIX: u8 = 1;
+/// Lengths of the two headers of an answer, and of an attribute's.
+const HEADER: usize = 16;
+const MESSAGE: usize = 16;
+const ATTRIBUTE: usize = 4;
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Inode of each connected Unix socket to that of its peer.
+pub(super) fn peers() -> Result<HashMap<u64, u64>, Errno> {
+    let socket = ask()?;
+    let mut peers = HashMap::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let (_, len) = rustix::net::recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+        if read(buffer.get(..len).unwrap_or_default(), &mut peers)? {
+            return Ok(peers);
+        }
+    }
+}
+
+/// Whether this kernel can say.
+pub(crate) fn works() -> Result<(), Errno> {
+    peers().map(|_| ())
+}
+
+fn ask() -> Result<OwnedFd, Errno> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
+    sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_WITHIN))?;
+    // nlmsghdr, then unix_diag_req.
+    let mut request = Vec::with_capacity(HEADER + 24);
+    request.extend((HEADER as u32 + 24).to_ne_bytes());
+    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    request.extend([0; 8]);
+    request.extend([AF_UNIX, 0, 0, 0]);
+    request.extend(u32::MAX.to_ne_bytes());
+    request.extend(0u32.to_ne_bytes());
+    request.extend(UDIAG_SHOW_PEER.to_ne_bytes());
+    request.extend([0; 8]);
+    rustix::net::send(&socket, &request, SendFlags::empty())?;
+    Ok(socket)
+}
+
+/// Takes the messages of one datagram; true: the last has come.
+fn read(mut bytes: &[u8], peers: &mut HashMap<u64, u64>) -> Result<bool, Errno> {
+    while bytes.len() >= HEADER {
+        let len = (u32_at(bytes, 0) as usize).clamp(HEADER, bytes.len());
+        let message = &bytes[HEADER..len];
+        match u16_at(bytes, 4) {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => {
+                return Err(Errno::from_raw_os_error(
+                    u32_at(message, 0).cast_signed().wrapping_neg(),
+                ));
+            }
+            SOCK_DIAG_BY_FAMILY if message.len() >= MESSAGE => {
+                // unix_diag_msg: the inode is at 4; attributes follow.
+                let inode = u32_at(message, 4);
+                if let Some(peer) = peer_of(&message[MESSAGE..]) {
+                    peers.insert(inode.into(), peer.into());
+                }
+            }
+            _ => {}
+        }
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+fn peer_of(mut attributes: &[u8]) -> Option<u32> {
+    while attributes.len() >= ATTRIBUTE {
+        let len = (u16_at(attributes, 0) as usize).max(ATTRIBUTE);
+        if u16_at(attributes, 2) == UNIX_DIAG_PEER && attributes.len() >= ATTRIBUTE + 4 {
+            return Some(u32_at(attributes, ATTRIBUTE));
+        }
+        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    None
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |field| u16::from_ne_bytes([field[0], field[1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let field = bytes.get(at..at + 4);
+    field.map_or(0, |field| u32::from_ne_bytes([field[0], field[1], field[2], field[3]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::os::unix::net::UnixStream;
+
+    fn inode(socket: &UnixStream) -> u64 {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
+        std::fs::metadata(format!("/proc/self/fd/{fd}")).unwrap().ino()
+    }
+
+    #[test]
+    fn both_ends_name_each_other() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let peers = peers().unwrap();
+        assert_eq!(peers.get(&inode(&a)), Some(&inode(&b)));
+        assert_eq!(peers.get(&inode(&b)), Some(&inode(&a)));
+    }
+
+    #[test]
+    fn damaged_answers_are_harmless() {
+        let mut bytes: Vec<u8> = (0..64u8).collect();
+        for at in 0..bytes.len() {
+            for byte in [0, 1, 20, 0xff] {
+                let before = std::mem::replace(&mut bytes[at], byte);
+                let _ = read(&bytes, &mut HashMap::new());
+                let _ = read(&bytes[..at], &mut HashMap::new());
+                bytes[at] = before;
+            }
+        }
+    }
+}

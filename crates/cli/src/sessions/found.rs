@@ -1,0 +1,153 @@
+//! Sessions that only `/proc` shows, and why they are in the kernel, as seen from the outside.
+//!
+//! What cannot be seen (policy, options, stdio) is not guessed: such a session counts as not hot, until its
+//! program offers it to the server.
+
+use super::processes::{self, Object, Process};
+use super::tables::{Tables, Tcp, Unix};
+use super::{Row, diag, home_word, kind_word};
+use sojourn_session::{HomeT, KindT, ReasonT};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Who has the other end.
+enum Peer {
+    /// These, by index; none that we may see if it is empty.
+    Holders(Vec<usize>),
+    /// It is not on this host.
+    Elsewhere,
+}
+
+/// Everything that was seen.
+struct View {
+    processes: Vec<Process>,
+    holders: HashMap<Object, Vec<usize>>,
+    /// By network name space.
+    tables: HashMap<String, Tables>,
+    unix_peers: HashMap<u64, u64>,
+}
+
+/// Sessions of processes that have the library; `all`: also sockets that are not connected.
+pub(super) fn find(proc: &Path, all: bool) -> Vec<Row> {
+    let processes = processes::all(proc);
+    if !processes.iter().any(|process| process.has_library) {
+        return Vec::new();
+    }
+    let mut tables = HashMap::new();
+    for process in processes.iter().filter(|process| process.has_library) {
+        let read = || Tables::read(&proc.join(process.pid.to_string()));
+        tables.entry(process.network.clone()).or_insert_with(read);
+    }
+    let view = View {
+        holders: processes::holders(&processes),
+        unix_peers: diag::peers().unwrap_or_default(),
+        processes,
+        tables,
+    };
+    let mut rows = Vec::new();
+    for (index, process) in view.processes.iter().enumerate().filter(|(_, p)| p.has_library) {
+        let seen = process.objects.iter().filter_map(|object| view.row(index, *object, all));
+        rows.extend(seen);
+    }
+    rows
+}
+
+impl View {
+    fn row(&self, index: usize, object: Object, all: bool) -> Option<Row> {
+        let process = &self.processes[index];
+        let tables = self.tables.get(&process.network)?;
+        let (kind, from, to, peer) = match object {
+            Object::Socket(inode) => match (tables.tcp.get(&inode), tables.unix.get(&inode)) {
+                (Some(tcp), _) => {
+                    let peer = tcp.is_established.then(|| self.tcp_peer(tables, tcp));
+                    (KindT::Tcp, tcp.local.to_string(), tcp.remote.to_string(), peer)
+                }
+                (_, Some(unix)) => {
+                    let (to, peer) = self.unix_peer(tables, inode);
+                    let peer = unix.is_connected.then_some(peer);
+                    (KindT::Unix, unix_name(unix, inode), to, peer)
+                }
+                _ => return None,
+            },
+            Object::Pipe { inode, writes } => {
+                let name = format!("pipe:[{inode}]");
+                let peer = Peer::Holders(self.held(Object::Pipe { inode, writes: !writes }));
+                (KindT::Pipe, name.clone(), name, Some(peer))
+            }
+        };
+        let reason = match &peer {
+            Some(peer) => self.reason(index, object, peer),
+            None if all => ReasonT::State,
+            None => return None,
+        };
+        let peer = match peer {
+            Some(Peer::Holders(holders)) => holders.first().map(|peer| &self.processes[*peer]),
+            _ => None,
+        };
+        Some(Row {
+            stream: None,
+            kind: kind_word(kind),
+            home: home_word(HomeT::Kernel),
+            reason: reason.word(),
+            pid: process.pid,
+            uid: process.uid,
+            program: process.program.clone(),
+            from,
+            to,
+            peer_pid: peer.map(|peer| peer.pid),
+            peer_program: peer.map(|peer| peer.program.clone()),
+            sent: None,
+            received: None,
+            age_ms: None,
+        })
+    }
+
+    fn held(&self, object: Object) -> Vec<usize> {
+        self.holders.get(&object).cloned().unwrap_or_default()
+    }
+
+    fn tcp_peer(&self, tables: &Tables, tcp: &Tcp) -> Peer {
+        match tables.mirror(tcp) {
+            Some(inode) => Peer::Holders(self.held(Object::Socket(inode))),
+            None => Peer::Elsewhere,
+        }
+    }
+
+    /// The other end's name, and who has it. Unknown without `sock_diag`.
+    fn unix_peer(&self, tables: &Tables, inode: u64) -> (String, Peer) {
+        let Some(peer) = self.unix_peers.get(&inode) else {
+            return ("-".into(), Peer::Holders(Vec::new()));
+        };
+        let name = match tables.unix.get(peer) {
+            Some(unix) => unix_name(unix, *peer),
+            None => format!("socket:[{peer}]"),
+        };
+        (name, Peer::Holders(self.held(Object::Socket(*peer))))
+    }
+
+    /// What stands in the way, as far as it can be seen.
+    fn reason(&self, index: usize, object: Object, peer: &Peer) -> ReasonT {
+        let peers = match peer {
+            Peer::Elsewhere => return ReasonT::NoPeer,
+            Peer::Holders(peers) => peers,
+        };
+        if peers.contains(&index) {
+            return ReasonT::SameProcess;
+        }
+        if self.holders.get(&object).is_some_and(|holders| holders.len() > 1) {
+            return ReasonT::SeveralHolders;
+        }
+        let has_library = |peer: &usize| self.processes[*peer].has_library;
+        if !peers.is_empty() && !peers.iter().any(has_library) {
+            return ReasonT::NoPeer;
+        }
+        ReasonT::NotHot
+    }
+}
+
+fn unix_name(unix: &Unix, inode: u64) -> String {
+    match unix.name.is_empty() {
+        true => format!("socket:[{inode}]"),
+        false => unix.name.clone(),
+    }
+}

@@ -1,0 +1,159 @@
+//! The kernel's tables of sockets: `/proc/PID/net/tcp`, `tcp6` and `unix`. Pure but for reading them.
+//!
+//! Each network name space has its own; a process's are those of its name space. See proc_net(5).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+/// `TCP_ESTABLISHED`.
+const TCP_ESTABLISHED: u8 = 1;
+/// `SS_CONNECTED`.
+const UNIX_CONNECTED: u8 = 3;
+/// `SOCK_STREAM`.
+const UNIX_STREAM: u32 = 1;
+
+/// A TCP socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tcp {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) is_established: bool,
+}
+
+/// A Unix stream socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unix {
+    /// Path or `@name`; empty if it has none.
+    pub(super) name: String,
+    pub(super) is_connected: bool,
+}
+
+/// The sockets of one network name space, by inode.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tables {
+    pub(super) tcp: HashMap<u64, Tcp>,
+    pub(super) unix: HashMap<u64, Unix>,
+    /// Established ones by both addresses, local first.
+    by_addresses: HashMap<(SocketAddr, SocketAddr), u64>,
+}
+
+impl Tables {
+    /// Reads those that the process in `directory` sees.
+    pub(super) fn read(directory: &Path) -> Self {
+        let text = |name: &str| {
+            let bytes = std::fs::read(directory.join("net").join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        Self::parse([&text("tcp"), &text("tcp6")], &text("unix"))
+    }
+
+    fn parse(tcp: [&str; 2], unix: &str) -> Self {
+        let lines = tcp.iter().flat_map(|text| text.lines().skip(1));
+        let tcp: HashMap<u64, Tcp> = lines.filter_map(tcp_line).collect();
+        let established = tcp.iter().filter(|(_, socket)| socket.is_established);
+        let by_addresses =
+            established.map(|(inode, socket)| ((socket.local, socket.remote), *inode)).collect();
+        let unix = unix.lines().skip(1).filter_map(unix_line).collect();
+        Self { tcp, unix, by_addresses }
+    }
+
+    /// The other end of a TCP connection, if it is in this name space and the peer has not closed it.
+    pub(super) fn mirror(&self, socket: &Tcp) -> Option<u64> {
+        self.by_addresses.get(&(socket.remote, socket.local)).copied()
+    }
+}
+
+fn tcp_line(line: &str) -> Option<(u64, Tcp)> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let state = u8::from_str_radix(fields.get(3)?, 16).ok()?;
+    let socket = Tcp {
+        local: address(fields.get(1)?)?,
+        remote: address(fields.get(2)?)?,
+        is_established: state == TCP_ESTABLISHED,
+    };
+    let inode = fields.get(9)?.parse().ok().filter(|inode| *inode != 0)?;
+    Some((inode, socket))
+}
+
+/// `0100007F:1F90`: words of 32 bits in the machine's byte order, then the port.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let mut bytes = Vec::new();
+    for word in ip.as_bytes().chunks(8) {
+        let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;
+        bytes.extend(word.to_ne_bytes());
+    }
+    let ip: IpAddr = match bytes.len() {
+        4 => Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into(),
+        // What a socket of version 6 has with one of version 4 is a connection of version 4.
+        16 => Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+fn unix_line(line: &str) -> Option<(u64, Unix)> {
+    // The name comes last and may have spaces.
+    let mut rest = line;
+    let mut field = || {
+        rest = rest.trim_start();
+        let end = rest.find(' ').unwrap_or(rest.len());
+        let (field, after) = rest.split_at(end);
+        rest = after;
+        field
+    };
+    let fields: [&str; 7] = std::array::from_fn(|_| field());
+    if u32::from_str_radix(fields[4], 16).ok()? != UNIX_STREAM {
+        return None;
+    }
+    let state = u8::from_str_radix(fields[5], 16).ok()?;
+    let name = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
+    let inode = fields[6].parse().ok()?;
+    Some((inode, Unix { name, is_connected: state == UNIX_CONNECTED }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcp_tables_are_read() {
+        let four = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            \x20  0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 11 1 x 100 0 0 10 0\n\
+            \x20  1: 0100007F:18EB 0200007F:9C40 01 00000000:00000000 00:00000000 00000000  1000        0 12 1 x 20 4 30 10 -1\n\
+            \x20  2: 0100007F:18EB 0200007F:9C41 06 00000000:00000000 03:00000A2E 00000000     0        0 0 3 x\n";
+        let six = "heading\n\
+            \x20  0: 0000000000000000FFFF00000200007F:9C40 0000000000000000FFFF00000100007F:18EB 01 00000000:00000000 00:00000000 00000000  1000 0 13 1 x 20 4 30 10 -1\n\
+            \x20  1: 00000000000000000000000001000000:0050 00000000000000000000000001000000:C000 01 0:0 00:0 0 1000 0 14 1\n\
+            damaged\n";
+        if cfg!(target_endian = "big") {
+            return;
+        }
+        let tables = Tables::parse([four, six], "");
+        assert_eq!(tables.tcp.len(), 4);
+        let server = &tables.tcp[&12];
+        assert_eq!(server.local, "127.0.0.1:6379".parse().unwrap());
+        assert_eq!(server.remote, "127.0.0.2:40000".parse().unwrap());
+        assert!(server.is_established && !tables.tcp[&11].is_established);
+        assert_eq!(tables.mirror(server), Some(13), "mapped addresses are those of version 4");
+        assert_eq!(tables.tcp[&14].local, "[::1]:80".parse().unwrap());
+        assert_eq!(tables.mirror(&tables.tcp[&14]), None);
+    }
+
+    #[test]
+    fn unix_tables_are_read() {
+        let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01    21 /run/a b\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03    22 @name\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03    23\n\
+            0000000000000000: 00000003 00000000 00000000 0005 03    24\n";
+        let tables = Tables::parse(["", ""], text);
+        let unix = |name: &str, is_connected| Unix { name: name.into(), is_connected };
+        assert_eq!(tables.unix.len(), 3, "packets are not streams");
+        assert_eq!(tables.unix[&21], unix("/run/a b", false));
+        assert_eq!(tables.unix[&22], unix("@name", true));
+        assert_eq!(tables.unix[&23], unix("", true));
+    }
+}

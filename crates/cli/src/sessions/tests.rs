@@ -1,0 +1,173 @@
+//! Tests of the list: what the server knows and what `/proc` shows become one.
+//!
+//! `/proc` is that of real processes; one that has a file called like the library mapped passes for a program
+//! under Sojourn. Only such processes of the test's own are looked at.
+
+use super::*;
+use crate::inspect::tests::Scratch;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A TCP end that is away from the kernel.
+pub(crate) fn joined() -> Row {
+    Row {
+        stream: Some(5),
+        kind: "tcp",
+        home: "library",
+        reason: "none",
+        pid: 6,
+        uid: 1000,
+        program: "redis-cli".into(),
+        from: "127.0.0.1:40000".into(),
+        to: "127.0.0.1:6379".into(),
+        peer_pid: Some(7),
+        peer_program: Some("redis-server".into()),
+        sent: Some(100),
+        received: Some(2000),
+        age_ms: Some(1500),
+    }
+}
+
+/// A Unix end without a peer under Sojourn.
+pub(crate) fn waiting() -> Row {
+    Row {
+        stream: None,
+        kind: "unix",
+        home: "kernel",
+        reason: "no-peer",
+        from: "socket:[17]".into(),
+        to: "/run/other".into(),
+        peer_pid: None,
+        peer_program: None,
+        sent: None,
+        received: None,
+        age_ms: None,
+        ..joined()
+    }
+}
+
+fn info(row: &Row, kind: KindT, home: HomeT, reason: ReasonT) -> SessionInfoT {
+    let text = |text: &str| Some(CString::new(text).unwrap());
+    SessionInfoT {
+        stream: row.stream.unwrap_or(0),
+        kind,
+        home,
+        reason,
+        pid: row.pid,
+        uid: row.uid,
+        program: text(&format!("/usr/bin/{}", row.program)),
+        from: text(&row.from),
+        to: text(&row.to),
+        peer_pid: row.peer_pid.unwrap_or(0),
+        sent: row.sent.unwrap_or(0),
+        received: row.received.unwrap_or(0),
+        age_ms: row.age_ms.unwrap_or(0),
+    }
+}
+
+#[test]
+fn what_the_server_knows_is_not_listed_twice() {
+    let away = info(&joined(), KindT::Tcp, HomeT::Library, ReasonT::None);
+    let mut seen = joined();
+    seen.stream = None;
+    seen.reason = "not-hot";
+    let rows = merge(vec![away], vec![seen.clone(), waiting()]);
+    let expected = Row { peer_program: None, ..joined() };
+    assert_eq!(rows, [expected, waiting()]);
+    // Two connections of one name, of which the server knows one.
+    let mut twin = waiting();
+    twin.age_ms = Some(3);
+    let known = info(&twin, KindT::Unix, HomeT::Kernel, ReasonT::NoPeer);
+    let rows = merge(vec![known], vec![waiting(), waiting()]);
+    assert_eq!(rows, [twin, waiting()]);
+}
+
+/// A process that is killed when the test is over, and what it writes.
+struct Peer(Child, Option<BufReader<ChildStdout>>);
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program that maps the library named, opens sessions as its argument says, says `ready` and sleeps.
+fn program(scratch: &Scratch) -> PathBuf {
+    let source = scratch.path("holder.c");
+    std::fs::write(&source, include_str!("../../tests/holder.c")).unwrap();
+    let done = Command::new("cc").arg("-o").args([scratch.path("holder"), source]).status();
+    assert!(done.unwrap().success());
+    scratch.path("holder")
+}
+
+/// Starts it; answers what it said after `ready`.
+fn start(program: &Path, words: &[&str]) -> (Peer, String) {
+    let mut command = Command::new(program);
+    let child = command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut peer = Peer(child.unwrap(), None);
+    let mut output = BufReader::new(peer.0.stdout.take().unwrap());
+    let mut line = String::new();
+    // The program has an alarm, so this ends.
+    output.read_line(&mut line).unwrap();
+    peer.1 = Some(output);
+    let rest = line.strip_prefix("ready").unwrap_or_else(|| panic!("said `{line}`"));
+    (peer, rest.trim().to_owned())
+}
+
+fn rows_of(peer: &Peer, all: bool) -> Vec<Row> {
+    let mut rows = found::find(Path::new(PROC), all);
+    rows.retain(|row| row.pid == peer.0.id());
+    rows
+}
+
+#[test]
+fn sessions_of_real_processes_are_found_with_their_reasons() {
+    let scratch = Scratch::new("found");
+    let program = program(&scratch);
+    let library = scratch.path(crate::beside::LIBRARY);
+    std::fs::write(&library, [0; 4096]).unwrap();
+    let library = library.to_str().unwrap();
+    let (server, port) = start(&program, &[library, "listen"]);
+    let (client, _) = start(&program, &[library, "connect", &port]);
+    let (plain, _) = start(&program, &["-", "connect", &port]);
+
+    assert_eq!(rows_of(&plain, true), [], "a program without the library is nobody's business");
+    let rows = rows_of(&client, false);
+    let tcp: Vec<_> = rows.iter().filter(|row| row.kind == "tcp").collect();
+    assert_eq!(tcp.len(), 1, "{rows:#?}");
+    let to = format!("127.0.0.1:{port}");
+    assert_eq!((tcp[0].to.as_str(), tcp[0].reason), (to.as_str(), "not-hot"));
+    assert_eq!(tcp[0].peer_pid, Some(server.0.id()));
+    assert_eq!(tcp[0].peer_program.as_deref(), Some("holder"));
+
+    let rows = rows_of(&server, false);
+    let with = |pid: u32| rows.iter().find(|row| row.kind == "tcp" && row.peer_pid == Some(pid));
+    assert_eq!(with(client.0.id()).map(|row| row.reason), Some("not-hot"));
+    assert_eq!(with(plain.0.id()).map(|row| row.reason), Some("no-peer"));
+    let all = rows_of(&server, true);
+    let listening: Vec<_> = all.iter().filter(|row| row.reason == "state").collect();
+    assert_eq!(listening.len(), 1, "{all:#?}");
+    assert_eq!(listening[0].from, to);
+}
+
+#[test]
+fn pipes_and_unix_sockets_are_found_too() {
+    let scratch = Scratch::new("local");
+    let program = program(&scratch);
+    let library = scratch.path(crate::beside::LIBRARY);
+    std::fs::write(&library, [0; 4096]).unwrap();
+    let (both, _) = start(&program, &[library.to_str().unwrap(), "pairs"]);
+    let rows = rows_of(&both, false);
+    let of = |kind: &str| rows.iter().filter(|row| row.kind == kind).cloned().collect::<Vec<_>>();
+    // A pair within the process, and one whose other end a child without the library has.
+    let mut reasons: Vec<_> = of("unix").iter().map(|row| row.reason).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["same-process", "same-process"], "{rows:#?}");
+    let own: Vec<_> = of("pipe").into_iter().filter(|row| row.reason == "same-process").collect();
+    assert_eq!(own.len(), 2, "{rows:#?}");
+    // Its standard output, which this test reads.
+    let output = of("pipe").into_iter().find(|row| row.peer_pid == Some(std::process::id()));
+    assert_eq!(output.map(|row| row.reason), Some("no-peer"), "{rows:#?}");
+}

@@ -1,0 +1,120 @@
+//! `sojourn ss`: the list of sessions.
+
+use crate::args::Ss;
+use crate::client::Client;
+use crate::output::{Table, bytes, note, print, print_json, span};
+use crate::sessions::{Row, gather};
+use anyhow::Result;
+use serde::Serialize;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct List {
+    version: u32,
+    server: Option<String>,
+    sessions: Vec<Row>,
+}
+
+/// Prints the list. Without a server it is what `/proc` shows.
+pub(crate) fn ss(options: &Ss) -> Result<()> {
+    let mut client = match Client::connect(&options.report.place) {
+        Ok(client) => Some(client),
+        // Who names a server wants that one.
+        Err(error) if options.report.place.server.is_some() => return Err(error),
+        Err(_) => None,
+    };
+    let sessions = gather(client.as_mut(), &options.filter, options.all)?;
+    let server = client.map(|client| client.address);
+    if options.report.json {
+        return print_json(&List { version: 1, server, sessions });
+    }
+    if server.is_none() {
+        note("no session server answers: only what /proc shows is listed; see `sojourn doctor`");
+    }
+    print(&text(&sessions, options.why))
+}
+
+/// The lines, headings first; `why` puts a sentence below each session that is in the kernel.
+fn text(rows: &[Row], why: bool) -> String {
+    let mut table = Table::new(&[
+        ">STREAM",
+        "KIND",
+        "HOME",
+        "REASON",
+        ">PID",
+        "PROGRAM",
+        "FROM",
+        "TO",
+        "PEER",
+        ">SENT",
+        ">RECEIVED",
+        ">SINCE",
+    ]);
+    for row in rows {
+        table.row(cells(row));
+    }
+    let text = table.text();
+    if !why {
+        return text;
+    }
+    let mut lines = text.lines();
+    let mut explained: Vec<String> = lines.next().map(str::to_owned).into_iter().collect();
+    for (line, row) in lines.zip(rows) {
+        explained.push(line.to_owned());
+        if row.is_in_kernel() {
+            explained.push(format!("        {}", row.sentence()));
+        }
+    }
+    explained.join("\n") + "\n"
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let peer = row.peer_pid.map(|pid| match &row.peer_program {
+        Some(program) => format!("{pid}/{program}"),
+        None => pid.to_string(),
+    });
+    vec![
+        or_dash(row.stream.map(|number| number.to_string())),
+        row.kind.into(),
+        row.home.into(),
+        if row.is_in_kernel() { row.reason.into() } else { "-".into() },
+        row.pid.to_string(),
+        row.program.clone(),
+        row.from.clone(),
+        row.to.clone(),
+        or_dash(peer),
+        or_dash(row.sent.map(bytes)),
+        or_dash(row.received.map(bytes)),
+        or_dash(row.age_ms.map(span)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::tests::{joined, waiting};
+
+    #[test]
+    fn json_keeps_its_schema() {
+        let list = List {
+            version: 1,
+            server: Some("/run/sojourn/server".into()),
+            sessions: vec![joined(), waiting()],
+        };
+        let json = serde_json::to_string_pretty(&list).unwrap();
+        assert_eq!(json, include_str!("../tests/ss.json").trim_end());
+    }
+
+    #[test]
+    fn every_line_says_where_and_why() {
+        let rows = [joined(), waiting()];
+        let text = text(&rows, true);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].contains("STREAM") && lines[0].contains("REASON"));
+        assert!(lines[1].contains("library  -") && lines[1].contains("7/redis-server"), "{text}");
+        assert!(lines[2].contains("kernel   no-peer"), "{text}");
+        assert!(lines[3].contains("sojourn run"), "{text}");
+    }
+}
