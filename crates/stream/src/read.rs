@@ -65,8 +65,8 @@ impl Stream {
             self.in_ring().head()?;
             return Ok(read);
         }
-        if available <= SHORT_MAX
-            && let Some(short) = self.in_ring().copy_short(head)
+        if (1..=SHORT_MAX).contains(&available)
+            && let Some(short) = self.in_ring().copy_short(head, available)
         {
             let read = scatter(&short[..available], bufs);
             return if read > 0 { self.consume(head, read).map(|()| read) } else { Ok(0) };

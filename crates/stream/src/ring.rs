@@ -14,7 +14,7 @@ pub const FROZEN: u64 = 1 << 63;
 pub const FLUSHED: u64 = 1 << 63;
 
 /// No short message lies there: also what a fresh region says.
-const NO_START: u64 = 0;
+const NO_MARK: u64 = 0;
 const SHORT_WORDS: usize = 5;
 /// Bytes of a short message: what is left of a cache line of 64 bytes.
 pub const SHORT_MAX: usize = 8 * SHORT_WORDS;
@@ -52,8 +52,8 @@ pub struct TailLine {
     rings: AtomicU32,
     /// The processor the writer was last seen on, plus one.
     pub cpu: AtomicU32,
-    /// The position at which the last short message begins, plus one; [`NO_START`] while it is put down.
-    start: AtomicU64,
+    /// Which bytes the last short message is ([`mark`]); [`NO_MARK`] while it is put down.
+    mark: AtomicU64,
     /// A second copy of the last short message, on the line that the reader polls anyhow.
     short: [AtomicU64; SHORT_WORDS],
 }
@@ -112,7 +112,7 @@ impl Ring {
                 tail: AtomicU64::new(0),
                 rings: AtomicU32::new(0),
                 cpu: AtomicU32::new(0),
-                start: AtomicU64::new(0),
+                mark: AtomicU64::new(0),
                 short: core::array::from_fn(|_| AtomicU64::new(0)),
             },
             head: HeadLine { head: AtomicU64::new(0) },
@@ -183,15 +183,15 @@ impl Ring {
         advance(&self.tail.tail, tail, to)
     }
 
-    /// Puts a second copy of the bytes from `tail` on, which are about to be published, beside the tail:
-    /// a reader that finds them there need not fetch the line they really lie on. `words` has them, at
-    /// most [`SHORT_MAX`]; how many they are follows from the next tail.
+    /// Puts a second copy of the `len` bytes from `tail` on, which are about to be published, beside the
+    /// tail: a reader that finds them there need not fetch the line they really lie on. `words` has them;
+    /// `len` is from 1 to [`SHORT_MAX`].
     ///
     /// The stores follow one another with nothing between, as in `sojourn_shm::Line::publish`.
     #[inline(always)]
-    pub fn put_short(&self, tail: u64, words: &[u64]) {
+    pub fn put_short(&self, tail: u64, len: usize, words: &[u64]) {
         let line = &self.tail;
-        line.start.store(NO_START, Ordering::Relaxed);
+        line.mark.store(NO_MARK, Ordering::Relaxed);
         // SYNC: release fence; pairs with the acquire fence in `copy_short`: who sees a word of this message
         // sees that the last one is gone.
         fence(Ordering::Release);
@@ -199,17 +199,17 @@ impl Ring {
             short.store(*word, Ordering::Relaxed);
         }
         // SYNC: release; pairs with the acquire load in `copy_short`.
-        line.start.store(tail + 1, Ordering::Release);
+        line.mark.store(mark(tail, len), Ordering::Release);
     }
 
-    /// The bytes from `head` on, if the last message was a short one that began there: the caller has
-    /// seen a tail and knows how many count.
+    /// The `len` bytes from `head` on, if just these are the last short message. The caller has seen
+    /// that they are published.
     #[inline(always)]
-    pub fn copy_short(&self, head: u64) -> Option<[u8; SHORT_MAX]> {
+    pub fn copy_short(&self, head: u64, len: usize) -> Option<[u8; SHORT_MAX]> {
         let line = &self.tail;
+        let wanted = mark(head, len);
         // SYNC: acquire; pairs with the last store in `put_short`.
-        let start = head + 1;
-        if line.start.load(Ordering::Acquire) != start {
+        if line.mark.load(Ordering::Acquire) != wanted {
             return None;
         }
         let mut bytes = [0; SHORT_MAX];
@@ -218,7 +218,7 @@ impl Ring {
         }
         // SYNC: acquire fence; pairs with the release fence in `put_short`.
         fence(Ordering::Acquire);
-        (line.start.load(Ordering::Relaxed) == start).then_some(bytes)
+        (line.mark.load(Ordering::Relaxed) == wanted).then_some(bytes)
     }
 
     /// Consumes the bytes from `head` to `to`: they have been copied out. The caller rings the writer next.
@@ -275,6 +275,12 @@ pub fn used(tail: u64, head: u64, ring_bytes: u32) -> Result<usize, Stop> {
         Some(used) if used <= u64::from(ring_bytes) => Ok(used as usize),
         _ => Err(Stop::Violation),
     }
+}
+
+/// Position and length of a short message in one word. Of the position the low 58 bits do.
+#[inline(always)]
+fn mark(position: u64, len: usize) -> u64 {
+    position << 6 | len as u64
 }
 
 #[inline]

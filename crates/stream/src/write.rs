@@ -119,7 +119,7 @@ impl Stream {
             *word = u64::from_ne_bytes(*bytes);
         }
         let ring = self.out_ring();
-        ring.put_short(tail, &words[..len.div_ceil(8)]);
+        ring.put_short(tail, len, &words[..len.div_ceil(8)]);
         self.publish(tail, len)?;
         Ok(len)
     }

@@ -2,8 +2,8 @@
 //! from the ring or in the leftover, in order; and the leftover is fixed at once.
 //!
 //! Changes seen to fail here: positions stored and not exchanged; only the tail frozen; `publish` or
-//! `freeze` relaxed; of a short message: `start` not unset first, or without the fence, or not looked at
-//! again, or not told from a fresh region's zero.
+//! `freeze` relaxed; of a short message: the mark not unset first, or without the fence, or not looked
+//! at again.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -97,7 +97,7 @@ fn short_messages_are_whole() {
             thread::spawn(move || {
                 for tail in 0..2 {
                     let number = tail + 10;
-                    world.ring.put_short(tail, &[number, number]);
+                    world.ring.put_short(tail, 1, &[number, number]);
                     world.ring.publish(tail, tail + 1).unwrap();
                 }
             })
@@ -105,7 +105,7 @@ fn short_messages_are_whole() {
         let tail = world.ring.tail().unwrap();
         for head in 0..2 {
             if tail > head
-                && let Some(bytes) = world.ring.copy_short(head)
+                && let Some(bytes) = world.ring.copy_short(head, 1)
             {
                 let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
                 assert_eq!((word(0), word(8)), (head + 10, head + 10));

@@ -76,3 +76,16 @@ fn a_fresh_region_has_no_short_message() {
     assert_eq!(b.read(&mut [IoSliceMut::new(&mut one)], false), Ok(1));
     assert_eq!(&one, b"x");
 }
+
+/// Found by `model`: a short message was taken to be as long as all that was there.
+#[test]
+fn a_short_message_ends_where_the_next_bytes_begin() {
+    let [a, b] = pair([4096, 4096]);
+    a.start_ring();
+    assert_eq!(a.write(&[IoSlice::new(b"he")], 1), Ok(2));
+    let filled = a.write_with(3, |span| Ok::<_, ()>(span.copy_from(b"llo")));
+    assert_eq!(filled, Ok(Ok(3)));
+    let mut all = [0; 5];
+    assert_eq!(b.read(&mut [IoSliceMut::new(&mut all)], false), Ok(5));
+    assert_eq!(&all, b"hello");
+}

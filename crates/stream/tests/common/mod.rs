@@ -38,3 +38,39 @@ pub(crate) fn pair_with(ring_bytes: [u32; 2], peers: [(Arc<Inbox>, u32); 2]) -> 
         Stream::new(mapping, layout, side - 1, inbox, slot).unwrap()
     })
 }
+
+/// Numbers that look random, the same for the same seed (xorshift64*).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// Less than `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 16) % end.max(1)
+    }
+}
+
+/// Ends the process if `what` takes longer: a lost wake-up must not hang the tests.
+pub(crate) fn watchdog(what: &'static str, seconds: u64) -> impl Drop {
+    struct Guard(std::sync::mpsc::Sender<()>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let limit = std::time::Duration::from_secs(seconds);
+        if receiver.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("watchdog: {what} has not ended after {seconds} s");
+            std::process::abort();
+        }
+    });
+    Guard(sender)
+}

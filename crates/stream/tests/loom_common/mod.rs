@@ -103,7 +103,7 @@ impl World {
         }
         self.cell(tail).store(number, Ordering::Relaxed);
         if short {
-            self.ring.put_short(tail, &[number]);
+            self.ring.put_short(tail, 1, &[number]);
         }
         self.ring.publish(tail, tail + 1)?;
         if self.ring.reader.bell.has_sleepers() {
@@ -118,7 +118,7 @@ impl World {
         if available == 0 {
             return Err(Stop::Empty);
         }
-        let number = match self.ring.copy_short(head) {
+        let number = match self.ring.copy_short(head, available) {
             Some(bytes) => u64::from_ne_bytes(bytes[..8].try_into().unwrap()),
             None => self.at(head),
         };
