@@ -203,4 +203,11 @@ fn a_users_server_counts_holders_without_privileges() {
     assert!(b.offer(1, second, false));
     // This very test program is root's, in the same session, and cannot be inspected.
     assert_eq!(b.told(), ("refused".into(), 1, ReasonT::HoldersUnknown));
+    let (third, fourth) = UnixStream::pair().unwrap();
+    for program in [&a, &b] {
+        program.tell("setsid", None);
+    }
+    assert!(a.offer(2, third, false));
+    assert!(b.offer(2, fourth, false));
+    assert_eq!(a.joined().stream, b.joined().stream, "nobody else is kin");
 }

@@ -106,6 +106,27 @@ fn tcp_that_is_not_connected_to_this_host_is_refused() {
 }
 
 #[test]
+fn a_listener_is_not_taken_for_the_peer() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make a connection without a peer");
+        return;
+    }
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let repair = |socket: &OwnedFd, value: i32| {
+        let value = value.to_ne_bytes();
+        raw::setsockopt(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &value).unwrap();
+    };
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    repair(&socket, 1);
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    rustix::net::connect(&socket, &SocketAddr::from(([127, 0, 0, 2], port))).unwrap();
+    // Without asking the peer, which is not there.
+    repair(&socket, -1);
+    assert_eq!(reason(&socket), ReasonT::NoPeer);
+}
+
+#[test]
 fn unix_sockets_of_every_origin_are_paired() {
     let (a, b) = unix();
     let [identity, _] = assert_pair(&a, &b, KindT::Unix);

@@ -341,6 +341,23 @@ fn inboxes_fill_up_and_slots_are_used_again_only_when_both_have_left() {
 }
 
 #[test]
+fn what_a_library_never_heard_of_does_not_count_as_forgotten() {
+    let mut world = World::new(limits());
+    for n in 0..2 {
+        world.offer(1, socket(100 + n, 200 + n), wish(n));
+        world.offer(2, socket(200 + n, 100 + n), wish(n));
+    }
+    let known = world.join(1);
+    // Left before its join was collected: that join named the same inbox, but nobody was told.
+    world.left(1, 1);
+    world.offer(1, socket(9, 8), wish(5));
+    world.offer(2, socket(8, 9), wish(5));
+    let next = world.join(1);
+    assert_eq!(next.own.id, known.own.id);
+    assert!(next.own.descriptors[0].is_none(), "the library has that inbox");
+}
+
+#[test]
 fn without_memory_both_are_refused_and_nothing_is_kept() {
     for (regions, inboxes) in [(0, 9), (9, 0), (9, 1)] {
         let mut world = World::new(limits());

@@ -306,47 +306,56 @@ impl Fake {
             "next" => self.next(),
             // What was sent before has been heeded when this is answered.
             "sync" => format!("{:?}", self.client().next()),
+            "setsid" => {
+                rustix::process::setsid().unwrap();
+                "ok".into()
+            }
+            "bye" => {
+                self.client = None;
+                "ok".into()
+            }
+            "pipes" => self.pipes(number(1)),
+            "garbage" => self.garbage(number(1), number(2)),
+            _ => self.act_on(number(1), words),
+        }
+    }
+
+    /// What concerns one session.
+    fn act_on(&mut self, local: u64, words: &[&str]) -> String {
+        match words[0] {
             "left" => {
-                self.joins.remove(&number(1));
-                self.client().left(number(1), ReasonT::Operation, 1, 2).unwrap();
+                self.joins.remove(&local);
+                self.client().left(local, ReasonT::Operation, 1, 2).unwrap();
                 "ok".into()
             }
             "write" => {
-                let mapping = &self.joins[&number(1)].1;
+                let mapping = &self.joins[&local].1;
                 mapping.span(5000, 8).unwrap().copy_from(words[2].as_bytes());
                 "ok".into()
             }
             "read" => {
                 let mut bytes = [0; 8];
-                self.joins[&number(1)].1.span(5000, 8).unwrap().copy_to(&mut bytes);
+                self.joins[&local].1.span(5000, 8).unwrap().copy_to(&mut bytes);
                 String::from_utf8_lossy(&bytes).trim_end_matches('\0').into()
             }
             "ring" => {
-                let join = &self.joins[&number(1)].0;
+                let join = &self.joins[&local].0;
                 let peer = if words[2] == "peer" { &join.peer } else { &join.own };
                 rustix::io::write(peer.ready.as_fd().unwrap(), &1u64.to_ne_bytes()).unwrap();
                 "ok".into()
             }
             "rung" => {
-                let join = &self.joins[&number(1)].0;
+                let join = &self.joins[&local].0;
                 stirs(join.own.ready.as_fd().unwrap()).to_string()
             }
-            "peer-ends" => {
-                stirs(self.joins[&number(1)].0.peer_process.as_fd().unwrap()).to_string()
-            }
+            "peer-ends" => stirs(self.joins[&local].0.peer_process.as_fd().unwrap()).to_string(),
             "end-ends" => {
                 let mut bytes = [0; 16];
-                stirs(self.ends[&number(1)].as_fd());
-                format!("{:?}", rustix::io::read(&self.ends[&number(1)], &mut bytes))
+                stirs(self.ends[&local].as_fd());
+                format!("{:?}", rustix::io::read(&self.ends[&local], &mut bytes))
             }
             "close" => {
-                self.ends.remove(&number(1));
-                "ok".into()
-            }
-            "pipes" => self.pipes(number(1)),
-            "garbage" => self.garbage(number(1), number(2)),
-            "bye" => {
-                self.client = None;
+                self.ends.remove(&local);
                 "ok".into()
             }
             other => panic!("what is {other}?"),
