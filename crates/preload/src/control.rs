@@ -105,11 +105,12 @@ fn is_for_others(request: c_ulong) -> bool {
 /// Adds what the library holds to what the kernel holds.
 fn queued(result: c_int, argument: usize, more: impl FnOnce() -> Option<usize>) -> c_int {
     let count = argument as *mut c_int;
-    if result == 0 && buffers::is_writable(count) {
-        if let Some(more) = more() {
-            // SAFETY: the kernel has just written it.
-            unsafe { *count = (*count).saturating_add(more as c_int) };
-        }
+    if result == 0
+        && buffers::is_writable(count)
+        && let Some(more) = more()
+    {
+        // SAFETY: the kernel has just written it.
+        unsafe { *count = (*count).saturating_add(more as c_int) };
     }
     result
 }

@@ -2,7 +2,7 @@
 
 use crate::library::{Library, library};
 use crate::tls::{Thread, here};
-use crate::{errno, raw, signals};
+use crate::{errno, late, raw};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -83,7 +83,7 @@ pub(crate) fn leave(thread: &Thread) {
     compiler_fence(Ordering::SeqCst);
     // Looked at last: a signal that comes after the store above is not put off.
     if depth == 0 && thread.put_off.load(Ordering::Relaxed) != 0 {
-        signals::release(thread);
+        late::release(thread);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the library asks of its shell.
 
 use crate::library::{EpollEvent, Host, Interrupt, PollFd};
-use crate::{pause, process, raw, signals, stdio, tls};
+use crate::{late, pause, process, raw, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
@@ -21,7 +21,7 @@ impl Host for Shell {
         thread.waiting.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         if thread.put_off.load(Ordering::Relaxed) != 0 {
-            signals::release(thread);
+            late::release(thread);
         }
     }
 

@@ -28,6 +28,7 @@ mod files;
 mod gate;
 mod host;
 mod io;
+mod late;
 mod library;
 mod messages;
 mod next;

@@ -96,8 +96,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         from_kernel.set(true);
         took_in(kernel(), message)
     };
-    let got =
-        io::receive(fd, how, Some(flags), || array(header.msg_iov, header.msg_iovlen), &serve);
+    let got = io::receive(fd, how, Some(flags), || array(header.msg_iov, header.msg_iovlen), serve);
     if !from_kernel.get() && got >= 0 {
         answer_header(fd, message, &header, flags);
     }

@@ -270,10 +270,10 @@ unsafe extern "C-unwind" fn epoll_pwait2(
     limit: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    if is_open() {
-        if let Some(result) = serve_wait(set, events, count, terms(limit, mask)) {
-            return result;
-        }
+    if is_open()
+        && let Some(result) = serve_wait(set, events, count, terms(limit, mask))
+    {
+        return result;
     }
     // SAFETY: passed on.
     unsafe { next!(c"epoll_pwait2" as PWait2Fn)(set, events, count, limit, mask) }

@@ -174,10 +174,11 @@ unsafe extern "C-unwind" fn select(
     except: *mut fd_set,
     limit: *mut timeval,
 ) -> c_int {
-    if is_open() && count > 0 {
-        if let Some(result) = serve_select(count, [input, output, except], limit) {
-            return result;
-        }
+    if is_open()
+        && count > 0
+        && let Some(result) = serve_select(count, [input, output, except], limit)
+    {
+        return result;
     }
     // SAFETY: passed on.
     unsafe { next!(c"select" as SelectFn)(count, input, output, except, limit) }

@@ -5,19 +5,18 @@
 //! its way of being called. So what is installed at any moment is the kernel's own answer, translated, and there
 //! is nothing to lock. When handlers run out of entry points, further ones are installed as they are.
 //!
-//! A handler that comes while its thread is inside the library (`tls::Thread::depth`) and not waiting is put off: its
-//! signal is sent to the thread again and blocked, in the mask that the thread goes on with, until the library is
-//! left. Faults cannot wait and are never put off. While the library waits, a handler runs as if outside, and is
+//! A handler that comes while its thread is inside the library (`tls::Thread::depth`) and not waiting is put off
+//! (`late`). Faults cannot wait and are never put off. While the library waits, a handler runs as if outside, and is
 //! counted, so that the wait ends as the kernel's would.
 
 use crate::gate::is_open;
+use crate::late;
 use crate::next::next;
-use crate::raw;
 use crate::tls::{Thread, here};
 use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
+use libc::{sighandler_t, siginfo_t, sigset_t};
 
 const ENTRIES: usize = 256;
 /// Bits of an entry's word beside the handler's address, where no address has any.
@@ -147,21 +146,23 @@ unsafe extern "C-unwind" fn on_signal(
     // SAFETY: the program installed this address as a handler.
     let handler = unsafe { core::mem::transmute::<usize, HandlerFn>(word & ADDRESS) };
     let thread = here();
-    if thread.depth.load(Ordering::Relaxed) == 0 {
+    let is_outside = thread.depth.load(Ordering::Relaxed) == 0;
+    let is_waiting = thread.waiting.load(Ordering::Relaxed) != 0;
+    // SAFETY: the kernel's, for this signal.
+    if !is_outside && !is_waiting && !is_fault(signal, unsafe { &*info }) {
+        // SAFETY: the kernel's own structures.
+        return unsafe { late::put_off(thread, signal, entry_point(index), info, context.cast()) };
+    }
+    // SAFETY: the kernel's.
+    late::take_turn(thread, signal, unsafe { &mut *info });
+    if is_outside {
         // SAFETY: as the kernel would; a handler that takes one argument ignores the others.
         return unsafe { handler(signal, info, context) };
     }
-    let is_waiting = thread.waiting.load(Ordering::Relaxed) != 0;
-    // SAFETY: the kernel's, for this signal.
-    if is_waiting || is_fault(signal, unsafe { &*info }) {
-        // SAFETY: as above.
-        run_inside(thread, word, || unsafe { handler(signal, info, context) });
-        // SAFETY: the kernel's.
-        crate::pause::leave_gap(unsafe { &mut *context.cast() });
-    } else {
-        // SAFETY: the kernel's own structures.
-        unsafe { put_off(thread, signal, index, info, context.cast()) };
-    }
+    // SAFETY: as above.
+    run_inside(thread, word, || unsafe { handler(signal, info, context) });
+    // SAFETY: the kernel's.
+    crate::pause::leave_gap(unsafe { &mut *context.cast() });
 }
 
 /// Raised by what the thread just did; it cannot go on before this is dealt with.
@@ -183,70 +184,6 @@ fn run_inside(thread: &Thread, word: usize, handler: impl FnOnce()) {
     thread.ran.store(ran.max(this), Ordering::Relaxed);
     thread.waiting.store(waiting, Ordering::Relaxed);
     thread.depth.store(depth, Ordering::Relaxed);
-}
-
-/// Sends the signal to this thread again and blocks it until [`release`].
-///
-/// # Safety
-/// `info` and `context` are the kernel's, of a handler that is running for `signal`.
-#[cold]
-unsafe fn put_off(
-    thread: &Thread,
-    signal: c_int,
-    index: usize,
-    info: *mut siginfo_t,
-    context: *mut ucontext_t,
-) {
-    let bit = 1u64 << (signal - 1);
-    thread.put_off.fetch_or(bit, Ordering::Relaxed);
-    // In the mask that the thread goes on with, and now: the handler may be one that does not block its signal.
-    // SAFETY: the kernel's set is the first word of the C library's.
-    unsafe { *(&raw mut (*context).uc_sigmask).cast::<u64>() |= bit };
-    mask(libc::SIG_BLOCK, bit);
-    reinstall(signal, index);
-    let process = raw::process_number() as usize;
-    // SAFETY: no arguments.
-    let number = unsafe { raw::call(libc::SYS_gettid, [0; 6]) } as usize;
-    let arguments = [process, number, signal as usize, info as usize, 0, 0];
-    // SAFETY: a signal to this very thread, for which the kernel takes any information.
-    unsafe { raw::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
-}
-
-/// The kernel's `struct sigaction`.
-#[repr(C)]
-struct KernelAction {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
-/// A handler for one time (`SA_RESETHAND`) is gone by now, and has not run.
-fn reinstall(signal: c_int, index: usize) {
-    let mut action = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
-    let at = (&raw mut action) as usize;
-    // SAFETY: reads, then writes, one action.
-    unsafe {
-        raw::call(libc::SYS_rt_sigaction, [signal as usize, 0, at, 8, 0, 0]);
-        if action.flags & libc::SA_RESETHAND as u32 as u64 != 0 && action.handler == libc::SIG_DFL {
-            (&raw mut action.handler).write(entry_point(index));
-            raw::call(libc::SYS_rt_sigaction, [signal as usize, at, 0, 8, 0, 0]);
-        }
-    }
-}
-
-fn mask(how: c_int, signals: u64) {
-    let arguments = [how as usize, (&raw const signals) as usize, 0, 8, 0, 0];
-    // SAFETY: this thread's mask.
-    unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) };
-}
-
-/// Lets signals come that were put off.
-#[cold]
-#[inline(never)]
-pub(crate) fn release(thread: &Thread) {
-    let signals = thread.put_off.swap(0, Ordering::Relaxed);
-    mask(libc::SIG_UNBLOCK, signals);
 }
 
 /// Signals for which `siginterrupt` was asked: `signal` does not restart them.

@@ -4,6 +4,7 @@
 //! that thread; hence atomics, used without any order, and fences for the compiler alone.
 
 use crate::buffers::Validated;
+use crate::late::Turns;
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -21,6 +22,8 @@ pub(crate) struct Thread {
     pub(crate) cancels_seen: AtomicU32,
     /// Signals that were put off and are blocked, bit `n - 1` for signal `n`.
     pub(crate) put_off: AtomicU64,
+    /// The order of those that may queue up.
+    pub(crate) turns: Turns,
     /// Memory of the program that may be touched.
     pub(crate) validated: Validated,
 }

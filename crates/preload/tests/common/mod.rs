@@ -1,0 +1,82 @@
+//! Builds C programs and runs programs with and without the library preloaded.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The library under test, which cargo builds beside the tests.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap();
+    let candidates =
+        [folder.join("libsojourn_preload.so"), folder.join("../libsojourn_preload.so")];
+    candidates.into_iter().find(|path| path.exists()).unwrap()
+}
+
+/// Builds `tests/c/NAME.c`.
+pub fn build(name: &str) -> PathBuf {
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let status = Command::new("cc")
+        // No warnings: these programs do on purpose what compilers warn of.
+        .args(["-std=gnu17", "-O2", "-g", "-w", "-pthread", "-o"])
+        .args([&program, &source])
+        .status()
+        .unwrap();
+    assert!(status.success(), "{name} does not compile");
+    program
+}
+
+/// Runs to the end, or kills after a minute.
+pub fn run(mut command: Command) -> Output {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let (over, is_over) = std::sync::mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        let until = Instant::now() + Duration::from_secs(60);
+        if is_over.recv_timeout(until - Instant::now()).is_err() {
+            let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+        }
+    });
+    let out = child.stdout.take().unwrap();
+    let err = child.stderr.take().unwrap();
+    let read = |mut from: Box<dyn std::io::Read + Send>| {
+        std::thread::spawn(move || {
+            let mut all = Vec::new();
+            let _ = from.read_to_end(&mut all);
+            all
+        })
+    };
+    let (out, err) = (read(Box::new(out)), read(Box::new(err)));
+    let status = child.wait().unwrap();
+    let _ = over.send(());
+    watchdog.join().unwrap();
+    Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+}
+
+/// `command` with the library.
+pub fn preloaded(mut command: Command) -> Command {
+    command.env("LD_PRELOAD", library());
+    command
+}
+
+/// Runs a C program without and with the library: both must end well and say the same.
+pub fn same(name: &str) {
+    let program = build(name);
+    let plain = run(Command::new(&program));
+    let with = run(preloaded(Command::new(&program)));
+    let text = |output: &Output| {
+        format!(
+            "{}{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )
+    };
+    assert!(plain.status.success(), "plain: {}", text(&plain));
+    assert_eq!(text(&plain), text(&with));
+}
