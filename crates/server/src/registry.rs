@@ -191,6 +191,14 @@ struct Stream {
     is_recalled: bool,
 }
 
+impl Stream {
+    /// More bytes cannot have gone through by now.
+    fn bytes_max(&self, now_ms: u64) -> u64 {
+        let age_ms = now_ms.saturating_sub(self.since_ms).saturating_add(1);
+        age_ms.saturating_mul(RATE_MAX)
+    }
+}
+
 /// Counters since the start.
 #[derive(Clone, Debug)]
 pub struct Counters {

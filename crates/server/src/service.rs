@@ -282,10 +282,10 @@ impl SessionServer for Sojournd {
         })
     }
 
-    fn left(&self, caller: &Caller, local: u64, reason: ReasonT, _sent: u64, _received: u64) {
+    fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, _received: u64) {
         let mut state = self.lock();
         let State { registry, errands, .. } = &mut *state;
-        registry.left(caller.client, local, reason, self.now_ms(), &Memory);
+        registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);
         Self::ring(registry, errands);
     }
 

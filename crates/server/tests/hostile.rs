@@ -134,6 +134,25 @@ fn a_server_on_demand_ends_when_nobody_is_left() {
     assert!(client.hello());
 }
 
+#[test]
+fn clients_that_come_as_a_server_ends_find_the_next_one() {
+    let folder = Folder::new();
+    let client = Program::start(&folder.server());
+    for _ in 0..20 {
+        // As whoever starts programs does it: see that there is a server, then connect; if it was just
+        // ending, once more.
+        let mut servers = Vec::new();
+        until("a client is served", || {
+            servers.push(Server::start(&folder.server(), &["--idle-exit", "0"]));
+            client.hello()
+        });
+        client.tell("bye", None);
+        for server in &mut servers {
+            assert!(server.child.wait().unwrap().success());
+        }
+    }
+}
+
 /// Users that are not the one who runs the tests.
 const USERS: [u32; 2] = [65_533, 65_534];
 

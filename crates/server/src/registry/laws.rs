@@ -128,7 +128,7 @@ impl World {
                 let local = library.locals.swap_remove(at);
                 library.joined.remove(&local);
                 let id = library.id(process);
-                self.registry.left(id, local, ReasonT::Operation, 0, &self.maker);
+                self.registry.left(id, local, ReasonT::Operation, 7, 0, &self.maker);
             }
             Step::Adopt { process, end: number, stream, side } => {
                 let (id, local) = self.fresh(process);

@@ -62,18 +62,23 @@ impl Registry {
     }
 
     /// A session is home, or an offer is taken back. What is not known is passed over: the server may have
-    /// refused it meanwhile.
+    /// refused it meanwhile. `sent` counts where the region does not: for streams that were adopted.
     pub fn left(
         &mut self,
         process: ClientId,
         local: u64,
         reason: ReasonT,
+        sent: u64,
         now_ms: u64,
         maker: &dyn Maker,
     ) {
         let Some(end) = self.take_end(process, local) else { return };
         let State::Joined { stream, side, is_known } = end.state else { return };
         self.counters.returns[reason as usize % ReasonT::COUNT] += 1;
+        if let Some(stream) = self.streams.get(&stream).filter(|stream| stream.region.is_none()) {
+            let bytes = sent.min(stream.bytes_max(now_ms));
+            self.counters.bytes = self.counters.bytes.saturating_add(bytes);
+        }
         if is_known {
             self.forget_inboxes(process, stream);
         }
@@ -138,8 +143,7 @@ impl Registry {
 
     fn end_stream(&mut self, number: u64, now_ms: u64, maker: &dyn Maker) {
         let Some(stream) = self.streams.remove(&number) else { return };
-        let most = now_ms.saturating_sub(stream.since_ms).saturating_add(1);
-        let most = most.saturating_mul(super::RATE_MAX);
+        let most = stream.bytes_max(now_ms);
         for bytes in maker.totals(&stream.region) {
             self.counters.bytes = self.counters.bytes.saturating_add(bytes.min(most));
         }

@@ -93,7 +93,7 @@ impl World {
     }
 
     fn left(&mut self, process: u32, local: u64) {
-        self.registry.left(client(process), local, ReasonT::Operation, 6, &self.maker);
+        self.registry.left(client(process), local, ReasonT::Operation, 30, 6, &self.maker);
     }
 
     fn next(&mut self, process: u32) -> Option<Delivery> {
@@ -421,6 +421,7 @@ fn streams_of_a_server_before_are_taken_over() {
     world.left(1, 10);
     world.left(2, 20);
     assert_eq!(world.registry.counters().2, 0);
+    assert_eq!(world.registry.counters().0.bytes, 60, "as the libraries say");
     assert!(world.registry.users.is_empty());
 }
 
