@@ -17,11 +17,15 @@ mod kernel;
 mod offer;
 mod poll;
 mod poll_sleep;
+#[cfg(test)]
+mod poll_tests;
 mod protocol;
 mod readiness;
 mod receive;
 mod send;
 mod session;
+#[cfg(test)]
+mod session_fakes;
 mod set;
 mod set_entry;
 #[cfg(test)]

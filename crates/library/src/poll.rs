@@ -5,7 +5,7 @@
 
 use crate::host::Interrupt;
 use crate::poll_sleep::Slept;
-use crate::session::Session;
+use crate::session::{RxPhase, Session, lock};
 use crate::set_entry::bit;
 use crate::set_ready::Look;
 use crate::sets::deadline;
@@ -189,6 +189,11 @@ impl Polling<'_> {
     /// Looks at everything, without waiting.
     fn gather(&mut self, kernel: &mut [PollFd]) -> Result<usize, Errno> {
         let len = self.fds.len();
+        for polled in &*self.fds {
+            if let Some(session) = self.library.session_of(polled.fd) {
+                follow_peer(session);
+            }
+        }
         self.fill(kernel);
         self.library.host().poll(&mut kernel[..len], Some(Duration::ZERO), None)?;
         Ok(self.merge(&kernel[..len]))
@@ -254,6 +259,14 @@ fn ring_says(session: &Session) -> u32 {
     let input = if ready.input { bit::INPUT } else { 0 };
     let output = if ready.output == Some(true) { bit::OUT | bit::WRNORM } else { 0 };
     if ready.is_home { 0 } else { input | output }
+}
+
+/// Goes home if the peer has: then the kernel knows what there is.
+fn follow_peer(session: &Session) {
+    let is_on_ring = matches!(lock(&session.rx).phase, RxPhase::Joined | RxPhase::Ring);
+    if is_on_ring && session.stream().is_some_and(|stream| stream.is_frozen()) {
+        session.attend();
+    }
 }
 
 /// Lets the session's own calls know what the kernel said; they look there only then. What it says by now.

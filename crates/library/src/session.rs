@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
 use sojourn_session::KindT;
 use sojourn_shm::wait::{Policy, Wait};
-use sojourn_stream::{Inbox, Stream};
+use sojourn_stream::{Inbox, Stop, Stream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Values of [`Session::tx_state`].
@@ -184,10 +184,13 @@ impl Session {
         let input = {
             let rx = lock(&self.rx);
             match (&rx.stream, rx.phase) {
-                (Some(stream), RxPhase::Ring | RxPhase::Joined) => {
-                    // Whatever is wrong with a ring, a call will find out: it must be made.
-                    Some(stream.available().map_or(true, |len| len > 0 && stream.peer_rings()))
-                }
+                (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
+                    Ok(len) => Some(len > 0),
+                    // A call will find out: it must be made.
+                    Err(Stop::Violation) => Some(true),
+                    // Not in the ring yet, or not any more: once home, the kernel decides.
+                    Err(_) => Some(false),
+                },
                 (Some(stream), RxPhase::Residue) => Some(crate::receive::rest_is_here(stream, &rx)),
                 (Some(_), RxPhase::Reset) => Some(true),
                 _ => None,
@@ -196,7 +199,11 @@ impl Session {
         let output = {
             let tx = lock(&self.tx);
             match (&tx.stream, tx.phase) {
-                (Some(stream), TxPhase::Ring) => Some(stream.room().map_or(true, |room| room > 0)),
+                (Some(stream), TxPhase::Ring) => match stream.room() {
+                    Ok(room) => Some(room > 0),
+                    Err(Stop::Violation) => Some(true),
+                    Err(_) => None,
+                },
                 _ => None,
             }
         };

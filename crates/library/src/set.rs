@@ -58,8 +58,8 @@ pub(crate) struct State {
     pub(crate) is_unfit: bool,
     pub(crate) registrations: Registrations,
     pub(crate) ready: ReadyList,
-    /// A list that waiters can take along.
-    pub(crate) inboxes: Arc<Vec<Arc<Inbox>>>,
+    /// A list that waiters can take along. Those that no session of the set is in any more are let go.
+    pub(crate) inboxes: Arc<Vec<Option<Arc<Inbox>>>>,
     /// Threads that sleep, each announced on each inbox.
     pub(crate) sleepers: u32,
     /// Threads that spin.
@@ -149,7 +149,7 @@ impl Set {
         self.ever.store(true, Ordering::SeqCst);
         if self.plain.load(Ordering::SeqCst) > 0 && !state.is_plain_announced {
             state.is_plain_announced = true;
-            state.inboxes.iter().for_each(|inbox| inbox.announce());
+            state.each_inbox(Inbox::announce);
         }
         let Some(index) = state.inbox(inbox) else { return false };
         state.take_over(fd, (index, slot))
@@ -157,7 +157,7 @@ impl Set {
 
     /// Whether `inbox` is one of the set's.
     pub(crate) fn has(&self, inbox: &Arc<Inbox>) -> bool {
-        lock(&self.state).inboxes.iter().any(|known| Arc::ptr_eq(known, inbox))
+        lock(&self.state).index_of(inbox).is_some()
     }
 
     /// The kernel answers for `fd` again.
@@ -171,7 +171,7 @@ impl Set {
         let registration = *registration;
         // A change of a registration makes the kernel look at it: if the descriptor is ready, that is an edge.
         replace(epfd, fd, &registration, registration.kernel_form(fd));
-        state.ready.remove(member);
+        state.remove(member);
     }
 
     /// The number `fd` is going to be closed. The kernel forgets it by itself, unless another number keeps
@@ -250,7 +250,7 @@ impl Set {
             let mut state = lock(&self.state);
             if state.is_plain_announced && self.plain.load(Ordering::SeqCst) == 0 {
                 state.is_plain_announced = false;
-                state.inboxes.iter().for_each(|inbox| inbox.withdraw());
+                state.each_inbox(Inbox::withdraw);
             }
         }
         false
@@ -294,25 +294,57 @@ impl State {
         if let Some(registration) = self.registrations.remove(&fd)
             && let Some(member) = registration.member.checked_sub(1)
         {
-            self.ready.remove(member);
+            self.remove(member);
         }
     }
 
     /// The index of an inbox, whose event descriptor is registered in the kernel's set once.
     fn inbox(&mut self, inbox: &Arc<Inbox>) -> Option<usize> {
-        let known = self.inboxes.iter().position(|known| Arc::ptr_eq(known, inbox));
-        if known.is_some() || self.inboxes.len() == INBOXES_MAX {
+        let known = self.index_of(inbox);
+        if known.is_some() {
             return known;
         }
-        let index = self.inboxes.len();
+        let vacant = self.inboxes.iter().position(Option::is_none);
+        let index = vacant.unwrap_or(self.inboxes.len());
+        if index == INBOXES_MAX {
+            return None;
+        }
         let form = (bit::IN, Tag::Inbox(index).to_data());
         control(self.epfd, op::ADD, inbox.ready_fd().as_raw_fd(), form).ok()?;
-        Arc::make_mut(&mut self.inboxes).push(Arc::clone(inbox));
+        let inboxes = Arc::make_mut(&mut self.inboxes);
+        inboxes.resize(inboxes.len().max(index + 1), None);
+        inboxes[index] = Some(Arc::clone(inbox));
         // Who sleeps already sleeps on this one as well.
-        for _ in 0..self.sleepers + u32::from(self.is_plain_announced) {
-            inbox.announce();
-        }
+        (0..self.announced()).for_each(|_| inbox.announce());
         Some(index)
+    }
+
+    fn index_of(&self, inbox: &Arc<Inbox>) -> Option<usize> {
+        let is_it = |known: &Option<Arc<Inbox>>| {
+            known.as_ref().is_some_and(|known| Arc::ptr_eq(known, inbox))
+        };
+        self.inboxes.iter().position(is_it)
+    }
+
+    /// How often each inbox is announced.
+    fn announced(&self) -> u32 {
+        self.sleepers + u32::from(self.is_plain_announced)
+    }
+
+    pub(crate) fn each_inbox(&self, f: impl Fn(&Inbox)) {
+        self.inboxes.iter().flatten().for_each(|inbox| f(inbox));
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        has_ready(&self.inboxes)
+    }
+
+    /// A session is no member any more.
+    fn remove(&mut self, member: u32) {
+        let Some(index) = self.ready.remove(member) else { return };
+        let Some(inbox) = Arc::make_mut(&mut self.inboxes)[index].take() else { return };
+        (0..self.announced()).for_each(|_| inbox.withdraw());
+        let _ = control(self.epfd, op::DEL, inbox.ready_fd().as_raw_fd(), (0, 0));
     }
 
     /// Makes a member of `fd`, in the kernel and here.
@@ -337,7 +369,7 @@ impl State {
     /// The list has something new: tells those who sleep or spin.
     pub(crate) fn wake(&mut self) {
         let Some((inbox, slot)) = self.ready.front() else { return };
-        let Some(inbox) = self.inboxes.get(inbox) else { return };
+        let Some(Some(inbox)) = self.inboxes.get(inbox) else { return };
         if self.sleepers > 0 || self.is_plain_announced {
             inbox.post_own(slot);
             self.is_raised = true;
@@ -350,7 +382,9 @@ impl State {
     pub(crate) fn drain(&mut self) {
         let Self { inboxes, ready, .. } = self;
         for (index, inbox) in inboxes.iter().enumerate() {
-            if inbox.has_ready() {
+            if let Some(inbox) = inbox
+                && inbox.has_ready()
+            {
                 inbox.take_ready(&mut |slot| ready.rang(index, slot));
             }
         }
@@ -427,13 +461,19 @@ impl State {
         let others = self.sleepers > 0 || self.is_plain_announced;
         if self.ready.is_idle() || !others {
             if self.is_raised {
-                self.inboxes.iter().for_each(|inbox| inbox.clear_event());
-                self.is_raised = self.inboxes.iter().any(|inbox| inbox.has_ready());
+                self.each_inbox(Inbox::clear_event);
+                self.is_raised = self.has_ready();
             }
         } else if !self.is_raised {
             self.wake();
         }
     }
+}
+
+/// Whether any of them has word of a session.
+#[inline]
+pub(crate) fn has_ready(inboxes: &[Option<Arc<Inbox>>]) -> bool {
+    inboxes.iter().flatten().any(|inbox| inbox.has_ready())
 }
 
 /// An event of ours.

@@ -53,6 +53,14 @@ struct Member {
     round: u64,
 }
 
+/// Who leaves word in one inbox.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    /// Per slot: index + 1.
+    members: Vec<u32>,
+    used: u32,
+}
+
 /// What [`ReadyList::collect`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -69,8 +77,8 @@ pub(crate) struct ReadyList {
     members: Vec<Member>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
-    /// Per inbox and slot: index + 1.
-    by_slot: Vec<Vec<u32>>,
+    /// Per inbox: who is in it.
+    inboxes: Vec<Slots>,
     len: usize,
     round: u64,
 }
@@ -88,8 +96,8 @@ impl ReadyList {
 
     /// Where the next member to look at is posted to.
     pub(crate) fn front(&self) -> Option<(usize, u32)> {
-        let member = &self.members[*self.queue.front()? as usize];
-        Some((member.inbox as usize, member.slot))
+        let mut members = self.queue.iter().map(|index| &self.members[*index as usize]);
+        members.find(|member| !member.is_vacant).map(|member| (member.inbox as usize, member.slot))
     }
 
     /// A session joins. Its number, for [`ReadyList::change`] and the like. It is on the list.
@@ -105,14 +113,15 @@ impl ReadyList {
         });
         self.members[index as usize] =
             Member { fd, inbox: inbox as u32, slot, events, data, ..Member::default() };
-        if self.by_slot.len() <= inbox {
-            self.by_slot.resize(inbox + 1, Vec::new());
+        if self.inboxes.len() <= inbox {
+            self.inboxes.resize(inbox + 1, Slots::default());
         }
-        let slots = &mut self.by_slot[inbox];
-        if slots.len() <= slot as usize {
-            slots.resize(slot as usize + 1, 0);
+        let slots = &mut self.inboxes[inbox];
+        if slots.members.len() <= slot as usize {
+            slots.members.resize(slot as usize + 1, 0);
         }
-        slots[slot as usize] = index + 1;
+        slots.members[slot as usize] = index + 1;
+        slots.used += 1;
         self.len += 1;
         // Room for each member, so that listing one never allocates.
         self.queue.reserve(self.members.len() - self.queue.len());
@@ -120,20 +129,25 @@ impl ReadyList {
         index
     }
 
-    /// It leaves.
-    pub(crate) fn remove(&mut self, index: u32) {
+    /// It leaves. The inbox that nobody of the set is in any more, if that is so.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<usize> {
         let member = &mut self.members[index as usize];
-        if let Some(at) = self.by_slot[member.inbox as usize].get_mut(member.slot as usize)
+        let inbox = member.inbox as usize;
+        let slots = &mut self.inboxes[inbox];
+        slots.used -= 1;
+        if let Some(at) = slots.members.get_mut(member.slot as usize)
             && *at == index + 1
         {
             *at = 0;
         }
+        let is_empty = slots.used == 0;
         self.len -= 1;
         member.is_vacant = true;
         // While it is listed its index must not mean another member.
         if !member.is_listed {
             self.free.push(index);
         }
+        is_empty.then_some(inbox)
     }
 
     /// Its registration changes: it is looked at again, as `EPOLL_CTL_MOD` does.
@@ -152,7 +166,8 @@ impl ReadyList {
 
     /// Its bell was rung.
     pub(crate) fn rang(&mut self, inbox: usize, slot: u32) {
-        if let Some(index) = self.by_slot.get(inbox).and_then(|slots| slots.get(slot as usize))
+        let slots = self.inboxes.get(inbox);
+        if let Some(index) = slots.and_then(|slots| slots.members.get(slot as usize))
             && *index > 0
         {
             self.list(*index - 1);

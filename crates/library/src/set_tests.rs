@@ -323,6 +323,24 @@ fn a_closed_number_is_forgotten() {
     assert_eq!(numbers, [world.all[1].fd()]);
 }
 
+#[test]
+fn an_inbox_is_kept_as_long_as_a_session_is_in_it() {
+    let world = World::joined(2, Wait::Park, bit::IN);
+    let others = std::sync::Arc::strong_count(&world.inbox);
+    world.set.leave(world.all[0].fd());
+    assert_eq!(std::sync::Arc::strong_count(&world.inbox), others);
+    world.control(op::DEL, 1, 0).unwrap();
+    assert_eq!(std::sync::Arc::strong_count(&world.inbox), others - 1);
+    // More of them one after the other than a set can have at once.
+    for _ in 0..40 {
+        let inbox = crate::set_fakes::inbox();
+        assert!(world.set.join(world.all[0].fd(), &inbox, 5));
+        assert!(world.set.has(&inbox));
+        world.set.leave(world.all[0].fd());
+        assert!(!world.set.has(&inbox));
+    }
+}
+
 /// Publishes `each` bytes to each session from two threads while three wait; all must be consumed, and
 /// nobody may be left asleep.
 fn nothing_is_lost(events: u32, wait: Wait) {

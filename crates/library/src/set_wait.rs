@@ -15,7 +15,7 @@
 
 use crate::host::{Host, Interrupt};
 use crate::session::lock;
-use crate::set::{EpollEvent, Set, State};
+use crate::set::{EpollEvent, Set, State, has_ready};
 use crate::set_ready::Look;
 use core::time::Duration;
 use rustix::io::Errno;
@@ -246,9 +246,9 @@ impl Set {
             }
             state.settle();
             state.sleepers += 1;
-            state.inboxes.iter().for_each(|inbox| inbox.announce());
+            state.each_inbox(Inbox::announce);
             // SYNC: after the announcement; pairs with the peer that posts, then looks who sleeps.
-            if has_ready(&state.inboxes) || call.is_interrupted() {
+            if state.has_ready() || call.is_interrupted() {
                 state.woke();
                 return Ok(Pause::Look);
             }
@@ -289,7 +289,7 @@ impl State {
     /// A sleeper is awake.
     fn woke(&mut self) {
         self.sleepers -= 1;
-        self.inboxes.iter().for_each(|inbox| inbox.withdraw());
+        self.each_inbox(Inbox::withdraw);
     }
 
     /// Whether the kernel is to be asked in this round.
@@ -307,8 +307,4 @@ impl State {
     fn quota(&self, room: usize) -> usize {
         if room > 1 { room - room / 2 } else { usize::from(!self.is_kernels_turn) }
     }
-}
-
-fn has_ready(inboxes: &[Arc<Inbox>]) -> bool {
-    inboxes.iter().any(|inbox| inbox.has_ready())
 }

@@ -1,0 +1,165 @@
+//! Sessions with both ends in this process, joined without a server, for the tests of `poll` and `sets`.
+//!
+//! A server would never pair two ends of one process; the library does not mind.
+
+use crate::calls::{Path, Recv, Send};
+use crate::descriptors::Origin;
+use crate::join::Parts;
+use crate::offer::Offer;
+use crate::table::mark;
+use crate::{kernel, library};
+use core::sync::atomic::{AtomicU32, Ordering};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use sojourn_session::{InboxT, JoinT, KindT, OfferT};
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{Inbox, Layout, Stream};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, OnceLock};
+
+const RING_BYTES: u32 = 64 * 1024;
+
+/// Both ends of a stream; closed as a program closes them.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) ends: [Option<OwnedFd>; 2],
+}
+
+impl Pair {
+    /// A connection of which the library knows, and nothing more.
+    pub(crate) fn new() -> Self {
+        let (one, two) = UnixStream::pair().unwrap();
+        for end in [&one, &two] {
+            end.set_nonblocking(true).unwrap();
+            library().opened(end.as_raw_fd(), Origin::Fresh);
+        }
+        Self { ends: [Some(one.into()), Some(two.into())] }
+    }
+
+    /// One that has moved.
+    pub(crate) fn joined() -> Self {
+        let pair = Self::new();
+        assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+        pair
+    }
+
+    pub(crate) fn fd(&self, end: usize) -> i32 {
+        self.ends[end].as_ref().unwrap().as_raw_fd()
+    }
+
+    /// Moves both ends; for each the inbox of which set. Whether both are on the stream.
+    pub(crate) fn join(&self, inboxes: [(Arc<Inbox>, u32); 2]) -> bool {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let layout = Layout::new([RING_BYTES; 2]).unwrap();
+        let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let slots = [(); 2].map(|()| NEXT.fetch_add(1, Ordering::SeqCst) % Inbox::SLOTS);
+        let mut all = true;
+        for side in 0..2 {
+            let peer = 1 - side;
+            let mapping = segment.map(Access::ReadWrite).unwrap();
+            let peer_inbox = Arc::clone(&inboxes[peer].0);
+            let stream = Stream::new(mapping, layout, side, peer_inbox, slots[peer]).unwrap();
+            let parts = Parts {
+                stream: Arc::new(stream),
+                own_inbox: Arc::clone(&inboxes[side].0),
+                own_slot: slots[side],
+            };
+            all &= self.join_end(side, inboxes[side].1, &parts);
+        }
+        all
+    }
+
+    fn join_end(&self, side: usize, set: u32, parts: &Parts) -> bool {
+        let fd = self.fd(side);
+        let entry = library().table.known(fd).unwrap();
+        entry.mark(mark::OFFERED);
+        let what = OfferT { local: 0, set, ring_bytes: RING_BYTES, is_sole: true };
+        let version = entry.version.load(Ordering::SeqCst);
+        let kind = KindT::Unix;
+        let offer = Offer { local: 0, fd, version, kind, numbers: vec![fd], what };
+        let none = || InboxT {
+            id: 0,
+            slot: 0,
+            memory: None.into(),
+            ready: None.into(),
+            attention: None.into(),
+        };
+        let join = JoinT {
+            local: 0,
+            stream: 0,
+            side: side as u8,
+            kind,
+            ring_bytes: [RING_BYTES; 2],
+            region: None.into(),
+            own: none(),
+            peer: none(),
+            peer_pid: std::process::id(),
+            peer_process: None.into(),
+        };
+        let engine = library().engine_or_new().unwrap();
+        let joined = library().join(engine, &offer, &join, parts).is_ok();
+        entry.unmark(mark::OFFERED);
+        joined && is_away(fd)
+    }
+
+    pub(crate) fn close(&mut self, end: usize) {
+        library().closing(self.fd(end));
+        self.ends[end] = None;
+    }
+
+    /// Each end has sent a byte and received one: both directions are on the ring.
+    pub(crate) fn warm_up(&self) {
+        for end in 0..2 {
+            assert_eq!(write(self.fd(end), b"w"), Ok(1));
+            assert_eq!(read(self.fd(1 - end), &mut [0; 8]), Ok(1));
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for end in 0..2 {
+            if self.ends[end].is_some() {
+                self.close(end);
+            }
+        }
+    }
+}
+
+pub(crate) fn is_away(fd: i32) -> bool {
+    library().session_of(fd).is_some()
+}
+
+/// The inbox of sessions in no set.
+pub(crate) fn common_inbox() -> Arc<Inbox> {
+    static INBOX: OnceLock<Arc<Inbox>> = OnceLock::new();
+    Arc::clone(INBOX.get_or_init(crate::set_fakes::inbox))
+}
+
+/// As a shell serves `read`.
+pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match library().reading(fd) {
+            Path::Plain | Path::Kernel(_) => return rustix::io::read(kernel::at(fd)?, buf),
+            Path::Session(call) => {
+                if let Some(done) = call.recv(&mut [IoSliceMut::new(buf)], Recv::default()) {
+                    return done;
+                }
+            }
+        }
+    }
+}
+
+/// As a shell serves `write`.
+pub(crate) fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
+    loop {
+        match library().writing(fd) {
+            Path::Plain | Path::Kernel(_) => return rustix::io::write(kernel::at(fd)?, buf),
+            Path::Session(call) => {
+                if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
+                    return done;
+                }
+            }
+        }
+    }
+}
