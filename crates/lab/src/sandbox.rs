@@ -51,7 +51,7 @@ impl Sandbox {
     /// If it does not come up within five seconds.
     pub fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.built.path("sojournd"));
-        command.args(["--user", "--idle-exit", "600", "--address"]).arg(self.address());
+        command.args(["--idle-exit", "600", "--address"]).arg(self.address());
         let mut server = Running::start(command)?;
         let deadline = Instant::now() + Duration::from_secs(5);
         while !self.answers() {
