@@ -37,6 +37,8 @@ mod set_ready_tests;
 mod set_tests;
 mod set_wait;
 mod sets;
+#[cfg(test)]
+mod sets_tests;
 mod sleep;
 mod table;
 

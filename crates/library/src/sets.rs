@@ -339,8 +339,9 @@ impl Library {
     fn added(&self, word: u32, slot: &Slot, fd: i32) {
         let Some(entry) = self.table.entry(fd) else { return };
         self.set_shared(fd);
-        let before = entry.set.swap(word, Ordering::SeqCst);
-        if before != 0 && before != word {
+        // The word of the first set stays: that is where a session that has moved must come home from.
+        let before = entry.set.compare_exchange(0, word, Ordering::SeqCst, Ordering::SeqCst);
+        if before.is_err_and(|before| before != word) {
             self.unfit(fd);
             return;
         }
