@@ -55,11 +55,8 @@ impl Stream {
     /// and what may have been copied does not count.
     #[inline]
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Stop> {
-        let available = self.available()?;
-        if available == 0 {
-            return Err(Stop::Empty);
-        }
         let head = self.reading.own.load(Ordering::Relaxed);
+        let available = self.available_for(head, bufs)?;
         if peek {
             let read = self.copy_out(head, available, &mut Target::new(bufs));
             self.in_ring().head()?;
@@ -72,6 +69,19 @@ impl Stream {
             return if read > 0 { self.consume(head, read).map(|()| read) } else { Ok(0) };
         }
         self.read_pieces(head, available, &mut Target::new(bufs))
+    }
+
+    /// Bytes there are to read at `head`. If those seen before fill `bufs`, the writer's line is left alone.
+    #[inline]
+    fn available_for(&self, head: u64, bufs: &[IoSliceMut<'_>]) -> Result<usize, Stop> {
+        let known = self.reading.peer.load(Ordering::Relaxed).saturating_sub(head) as usize;
+        let wanted = bufs.iter().fold(0usize, |sum, buf| sum.saturating_add(buf.len()));
+        if (1..=known).contains(&wanted) {
+            return Ok(known);
+        }
+        let available = self.available()?;
+        self.reading.peer.store(head + available as u64, Ordering::Relaxed);
+        if available > 0 { Ok(available) } else { Err(Stop::Empty) }
     }
 
     /// Copies and consumes piece by piece, so that the writer finds room while we copy, and goes on with
@@ -100,7 +110,10 @@ impl Stream {
                     return Ok(read);
                 }
                 match self.available() {
-                    Ok(more) if more > 0 => available = more,
+                    Ok(more) if more > 0 => {
+                        available = more;
+                        self.reading.peer.store(head + more as u64, Ordering::Relaxed);
+                    }
                     _ => return Ok(read),
                 }
             }

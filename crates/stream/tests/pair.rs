@@ -5,7 +5,7 @@
 mod common;
 
 use common::pair;
-use sojourn_stream::{Bell, Stop};
+use sojourn_stream::{Bell, Layout, Stop};
 use std::io::{IoSlice, IoSliceMut};
 
 #[test]
@@ -88,4 +88,38 @@ fn a_short_message_ends_where_the_next_bytes_begin() {
     let mut all = [0; 5];
     assert_eq!(b.read(&mut [IoSliceMut::new(&mut all)], false), Ok(5));
     assert_eq!(&all, b"hello");
+}
+
+#[test]
+fn the_processor_is_told_with_the_next_read_or_write() {
+    let [a, b] = pair([4096, 4096]);
+    a.start_ring();
+    a.set_cpu(3);
+    b.set_cpu(2);
+    assert_eq!((b.peer_cpu_writing(), a.peer_cpu_reading()), (0, 0));
+    a.write(&[IoSlice::new(b"x")], 1).unwrap();
+    b.read(&mut [IoSliceMut::new(&mut [0])], false).unwrap();
+    assert_eq!((b.peer_cpu_writing(), a.peer_cpu_reading()), (3, 2));
+}
+
+#[test]
+fn a_pipe_has_one_ring() {
+    let [a, b] = pair([4096, 0]);
+    assert_eq!((a.out_bytes(), a.in_bytes(), b.out_bytes()), (4096, 0, 0));
+    a.consent();
+    b.start_ring();
+    assert!(!b.has_consent() && !b.is_ringing() && !a.peer_rings());
+    assert_eq!(b.write(&[IoSlice::new(b"x")], 1), Err(Stop::NotRinging));
+    assert_eq!(a.read(&mut [IoSliceMut::new(&mut [0])], false), Err(Stop::NotRinging));
+    a.freeze();
+    assert_eq!((a.peer_leftover(), b.own_leftover()), (Ok(0), Ok(0)));
+}
+
+#[test]
+fn sizes_are_powers_of_two_within_bounds() {
+    for wrong in [[0, 4096], [4095, 4096], [2048, 4096], [32 << 20, 0], [4096, 12288]] {
+        assert!(Layout::new(wrong).is_none(), "{wrong:?}");
+    }
+    assert_eq!(Layout::new([4096, 16 << 20]).unwrap().len(), 4096 + 4096 + (16 << 20));
+    assert_eq!(Layout::new([65536, 0]).unwrap().len(), 4096 + 65536);
 }

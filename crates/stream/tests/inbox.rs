@@ -1,0 +1,115 @@
+//! An inbox with real event descriptors, and streams that ring through it.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{inbox, pair_with};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
+use sojourn_stream::{Bell, Inbox};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&now)).unwrap() == 1
+}
+
+fn ready(inbox: &Inbox) -> Vec<u32> {
+    let mut slots = vec![];
+    inbox.take_ready(&mut |slot| slots.push(slot));
+    slots
+}
+
+#[test]
+fn slots_come_out_once_in_ascending_order() {
+    let [owner, peer] = inbox();
+    let slots = [0, 63, 64, 4095, 4096, 40_000, Inbox::SLOTS - 1];
+    slots.iter().rev().for_each(|slot| peer.post_ready(*slot));
+    peer.post_ready(64);
+    assert!(owner.has_ready());
+    assert_eq!(ready(&owner), slots);
+    assert!(!owner.has_ready() && ready(&owner).is_empty());
+    (0..Inbox::SLOTS).for_each(|slot| peer.post_ready(slot));
+    assert_eq!(ready(&owner).len(), Inbox::SLOTS as usize);
+}
+
+#[test]
+fn the_event_is_written_for_a_sleeper_and_stays_until_cleared() {
+    let [owner, peer] = inbox();
+    peer.post_ready(1);
+    assert!(!is_readable(owner.ready_fd()), "nobody sleeps");
+    owner.announce();
+    peer.post_ready(2);
+    peer.post_ready(3);
+    assert!(is_readable(owner.ready_fd()));
+    owner.withdraw();
+    assert_eq!(ready(&owner), [1, 2, 3]);
+    assert!(is_readable(owner.ready_fd()), "for the next sleeper");
+    owner.clear_event();
+    assert!(!is_readable(owner.ready_fd()));
+    // Cleared too early: it is raised again.
+    peer.post_ready(4);
+    owner.clear_event();
+    assert!(is_readable(owner.ready_fd()));
+}
+
+#[test]
+fn the_owner_does_not_rely_on_a_peer_that_died_half_way() {
+    let [owner, peer] = inbox();
+    owner.announce();
+    // A peer that has said so but not written the event leaves it like this: written and read again.
+    peer.post_ready(1);
+    rustix::io::read(owner.ready_fd(), &mut [0; 8]).unwrap();
+    peer.post_ready(2);
+    assert!(!is_readable(owner.ready_fd()));
+    owner.post_own(3);
+    assert!(is_readable(owner.ready_fd()));
+}
+
+#[test]
+fn attention_is_told_whether_or_not_anybody_sleeps() {
+    let [owner, peer] = inbox();
+    peer.post_attention(9);
+    peer.post_attention(9);
+    assert!(is_readable(owner.attention_fd()) && !is_readable(owner.ready_fd()));
+    let mut slots = vec![];
+    owner.take_attention(&mut |slot| slots.push(slot));
+    assert_eq!(slots, [9]);
+    assert!(!is_readable(owner.attention_fd()));
+    peer.post_attention(9);
+    assert!(is_readable(owner.attention_fd()));
+}
+
+#[test]
+fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
+    let (ours, theirs) = (inbox(), inbox());
+    let peers = [(Arc::clone(&theirs[1]), 70), (Arc::clone(&ours[1]), 5)];
+    let [a, b] = pair_with([4096, 4096], peers);
+    a.start_ring();
+    let write = || a.write(&[IoSlice::new(&[1; 1000])], 1).unwrap();
+    b.announce_reader(Bell::OnInbox);
+    write();
+    write();
+    assert_eq!(ready(&theirs[0]), [70]);
+    write();
+    assert!(ready(&theirs[0]).is_empty(), "not announced again");
+    // The writer is rung when the room it wants is there, not before.
+    a.announce_writer(Bell::OnInbox, 3000);
+    let read = |len: usize| b.read(&mut [IoSliceMut::new(&mut vec![0; len])], false).unwrap();
+    read(1000);
+    assert!(ready(&ours[0]).is_empty());
+    read(1000);
+    assert_eq!(ready(&ours[0]), [5]);
+    // A freeze rings readers and writers of the other side, whatever they want.
+    a.announce_writer(Bell::OnInbox, 4096);
+    a.announce_reader(Bell::OnInbox);
+    b.freeze();
+    b.ring_peer();
+    assert_eq!(ready(&ours[0]), [5]);
+    b.attention();
+    let mut slots = vec![];
+    ours[0].take_attention(&mut |slot| slots.push(slot));
+    assert_eq!(slots, [5]);
+}
