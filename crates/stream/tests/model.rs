@@ -232,8 +232,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn two_rings_and_a_kernel_are_two_queues(
         shift in 0u32..5,
