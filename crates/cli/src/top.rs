@@ -47,9 +47,12 @@ pub(crate) fn top(options: &Top) -> Result<()> {
 }
 
 fn height() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    let lines = size.map_or(LINES, |size| size.ws_row.into());
-    lines.max(4).saturating_sub(2)
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the call writes a `winsize` there, or nothing. (Not rustix, whose feature for terminals would have everything
+    // below us built twice.)
+    unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    let lines = if size.ws_row == 0 { LINES } else { size.ws_row.into() };
+    lines.max(4) - 2
 }
 
 fn totals(rows: &[Row]) -> Totals {

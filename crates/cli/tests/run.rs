@@ -1,0 +1,151 @@
+//! `sojourn run` as a process: exit statuses, environment, and what the program inherits.
+//!
+//! The preload library is a small one that says that it is there, and the session server a socket that listens; with
+//! the real ones it is tried in `whole.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Scratch, cc, sojourn};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output};
+
+/// A library that programs can be asked about, and a server that listens.
+struct World {
+    scratch: Scratch,
+    _server: std::os::fd::OwnedFd,
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let source = "#include <stdlib.h>\n__attribute__((constructor)) static void here(void) { setenv(\"IS_PRELOADED\", \"yes\", 1); }\n";
+        cc(&scratch.put("here.c", source), &scratch.path("here.so"), &["-shared", "-fPIC"]);
+        let server = common::listen(&scratch.path("server"));
+        Self { scratch, _server: server }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = sojourn(&["run"]);
+        command.args(words).env("SOJOURN_PRELOAD", self.scratch.path("here.so"));
+        command.env("SOJOURN_SERVER", self.scratch.path("server"));
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> (i32, String, String) {
+        ended(self.command(words).output().unwrap())
+    }
+}
+
+fn ended(output: Output) -> (i32, String, String) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_program_runs_with_the_library_and_ends_with_its_own_status() {
+    let world = World::new("run");
+    let found = world.run(&["sh", "-c", "echo $IS_PRELOADED $0 $1; exit 7", "zero", "--strict"]);
+    assert_eq!(found, (7, "yes zero --strict\n".into(), String::new()));
+}
+
+#[test]
+fn the_exit_statuses_are_those_of_env() {
+    let world = World::new("statuses");
+    let status = |words: &[&str]| {
+        let (status, out, err) = world.run(words);
+        assert!(
+            out.is_empty() && err.starts_with("sojourn: ") && err.lines().count() == 1,
+            "{err}"
+        );
+        status
+    };
+    assert_eq!(status(&["no-such-program"]), 127);
+    assert_eq!(status(&["/no/such/program"]), 127);
+    let plain = world.scratch.put("plain", "text");
+    assert_eq!(status(&[plain.to_str().unwrap()]), 126);
+    assert_eq!(status(&["/"]), 126);
+    assert_eq!(status(&["--ports", "80-8", "true"]), 125);
+    let lost = world.scratch.put("lost", "#!/no/such/interpreter\n");
+    std::fs::set_permissions(&lost, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(status(&["-q", lost.to_str().unwrap()]), 127);
+    assert_eq!(world.run(&["--no-such-flag", "true"]).0, 125);
+    assert_eq!(world.run(&[]).0, 125);
+    assert_eq!(world.run(&["--help"]).0, 0);
+}
+
+#[test]
+fn a_static_program_runs_plainly_and_says_why_or_not_at_all_if_strict() {
+    let world = World::new("static");
+    let program = world.scratch.path("program");
+    let source = "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts(getenv(\"IS_PRELOADED\") ? \"with\" : \"without\"); puts(getenv(\"LD_PRELOAD\") ? \"set\" : \"unset\"); return 3; }\n";
+    cc(&world.scratch.put("program.c", source), &program, &["-static"]);
+    let program = program.to_str().unwrap();
+    let (status, out, err) = world.run(&[program]);
+    assert_eq!((status, out.as_str()), (3, "without\nunset\n"));
+    assert!(err.contains("runs without acceleration: it is linked statically"), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert_eq!(world.run(&["--quiet", program]), (3, "without\nunset\n".into(), String::new()));
+    let (status, out, err) = world.run(&["--strict", program]);
+    assert_eq!((status, out.as_str()), (125, ""));
+    assert!(err.contains("cannot be accelerated (strict is set)"), "{err}");
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let world = World::new("missing");
+    let mut command = world.command(&["--strict", "true"]);
+    command.env("SOJOURN_PRELOAD", "/no/such/library.so");
+    let (status, _, err) = ended(command.output().unwrap());
+    assert!(status == 125 && err.contains("/no/such/library.so"), "{err}");
+    let mut command = world.command(&["sh", "-c", "echo ${IS_PRELOADED-plain}"]);
+    command.env("SOJOURN_SERVER", world.scratch.path("nobody"));
+    let (status, out, err) = ended(command.output().unwrap());
+    assert_eq!((status, out.as_str()), (0, "plain\n"));
+    assert!(err.contains("no session server answers at") && err.contains("/nobody"), "{err}");
+    let (status, _, err) = ended(command.env("SOJOURN_STRICT", "on").output().unwrap());
+    assert!(status == 125 && err.contains("/nobody"), "{err}");
+}
+
+#[test]
+fn the_program_finds_the_merged_configuration() {
+    let world = World::new("merged");
+    let file = world.scratch.put("sojourn.toml", "spin = \"never\"\nmove_after_calls = 1\n");
+    let script = "env | grep ^SOJOURN_ | grep -v -e CONFIG -e SERVER -e PRELOAD | sort";
+    let mut command = world.command(&["--pipe=off", "--tcp", "sh", "-c", script]);
+    command.env("SOJOURN_CONFIG", file).env("SOJOURN_MOVE_AFTER_CALLS", "2");
+    let (status, out, err) = ended(command.output().unwrap());
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert_eq!(out, "SOJOURN_MOVE_AFTER_CALLS=2\nSOJOURN_PIPE=false\nSOJOURN_SPIN=never\n");
+}
+
+#[test]
+fn the_program_is_the_same_process_with_the_same_descriptors_and_signals() {
+    let world = World::new("same");
+    // With SIGPIPE ignored, SIGUSR1 blocked and standard input closed, as a program's starter may leave them.
+    let signals = ["grep", "-E", "^(Pid|PPid|SigBlk|SigIgn|SigCgt)", "/proc/self/status"];
+    let descriptors = ["ls", "/proc/self/fd"];
+    let children = ["sh", "-c", "echo $$; wc -w < /proc/$$/task/$$/children"];
+    let source = "#include <signal.h>\n#include <unistd.h>\nint main(int n, char **w) { sigset_t s; (void)n; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigprocmask(SIG_BLOCK, &s, 0); signal(SIGPIPE, SIG_IGN); close(0); execvp(w[1], w + 1); return 1; }\n";
+    let start = world.scratch.path("start");
+    cc(&world.scratch.put("start.c", source), &start, &[]);
+    let of = |words: &[&str]| {
+        let mut command = Command::new(&start);
+        command.args(words).env("SOJOURN_PRELOAD", world.scratch.path("here.so"));
+        command.env("SOJOURN_SERVER", world.scratch.path("server"));
+        let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id().to_string();
+        let (status, out, _) = ended(child.wait_with_output().unwrap());
+        assert_eq!(status, 0);
+        out.replace(&pid, "PID")
+    };
+    let sojourn = env!("CARGO_BIN_EXE_sojourn");
+    for words in [&signals[..], &descriptors, &children] {
+        let plain = of(words);
+        let with: Vec<_> = [sojourn, "run", "--"].iter().chain(words).copied().collect();
+        assert_eq!(of(&with), plain);
+    }
+    let found = of(&signals);
+    assert!(found.contains("Pid:\tPID") && found.contains("SigBlk:\t0000000000000200"), "{found}");
+}

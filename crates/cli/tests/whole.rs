@@ -1,0 +1,190 @@
+//! The command with the real session server and preload library, as they were built for release.
+//!
+//! Each test has places of its own for a server: a runtime directory, or, for root, whose server is the system's, a
+//! `/run` in a mount name space of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Scratch, cc};
+use serde_json::Value;
+use sojourn_lab::Built;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process that is killed when the test is over, and its output.
+struct Process(Child, BufReader<ChildStdout>);
+
+impl Process {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self(child, output)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Places of the test's own.
+struct World {
+    scratch: Scratch,
+    built: Built,
+    /// Keeps the mount name space.
+    holder: Option<Process>,
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        let mut world =
+            Self { scratch: Scratch::new(name), built: Built::find().unwrap(), holder: None };
+        if rustix::process::geteuid().is_root() {
+            let mut holder = Command::new("unshare");
+            let script = "mount -t tmpfs none /run && echo ready && exec sleep 100";
+            holder.args(["--mount", "sh", "-c", script]);
+            let mut holder = Process::start(holder);
+            assert_eq!(holder.line(), "ready");
+            world.holder = Some(holder);
+        } else {
+            std::fs::create_dir(world.scratch.path("run")).unwrap();
+        }
+        world
+    }
+
+    /// `sojourn` with these words, in this world, killed after a while.
+    fn sojourn(&self, words: &[&str]) -> Command {
+        let mut command = match &self.holder {
+            Some(holder) => {
+                let mut enter = Command::new("nsenter");
+                enter.arg(format!("--mount=/proc/{}/ns/mnt", holder.0.id()));
+                enter.args(["timeout", "--foreground", "-s", "KILL", "60"]);
+                enter
+            }
+            None => {
+                let mut timeout = Command::new("timeout");
+                timeout.args(["--foreground", "-s", "KILL", "60"]);
+                timeout
+            }
+        };
+        command.arg(self.built.path("sojourn")).args(words);
+        command.env("XDG_RUNTIME_DIR", self.scratch.path("run"));
+        command.env("SOJOURN_CONFIG", "/dev/null").env_remove("SOJOURN_SERVER");
+        command.env_remove("SOJOURN_PRELOAD").stdin(Stdio::null());
+        command
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        self.sojourn(words).output().unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let output = self.output(words);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    }
+
+    /// Asks again and again until the answer will do.
+    fn until(&self, words: &[&str], will_do: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = self.json(words);
+            if will_do(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "{words:?}: {answer:#}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.output(&["server", "stop", "--force"]);
+    }
+}
+
+#[test]
+fn the_first_program_starts_a_server_and_the_next_ones_find_it() {
+    let world = World::new("first");
+    assert_eq!(world.json(&["server", "status", "--json"])["server"], Value::Null);
+    // At once, as in a pipeline: one server comes of it.
+    let script =
+        "wc -w < /proc/$$/task/$$/children; tr '\\0' '\\n' < /proc/$$/maps | grep -c preload";
+    let start = || world.sojourn(&["run", "--strict", "--", "sh", "-c", script]);
+    let both: Vec<_> = [start(), start()]
+        .map(|mut command| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        .into_iter()
+        .map(|child| child.wait_with_output().unwrap())
+        .collect();
+    for output in both {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("1"), "only wc is a child, not the server: {output:?}");
+        assert_ne!(lines.next(), Some("0"), "the library is mapped: {output:?}");
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+    let first = world.json(&["server", "status", "--json"])["pid"].clone();
+    assert!(first.is_u64(), "{first}");
+    assert!(world.output(&["run", "true"]).status.success());
+    assert_eq!(world.json(&["server", "status", "--json"])["pid"], first);
+    let stopped = world.output(&["server", "stop"]);
+    assert!(String::from_utf8_lossy(&stopped.stdout).contains("ended"), "{stopped:?}");
+    assert!(!world.output(&["server", "status"]).status.success());
+}
+
+#[test]
+fn a_connection_moves_is_listed_and_can_be_sent_home() {
+    let world = World::new("moves");
+    let program = world.scratch.path("talk");
+    cc(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/talk.c")), &program, &[]);
+    let program = program.to_str().unwrap();
+    let mut server = Process::start(world.sojourn(&["run", "--strict", program, "listen"]));
+    let port = server.line();
+    let mut client = Process::start(world.sojourn(&["run", "--strict", program, &port]));
+    assert_eq!(client.line(), "ready");
+
+    let is_joined = |list: &Value| {
+        let rows = list["sessions"].as_array().unwrap();
+        rows.iter().filter(|row| row["kind"] == "tcp" && row["home"] == "library").count() == 2
+    };
+    let list = world.until(&["ss", "--json", "--kind", "tcp"], is_joined);
+    let rows = list["sessions"].as_array().unwrap();
+    assert_eq!(rows[0]["stream"], rows[1]["stream"]);
+    assert_eq!((&rows[0]["from"], &rows[0]["to"]), (&rows[1]["to"], &rows[1]["from"]));
+    assert_eq!(rows[0]["peer_pid"], rows[1]["pid"]);
+    assert_eq!((&rows[0]["program"], &rows[0]["peer_program"]), (&"talk".into(), &"talk".into()));
+    assert_eq!(rows.len(), 2, "listed by the server and found in /proc are one: {list:#}");
+
+    let stream = rows[0]["stream"].as_str().unwrap();
+    let moved = world.output(&["move", stream, "kernel"]);
+    assert!(moved.status.success(), "{moved:?}");
+    let has_returned = |stats: &Value| stats["returns_by_reason"]["user"].is_u64();
+    world.until(&["stats", "--json"], has_returned);
+    assert!(!world.output(&["move", "1", "kernel"]).status.success());
+    let library = world.output(&["move", stream, "library"]);
+    assert!(String::from_utf8_lossy(&library.stderr).contains("by itself"), "{library:?}");
+}
+
+#[test]
+fn the_doctor_finds_nothing_missing() {
+    let world = World::new("doctor");
+    assert!(world.output(&["run", "--strict", "true"]).status.success());
+    let found = world.json(&["doctor", "--json"]);
+    let items = found["items"].as_array().unwrap();
+    for name in ["library", "preload", "server-program", "server", "sealed-memory"] {
+        let item = items.iter().find(|item| item["name"] == name).unwrap();
+        assert_eq!(item["state"], "ok", "{item:#}");
+    }
+    assert_ne!(found["state"], "missing", "{found:#}");
+}
