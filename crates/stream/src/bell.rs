@@ -3,7 +3,7 @@
 //! As `sojourn_shm::park` (read that first), for a side of which several threads may sleep at once, each
 //! in its own way. A bell is flags and a count of rings:
 //!
-//! * a sleeper sets its flag ([`BellWord::announce`]), looks again, and sleeps while the *whole* word is
+//! * a sleeper sets its flag ([`Sleepers::announce`]), looks again, and sleeps while the *whole* word is
 //!   as it was;
 //! * a ringer that finds a flag first counts, then takes all flags, then wakes all whose flag it took.
 //!

@@ -1,5 +1,6 @@
 //! Threads that write, read, sleep and freeze at random: every byte of both directions arrives once and in
-//! order, through the ring first and then through a kernel path, and nobody sleeps for ever.
+//! order, through the ring first and then through a kernel path, and nobody sleeps for ever. Races of a few
+//! instructions are for the models (`loom_freeze`): chance seldom meets them here.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
