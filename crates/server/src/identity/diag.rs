@@ -33,6 +33,8 @@ const UNIX_MSG: usize = 16;
 const ESTABLISHED: u8 = 1;
 /// `TCP_LISTEN`.
 const LISTEN: u8 = 10;
+/// Answers that are kept, at most, between two looks at all sockets.
+const KEPT_MAX: usize = 1 << 17;
 /// What asking for all Unix sockets costs before it has been measured.
 const DUMP_FIRST: Duration = Duration::from_millis(1);
 
@@ -121,7 +123,7 @@ pub(super) struct Asker {
     /// Cookie of its name space.
     pub(super) space: u64,
     sequence: u32,
-    /// Peers of Unix sockets by the sockets' cookies, as of the last time all were asked for.
+    /// Peers of Unix sockets by the sockets' cookies: of all when all were asked for, and of some since.
     peers: HashMap<u64, UnixPeer>,
     /// Time spent on single questions since then, and what it costs to ask for all.
     spent: Duration,
@@ -212,6 +214,13 @@ impl Asker {
         let begun = Instant::now();
         let found = self.unix_peer_alone(inode, cookie);
         self.spent += begun.elapsed();
+        if let Ok(peer) = found {
+            // The other end will be offered next, and then need not be asked for.
+            if self.peers.len() >= KEPT_MAX {
+                self.peers.clear();
+            }
+            self.peers.insert(peer.cookie, UnixPeer { cookie, inode });
+        }
         found
     }
 
