@@ -66,6 +66,7 @@ impl Library {
     /// Before `fork`.
     pub fn before_fork(&self) {
         self.fork_epoch.fetch_add(1, Ordering::SeqCst);
+        self.sets_before_fork();
         let Some(engine) = self.engine() else { return };
         if engine.away.load(Ordering::SeqCst) > 0 && engine.board().is_none() {
             // No way for the child to ask.
@@ -88,6 +89,7 @@ impl Library {
 
     /// Before `exec`, `posix_spawn` and their like: what stays open over it goes home.
     pub fn before_exec(&self) {
+        self.sets_before_exec();
         let all: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
         for fd in all {
             let flags = kernel::at(fd).and_then(rustix::io::fcntl_getfd);

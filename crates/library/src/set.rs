@@ -52,6 +52,7 @@ pub(crate) struct Set {
 pub(crate) struct State {
     /// The set's own number.
     pub(crate) epfd: i32,
+    pub(crate) is_open: bool,
     /// Counts openings and closings: a sleeper from before has no part in what is now.
     pub(crate) version: u32,
     /// Sessions cannot be in it any more.
@@ -90,8 +91,14 @@ impl Set {
     pub(crate) fn open(&self, epfd: i32) {
         let mut state = lock(&self.state);
         let (policy, version) = (state.policy.take(), state.version + 1);
-        *state = State { epfd, policy, version, ..State::default() };
+        *state = State { epfd, is_open: true, policy, version, ..State::default() };
         self.ever.store(false, Ordering::SeqCst);
+    }
+
+    /// Its own number, while it is open.
+    pub(crate) fn number(&self) -> Option<i32> {
+        let state = lock(&self.state);
+        state.is_open.then_some(state.epfd)
     }
 
     /// The set is going to be closed. Numbers that were registered in it.

@@ -183,18 +183,27 @@ impl World {
         mask: Option<u64>,
     ) -> Result<Vec<(u32, u64)>, Errno> {
         let mut events = vec![event(0, 0); room];
-        let found = self.set.wait(&mut Call {
+        let found = self.wait_into(&mut events, timeout, mask)?;
+        let form = |event: &EpollEvent| ({ event.flags }.bits(), { event.data }.u64());
+        Ok(events[..found].iter().map(form).collect())
+    }
+
+    pub(crate) fn wait_into(
+        &self,
+        events: &mut [EpollEvent],
+        timeout: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<usize, Errno> {
+        self.set.wait(&mut Call {
             host: &self.host,
             look: self,
             epfd: self.epoll.as_raw_fd(),
-            events: &mut events,
+            events,
             timeout,
             deadline: deadline(timeout),
             mask,
             wait: &|| self.wait,
-        })?;
-        let form = |event: &EpollEvent| ({ event.flags }.bits(), { event.data }.u64());
-        Ok(events[..found].iter().map(form).collect())
+        })
     }
 
     pub(crate) fn now(&self) -> Vec<(u32, u64)> {

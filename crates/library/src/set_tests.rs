@@ -412,3 +412,51 @@ fn nothing_is_lost_one_shot() {
     nothing_is_lost(bit::IN | bit::ONESHOT, Wait::Park);
     nothing_is_lost(bit::IN | bit::ET | bit::ONESHOT, Wait::Adaptive);
 }
+
+/// What a round costs: one session of `members` becomes ready, is waited for, and read.
+fn round_ns(members: u32, events: u32) -> u64 {
+    const ROUNDS: u32 = 200_000;
+    let world = World::joined(members, Wait::Park, events);
+    while !world.now().is_empty() {}
+    let mut found = [crate::set::event(0, 0); 64];
+    let start = Instant::now();
+    for round in 0..ROUNDS {
+        let at = (round.wrapping_mul(7919) % members) as usize;
+        world.publish(at);
+        assert_eq!(world.wait_into(&mut found, Some(LONG), None), Ok(1));
+        world.consume(at);
+    }
+    start.elapsed().as_nanos() as u64 / u64::from(ROUNDS)
+}
+
+/// What the plain call costs, by itself and through a set without sessions.
+fn plain_ns(through_set: bool) -> u64 {
+    const ROUNDS: u32 = 200_000;
+    let world = World::new(1, Wait::Park);
+    world.control(op::ADD, 0, bit::IN).unwrap();
+    (&world.all[0].peer).write_all(b"x").unwrap();
+    let mut found = [crate::set::event(0, 0); 64];
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        let count = if through_set {
+            world.wait_into(&mut found, Some(LONG), None)
+        } else {
+            crate::kernel::epoll_wait(world.epoll.as_raw_fd(), &mut found, Some(LONG))
+        };
+        assert_eq!(count, Ok(1));
+    }
+    start.elapsed().as_nanos() as u64 / u64::from(ROUNDS)
+}
+
+#[test]
+#[ignore = "a measurement; needs 20,000 descriptors and a quiet machine"]
+fn the_cost_is_that_of_what_is_ready() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    for (name, events) in [("level", bit::IN), ("edge", bit::IN | bit::ET)] {
+        let costs = [10, 1000, 10_000].map(|members| round_ns(members, events));
+        println!("{name}-triggered, 10, 1,000 and 10,000 members: {costs:?} ns a round");
+    }
+    println!("no session: {} ns, the kernel alone: {} ns", plain_ns(true), plain_ns(false));
+}

@@ -13,10 +13,10 @@ use crate::set_ready::{Look, RingSays};
 use crate::set_wait::Call;
 use crate::table::{Entry, mark};
 use crate::{Library, Session};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::event::PollFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use std::sync::{Mutex, OnceLock};
@@ -47,8 +47,8 @@ pub(crate) struct Sets {
 #[derive(Debug, Default)]
 struct Slot {
     set: Set,
-    /// `fork` epoch when it was made.
-    epoch: AtomicU32,
+    /// A child may use it, and would find the tags of sessions that join from now on.
+    has_heirs: AtomicBool,
     /// Its descriptor has been duplicated, passed on, polled or put into another set.
     is_shared: AtomicBool,
 }
@@ -105,9 +105,8 @@ impl Sets {
 }
 
 impl Slot {
-    fn is_fit(&self, fork_epoch: u32) -> bool {
-        // A child that came after the set was made may use it, and would find our tags.
-        !self.is_shared.load(Ordering::SeqCst) && self.epoch.load(Ordering::SeqCst) == fork_epoch
+    fn is_fit(&self) -> bool {
+        !self.is_shared.load(Ordering::SeqCst) && !self.has_heirs.load(Ordering::SeqCst)
     }
 }
 
@@ -120,7 +119,7 @@ impl Library {
         };
         let Some((index, slot)) = sets.take() else { return };
         slot.set.open(epfd);
-        slot.epoch.store(self.fork_epoch.load(Ordering::SeqCst), Ordering::SeqCst);
+        slot.has_heirs.store(false, Ordering::SeqCst);
         slot.is_shared.store(false, Ordering::SeqCst);
         entry.epoll.store(self.session_word(index), Ordering::SeqCst);
     }
@@ -205,9 +204,8 @@ impl Library {
             let left = self.sets().is_some_and(|sets| sets.has_left_behind.load(Ordering::SeqCst));
             return if left && entry.has(mark::ALIASED) { SetOf::Unfit } else { SetOf::None };
         }
-        let epoch = self.fork_epoch.load(Ordering::SeqCst);
         match self.own_set(word) {
-            Some((index, slot)) if slot.is_fit(epoch) => {
+            Some((index, slot)) if slot.is_fit() => {
                 if slot.set.watch(fd) {
                     SetOf::One(index + 1)
                 } else {
@@ -276,6 +274,25 @@ impl Library {
             sets.all().for_each(|slot| slot.set.closed(fd, is_kept));
         } else if let Some((_, slot)) = self.own_set(word) {
             slot.set.closed(fd, is_kept);
+        }
+    }
+
+    /// Before `fork`. What has moved stays: the child brings home what it knows of before it uses a set.
+    pub(crate) fn sets_before_fork(&self) {
+        if let Some(sets) = self.sets() {
+            sets.all().for_each(|slot| slot.has_heirs.store(true, Ordering::SeqCst));
+        }
+    }
+
+    /// Before `exec`, `posix_spawn` and their like: in sets that stay open over it are no sessions.
+    pub(crate) fn sets_before_exec(&self) {
+        let Some(sets) = self.sets() else { return };
+        for slot in sets.all().filter(|slot| !slot.is_shared.load(Ordering::SeqCst)) {
+            let Some(epfd) = slot.set.number() else { continue };
+            let flags = kernel::at(epfd).and_then(rustix::io::fcntl_getfd);
+            if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
+                self.share(slot);
+            }
         }
     }
 

@@ -213,6 +213,25 @@ fn sets_that_others_can_see_carry_no_sessions() {
 }
 
 #[test]
+fn a_set_that_a_child_may_use_takes_no_more_sessions() {
+    let set = Epoll::new();
+    let away = joined_in(&set, bit::IN);
+    let here = Pair::new();
+    set.change(op::ADD, here.fd(0), bit::IN).unwrap();
+    // Other tests' sets are made in this process as well; so only this one's state is set, not by a fork.
+    library().sets_before_exec();
+    assert!(matches!(library().set_of(here.fd(0)), SetOf::One(_)), "closed at exec");
+    assert!(is_away(away.fd(0)));
+    let flags = rustix::io::FdFlags::empty();
+    let open = Epoll::new();
+    rustix::io::fcntl_setfd(&open.0, flags).unwrap();
+    let pair = joined_in(&open, bit::IN);
+    library().sets_before_exec();
+    assert!(!is_away(pair.fd(0)));
+    assert_eq!(library().set_of(pair.fd(0)), SetOf::Unfit);
+}
+
+#[test]
 fn a_one_shot_is_offered_after_its_next_change() {
     let set = Epoll::new();
     let pair = Pair::new();
