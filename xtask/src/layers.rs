@@ -20,7 +20,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-cli", &["sojourn-ipc", "sojourn-session"]),
     ("sojourn-lab", &[]),
     ("sojourn-system", &["sojourn-ipc", "sojourn-lab", "sojourn-session"]),
-    ("sojourn-bench", &["sojourn-idl", "sojourn-ipc", "sojourn-shm"]),
+    (
+        "sojourn-bench",
+        &["sojourn-idl", "sojourn-ipc", "sojourn-lab", "sojourn-session", "sojourn-shm"],
+    ),
     ("sojourn-demo", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-interop", &["sojourn-idl", "sojourn-ipc", "sojourn-stubs-rust"]),

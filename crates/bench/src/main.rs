@@ -1,10 +1,11 @@
 //! `sojourn-bench`: what Sojourn costs, beside what the machine itself costs and beside its rivals.
 //!
-//! `ipc` measures messages between processes, `idl` what generated stubs do to arguments. Each prints tables and writes
-//! the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
+//! `ipc` measures messages between processes, `idl` what generated stubs do to arguments, `local` unmodified programs on
+//! one host. Each prints tables and writes the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
 
 mod idl;
 mod ipc;
+mod local;
 mod machine;
 mod os;
 mod reach;
@@ -35,6 +36,13 @@ enum What {
     },
     /// Stubs: marshalling of several interfaces, and whole calls by argument size.
     Idl(Options),
+    /// Unmodified programs of one host: plain, short-cut by eBPF, and under Sojourn.
+    Local {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        choice: local::Choice,
+    },
     /// One cell of the marshalling table, so many times and nothing else: for profilers.
     IdlCell(Cell),
 }
@@ -69,13 +77,25 @@ fn main() -> Result<()> {
             let outcome = idl::run(options.quick)?;
             write(&options, "idl", &outcome)
         }
+        What::Local { options, choice } => {
+            let outcome = local::run(options.quick, &choice)?;
+            write(&options, "local", &outcome)?;
+            local::plot(&outcome, &options.path("local").with_extension(""))
+        }
         What::IdlCell(cell) => idl::repeat(&cell.row, &cell.case, cell.calls),
     }
 }
 
+impl Options {
+    /// Where the figures go.
+    fn path(&self, name: &str) -> PathBuf {
+        let default = || Path::new("target/bench").join(format!("{name}.json"));
+        self.json.clone().unwrap_or_else(default)
+    }
+}
+
 fn write(options: &Options, name: &str, outcome: &impl serde::Serialize) -> Result<()> {
-    let default = || Path::new("target/bench").join(format!("{name}.json"));
-    let path = options.json.clone().unwrap_or_else(default);
+    let path = options.path(name);
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     }

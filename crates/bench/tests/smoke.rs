@@ -9,9 +9,13 @@ use std::process::Command;
 use serde_json::Value;
 
 fn run(what: &str) -> Value {
+    run_with(what, &[])
+}
+
+fn run_with(what: &str, more: &[&str]) -> Value {
     let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{what}.json"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_sojourn-bench"));
-    let output = command.args([what, "--quick", "--json"]).arg(&json).output().unwrap();
+    let output = command.args([what, "--quick", "--json"]).arg(&json).args(more).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("reached"), "{text}");
@@ -51,5 +55,19 @@ fn idl() {
     for cell in list(&outcome, "calls") {
         assert_measured(cell, "ns");
     }
+    assert!(!list(&outcome, "reach").is_empty());
+}
+
+/// One program of each kind that needs no package. It runs the release build, as whole-system tests do.
+#[test]
+fn local() {
+    let outcome =
+        run_with("local", &["--row", "unix", "--row", "sessions-10", "--row", "children"]);
+    for cell in list(&outcome, "cells") {
+        assert!(cell["error"].is_null(), "{cell}");
+        assert!(cell["value"].as_f64().unwrap() > 0.0, "{cell}");
+    }
+    let plain = list(&outcome, "cells").iter().filter(|cell| cell["way"] == "plain");
+    assert!(plain.count() >= 6);
     assert!(!list(&outcome, "reach").is_empty());
 }

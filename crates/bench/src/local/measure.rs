@@ -1,0 +1,179 @@
+//! Alternation: every way of a row has its turn, then every way again; a figure is the median over the rounds.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::row::{Row, Sample, Times, Turn, Unit};
+use super::server::Admin;
+use super::way::Way;
+use super::world::World;
+use crate::stats::median;
+
+/// How long to measure.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Settings {
+    /// At most so many rounds.
+    pub(crate) rounds: usize,
+    /// Length of a turn (milliseconds).
+    pub(crate) turn_ms: u64,
+    /// Figures mean nothing.
+    pub(crate) quick: bool,
+}
+
+/// One case in one way.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cell {
+    /// The row that measured it.
+    pub(crate) row: String,
+    /// What was measured.
+    pub(crate) case: String,
+    /// How.
+    pub(crate) way: Way,
+    /// Of `value`.
+    pub(crate) unit: Unit,
+    /// The median over the rounds.
+    pub(crate) value: f64,
+    /// Each round's.
+    pub(crate) values: Vec<f64>,
+    /// Times of single operations, medians over the rounds.
+    pub(crate) times: Option<Times>,
+    /// Operations a second.
+    pub(crate) rate: Option<f64>,
+    /// Processor time of all processes for one operation (ns).
+    pub(crate) cpu_ns: Option<f64>,
+    /// Streams made in the last turn, by all its cases.
+    pub(crate) moved: Option<u64>,
+    /// Why there is no figure.
+    pub(crate) error: Option<String>,
+}
+
+/// One way of a row while it is measured.
+struct Lane {
+    way: Way,
+    turn: Result<Box<dyn Turn>>,
+    samples: Vec<Sample>,
+    moved: Option<u64>,
+}
+
+/// Measures a row in all ways that there are.
+pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Vec<Cell> {
+    let ways = row.ways().iter().copied().filter(|&way| world.has(way));
+    let prepared =
+        |way| Lane { way, turn: row.prepare(world, way), samples: Vec::new(), moved: None };
+    let mut lanes: Vec<Lane> = ways.map(prepared).collect();
+    let mut admin = world.admin();
+    let length = Duration::from_millis(settings.turn_ms);
+    for round in 0..settings.rounds.min(row.rounds()) {
+        let count = lanes.len();
+        for place in 0..count {
+            // Every way is first, and every way is last, equally often.
+            lanes[(place + round) % count].take_turn(world, &mut admin, length);
+        }
+    }
+    lanes.into_iter().flat_map(|lane| lane.cells(row.name())).collect()
+}
+
+impl Lane {
+    fn take_turn(&mut self, world: &World, admin: &mut Option<Admin>, length: Duration) {
+        let Ok(turn) = &mut self.turn else { return };
+        let mut joins = || match self.way.is_ours() {
+            true => admin.as_mut().and_then(|admin| admin.moves().ok()).map(|moves| moves.0),
+            false => None,
+        };
+        let (cpu, joined) = (world.cpu_ns(self.way), joins());
+        let result = turn.turn(world, length);
+        let used = world.cpu_ns(self.way).zip(cpu).map(|(after, before)| after - before);
+        self.moved = joins().zip(joined).map(|(after, before)| after.saturating_sub(before));
+        match result {
+            Err(error) => self.turn = Err(error),
+            Ok(mut samples) => {
+                let operations: f64 = samples.iter().map(|sample| sample.operations).sum();
+                for sample in &mut samples {
+                    let shared = used.map(|used| used / operations.max(1.0));
+                    sample.cpu_ns = sample.cpu_ns.or(shared);
+                }
+                self.samples.extend(samples);
+            }
+        }
+    }
+
+    fn cells(self, row: &str) -> Vec<Cell> {
+        let mut names: Vec<&str> = Vec::new();
+        for sample in &self.samples {
+            if !names.contains(&sample.case.as_str()) {
+                names.push(&sample.case);
+            }
+        }
+        let of = |case: &str| -> Vec<&Sample> {
+            self.samples.iter().filter(|sample| sample.case == case).collect()
+        };
+        let mut cells: Vec<Cell> =
+            names.iter().map(|case| cell(row, self.way, self.moved, &of(case))).collect();
+        if let Err(error) = &self.turn {
+            let error = Some(format!("{error:#}"));
+            match cells.is_empty() {
+                true => cells.push(Cell { error, ..cell(row, self.way, None, &[]) }),
+                false => cells.iter_mut().for_each(|cell| cell.error.clone_from(&error)),
+            }
+        }
+        cells
+    }
+}
+
+fn cell(row: &str, way: Way, moved: Option<u64>, samples: &[&Sample]) -> Cell {
+    let middle = |figure: &dyn Fn(&Sample) -> Option<f64>| {
+        let figures: Vec<f64> = samples.iter().filter_map(|sample| figure(sample)).collect();
+        if figures.is_empty() { None } else { Some(median(&figures)) }
+    };
+    let times = |figure: fn(&Times) -> f64| {
+        middle(&|sample| sample.times.as_ref().map(figure)).unwrap_or_default()
+    };
+    let has_times = samples.iter().any(|sample| sample.times.is_some());
+    let first = samples.first();
+    Cell {
+        row: row.into(),
+        case: first.map_or_else(|| row.into(), |sample| sample.case.clone()),
+        way,
+        unit: first.map_or(Unit::Ns, |sample| sample.unit),
+        value: middle(&|sample| Some(sample.value)).unwrap_or_default(),
+        values: samples.iter().map(|sample| sample.value).collect(),
+        times: has_times.then(|| Times {
+            p50: times(|times| times.p50),
+            p90: times(|times| times.p90),
+            p99: times(|times| times.p99),
+        }),
+        rate: middle(&|sample| sample.rate),
+        cpu_ns: middle(&|sample| sample.cpu_ns),
+        moved,
+        error: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_medians_over_the_rounds() {
+        let sample = |value: f64, p99: f64| Sample {
+            times: Some(Times { p50: value, p90: value, p99 }),
+            cpu_ns: (value > 1.0).then_some(value),
+            ..Sample::new("case", Unit::Ns, value, 10.0)
+        };
+        let samples = [sample(1.0, 30.0), sample(2.0, 10.0), sample(9.0, 20.0)];
+        let found = cell("row", Way::Plain, None, &samples.each_ref());
+        assert_eq!((found.value, found.times.unwrap().p99), (2.0, 20.0));
+        assert_eq!(found.cpu_ns, Some(5.5));
+        assert_eq!(found.values, [1.0, 2.0, 9.0]);
+    }
+
+    #[test]
+    fn what_failed_is_a_cell_with_the_reason() {
+        let turn = Err(anyhow::anyhow!("no such program"));
+        let lane = Lane { way: Way::Plain, turn, samples: Vec::new(), moved: None };
+        let cells = lane.cells("row");
+        assert_eq!(cells[0].error.as_deref(), Some("no such program"));
+    }
+}

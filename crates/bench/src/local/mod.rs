@@ -1,0 +1,88 @@
+//! `sojourn-bench local`: unmodified programs of one host, plain, short-cut by the kernel's sockmap, and under Sojourn.
+//!
+//! Read `row.rs` (what a row is), `world.rs` (how programs are started in each way) and `measure.rs` (how ways
+//! alternate), then any file of `rows/`.
+
+mod cleanup;
+mod groups;
+mod measure;
+mod plot;
+mod process;
+mod reach;
+mod report;
+mod row;
+mod rows;
+mod server;
+mod sockmap;
+mod way;
+mod world;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use self::measure::{Cell, Settings};
+use self::way::Way;
+use self::world::World;
+use crate::machine::Machine;
+use crate::reach::Reach;
+
+/// Everything one run found out: the JSON file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    machine: Machine,
+    settings: Settings,
+    /// What could not be measured here, and why.
+    notes: Vec<String>,
+    cells: Vec<Cell>,
+    reach: Vec<Reach>,
+}
+
+/// Which part to measure: everything, unless it says otherwise.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Choice {
+    /// Only rows whose name contains this; may be given several times.
+    #[arg(long)]
+    row: Vec<String>,
+    /// Only this way, and plain; may be given several times.
+    #[arg(long)]
+    way: Vec<Way>,
+}
+
+impl Choice {
+    fn has(&self, name: &str) -> bool {
+        self.row.is_empty() || self.row.iter().any(|part| name.contains(part.as_str()))
+    }
+}
+
+/// Measures, prints, and returns what goes into the JSON file.
+pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
+    cleanup::watch(Duration::from_secs(if quick { 120 } else { 900 }));
+    crate::os::raise_descriptor_limit();
+    let settings = match quick {
+        true => Settings { rounds: 1, turn_ms: 30, quick },
+        false => Settings { rounds: 11, turn_ms: 240, quick },
+    };
+    let machine = Machine::here();
+    let world = World::new(&choice.way)?;
+    cleanup::note(&world);
+    println!("{}", report::head(&machine, &settings, &world.notes));
+    let mut cells = Vec::new();
+    for row in rows::all(quick).iter().filter(|row| choice.has(row.name())) {
+        let measured = measure::alternate(row.as_ref(), &world, &settings);
+        if !measured.is_empty() {
+            println!("{}", report::row(&measured));
+        }
+        cells.extend(measured);
+    }
+    let reach = reach::judge(&cells);
+    println!("{}", crate::reach::render(&reach));
+    Ok(Outcome { machine, settings, notes: world.notes.clone(), cells, reach })
+}
+
+/// Draws what was measured, as files whose names begin with `stem`.
+pub(crate) fn plot(outcome: &Outcome, stem: &Path) -> Result<()> {
+    plot::all(&outcome.cells, stem)
+}

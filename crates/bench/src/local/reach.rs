@@ -1,0 +1,163 @@
+//! The targets for sessions on one host, judged from one run's cells.
+
+use super::measure::Cell;
+use super::row::Unit;
+use super::way::Way;
+use crate::reach::Reach;
+
+/// What a start may cost more (ns).
+const START_UP: f64 = 5e6;
+
+/// The figure of a case in a way.
+pub(super) fn value(cells: &[Cell], case: &str, way: Way) -> Option<f64> {
+    let fits = |cell: &&Cell| cell.case == case && cell.way == way && cell.error.is_none();
+    cells.iter().find(fits).map(|cell| cell.value).filter(|value| *value > 0.0)
+}
+
+fn cases(cells: &[Cell]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for cell in cells.iter().filter(|cell| cell.error.is_none()) {
+        if !names.contains(&cell.case.as_str()) {
+            names.push(&cell.case);
+        }
+    }
+    names
+}
+
+/// All targets.
+pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
+    let at_most = |case: &str, way: Way, limit: f64| {
+        let target = format!("{case}, {}: at most {limit:.2} x plain", way.title());
+        Reach::at_most(target, value(cells, case, way), value(cells, case, Way::Plain), limit)
+    };
+    let at_least = |case: &str, limit: f64| {
+        let target = format!("{case}: at least {limit:.2} x plain");
+        let plain = value(cells, case, Way::Plain);
+        Reach::at_least(target, value(cells, case, Way::Sojourn), plain, limit)
+    };
+    let mut reach = Vec::new();
+    for command in ["GET", "SET"] {
+        reach.push(at_most(&format!("redis-c1 {command}"), Way::Sojourn, 0.25));
+        reach.push(at_least(&format!("redis-c50 {command}"), 1.8));
+    }
+    for kind in ["tcp", "tcp6", "unix", "pipe"] {
+        let case = |place: &str| format!("{kind}{place} ping-pong 1 B");
+        reach.push(at_most(&case(""), Way::Sojourn, 0.1));
+        reach.push(at_most(&case(""), Way::Asleep, 0.9));
+        reach.push(at_most(&case("-pinned"), Way::Asleep, 0.9));
+    }
+    for (row, limit) in [("tcp", 3.0), ("tcp6", 3.0), ("pipe", 2.0)] {
+        reach.push(at_least(&format!("{row} bulk"), limit));
+        reach.push(at_least(&format!("{row}-pinned bulk"), limit));
+    }
+    reach.push(at_least("iperf3", 3.0));
+    let real = cases(cells)
+        .into_iter()
+        .filter(|case| case.starts_with("pgbench") || case.starts_with("nginx"));
+    reach.extend(real.map(|case| at_least(case, 1.3)));
+    reach.push(at_least("connections", 0.97));
+    reach.push(at_most("gzip", Way::Sojourn, 1.03));
+    reach.push(at_most("dd", Way::Sojourn, 1.03));
+    reach.push(start_up(cells));
+    reach.push(sockmap(cells));
+    reach
+}
+
+fn start_up(cells: &[Cell]) -> Reach {
+    let target = "start-up of `true`: at most 5 ms more than plain".to_owned();
+    let of = |way| value(cells, "start-up of `true`", way);
+    match of(Way::Sojourn).zip(of(Way::Plain)) {
+        Some((ours, plain)) => {
+            let measured = format!("{:.2} ms more", (ours - plain) / 1e6);
+            Reach { target, measured, reached: Some(ours - plain <= START_UP) }
+        }
+        None => Reach { target, measured: "not measured".into(), reached: None },
+    }
+}
+
+/// How many times as good `a` is as `b`.
+pub(super) fn advantage(unit: Unit, a: f64, b: f64) -> f64 {
+    if unit.is_smaller_better() { b / a } else { a / b }
+}
+
+fn sockmap(cells: &[Cell]) -> Reach {
+    let target = "better than sockmap everywhere".to_owned();
+    let ratio = |case: &&str| {
+        let unit = cells.iter().find(|cell| cell.case == *case)?.unit;
+        let (ours, theirs) = (value(cells, case, Way::Sojourn)?, value(cells, case, Way::Sockmap)?);
+        Some((advantage(unit, ours, theirs), (*case).to_owned()))
+    };
+    let names = cases(cells);
+    let mut ratios: Vec<(f64, String)> = names.iter().filter_map(ratio).collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    match (ratios.first(), ratios.last()) {
+        (Some(worst), Some(best)) => Reach {
+            target,
+            measured: format!(
+                "{:.2} ({}) to {:.2} ({}) times as good, {} of {} cases",
+                worst.0,
+                worst.1,
+                best.0,
+                best.1,
+                ratios.iter().filter(|(ratio, _)| *ratio > 1.0).count(),
+                ratios.len()
+            ),
+            reached: Some(worst.0 > 1.0),
+        },
+        _ => Reach { target, measured: "not measured".into(), reached: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(case: &str, way: Way, unit: Unit, value: f64) -> Cell {
+        Cell {
+            row: case.into(),
+            case: case.into(),
+            way,
+            unit,
+            value,
+            values: vec![value],
+            times: None,
+            rate: None,
+            cpu_ns: None,
+            moved: None,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn better_is_smaller_times_and_larger_rates() {
+        let cells = [
+            cell("a", Way::Sojourn, Unit::Ns, 10.0),
+            cell("a", Way::Sockmap, Unit::Ns, 20.0),
+            cell("b", Way::Sojourn, Unit::PerS, 10.0),
+            cell("b", Way::Sockmap, Unit::PerS, 20.0),
+        ];
+        let verdict = sockmap(&cells);
+        assert_eq!(verdict.reached, Some(false));
+        assert!(verdict.measured.starts_with("0.50 (b) to 2.00 (a)"), "{}", verdict.measured);
+    }
+
+    #[test]
+    fn a_start_is_judged_by_the_difference() {
+        let name = "start-up of `true`";
+        let of = |ours: f64| {
+            let plain = cell(name, Way::Plain, Unit::Ns, 1e6);
+            start_up(&[plain, cell(name, Way::Sojourn, Unit::Ns, ours)]).reached
+        };
+        assert_eq!((of(5.9e6), of(6.1e6)), (Some(true), Some(false)));
+        assert_eq!(start_up(&[]).reached, None);
+    }
+
+    #[test]
+    fn what_failed_is_no_success() {
+        let mut ours = cell("connections", Way::Sojourn, Unit::PerS, 2.0);
+        ours.error = Some("late".into());
+        let cells = [cell("connections", Way::Plain, Unit::PerS, 1.0), ours];
+        let found = judge(&cells).into_iter().find(|one| one.target.starts_with("connections"));
+        assert_eq!(found.unwrap().reached, None);
+    }
+}

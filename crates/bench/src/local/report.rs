@@ -1,0 +1,87 @@
+//! The tables of `sojourn-bench local` as text.
+
+use std::fmt::Write as _;
+
+use super::measure::{Cell, Settings};
+use super::row::Unit;
+use super::way::Way;
+use crate::machine::Machine;
+use crate::table::{Table, duration, ratio};
+
+/// What is measured where, and what is not.
+pub(super) fn head(machine: &Machine, settings: &Settings, notes: &[String]) -> String {
+    let mut text = format!(
+        "Sojourn, sessions on one host: {}, {} processors, Linux {}, load {:.2}\n\
+         up to {} rounds of {} ms for each case; medians over rounds; ratios to plain in the same run\n",
+        machine.processor,
+        machine.processors,
+        machine.kernel,
+        machine.load,
+        settings.rounds,
+        settings.turn_ms,
+    );
+    for note in notes {
+        let _ = writeln!(text, "{note}");
+    }
+    text
+}
+
+/// A figure with its unit.
+fn figure(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Ns => duration(value),
+        Unit::PerS if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
+        Unit::PerS if value >= 1e4 => format!("{:.1} k/s", value / 1e3),
+        Unit::PerS => format!("{value:.0} /s"),
+        Unit::BytesPerS => format!("{:.2} GB/s", value / 1e9),
+        Unit::Bytes => format!("{:.1} KiB", value / 1024.0),
+    }
+}
+
+/// One row: a line for each case and way.
+pub(super) fn row(cells: &[Cell]) -> String {
+    let head =
+        ["", "", "figure", "x plain", "p50", "p90", "p99", "rate", "processor time", "moved"];
+    let mut table = Table::new(head);
+    let mut cases: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !cases.contains(&cell.case.as_str()) {
+            cases.push(&cell.case);
+        }
+    }
+    for case in cases {
+        let here = || cells.iter().filter(move |cell| cell.case == case);
+        let plain = here().find(|cell| cell.way == Way::Plain).map_or(0.0, |cell| cell.value);
+        for (place, cell) in here().enumerate() {
+            let name = if place == 0 { case } else { "" };
+            table.row(line(name, cell, plain));
+        }
+    }
+    let mut text = table.render();
+    for cell in cells {
+        if let Some(error) = &cell.error {
+            let _ = writeln!(text, "  {}, {}: {error}", cell.case, cell.way.title());
+        }
+    }
+    text
+}
+
+fn line(name: &str, cell: &Cell, plain: f64) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let time = |pick: fn(&super::row::Times) -> f64| {
+        or_dash(cell.times.as_ref().map(|times| duration(pick(times))))
+    };
+    let value = if cell.value > 0.0 { figure(cell.unit, cell.value) } else { "-".into() };
+    vec![
+        name.into(),
+        cell.way.title().into(),
+        value,
+        ratio(cell.value, plain),
+        time(|times| times.p50),
+        time(|times| times.p90),
+        time(|times| times.p99),
+        or_dash(cell.rate.map(|rate| figure(Unit::PerS, rate))),
+        or_dash(cell.cpu_ns.map(duration)),
+        or_dash(cell.moved.map(|moved| moved.to_string())),
+    ]
+}

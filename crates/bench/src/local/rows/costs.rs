@@ -1,0 +1,163 @@
+//! What Sojourn costs those who gain nothing by it: starting programs, and programs that talk to nobody.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{of_lab, times_of};
+use crate::local::row::{Row, Sample, Turn, Unit};
+use crate::local::way::Way;
+use crate::local::world::World;
+use crate::stats::sorted;
+
+/// All rows.
+pub(super) fn all() -> Vec<Box<dyn Row>> {
+    vec![Box::new(StartUp), Box::new(Children), Box::new(Alone::GZIP), Box::new(Alone::DD)]
+}
+
+/// `true` from fork to the end: with Sojourn, `sojourn run -- true`.
+struct StartUp;
+
+impl Row for StartUp {
+    fn name(&self) -> &'static str {
+        "start-up"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::LOCAL
+    }
+
+    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+        Ok(Box::new(Starter { way }))
+    }
+}
+
+struct Starter {
+    way: Way,
+}
+
+impl Turn for Starter {
+    fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
+        let start = Instant::now();
+        let mut ns = Vec::new();
+        while start.elapsed() < length {
+            let mut command = world.command(self.way, "true");
+            let start = Instant::now();
+            anyhow::ensure!(command.status()?.success(), "`true` failed");
+            ns.push(start.elapsed().as_nanos() as f64);
+        }
+        let times = times_of(&sorted(&ns));
+        let sample = Sample::new("start-up of `true`", Unit::Ns, times.p50, ns.len() as f64);
+        Ok(vec![Sample { times: Some(times), ..sample }])
+    }
+}
+
+/// The same by a program that is itself under Sojourn, as a shell is.
+struct Children;
+
+impl Row for Children {
+    fn name(&self) -> &'static str {
+        "children"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::LOCAL
+    }
+
+    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+        Ok(Box::new(Parent { way }))
+    }
+}
+
+struct Parent {
+    way: Way,
+}
+
+impl Turn for Parent {
+    fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
+        let ms = length.as_millis().to_string();
+        let measured = world.lab_result(self.way, &["start", "true", "--time-ms", &ms])?;
+        Ok(vec![of_lab("a child `true`".into(), &measured, Unit::Ns)])
+    }
+}
+
+/// A program that talks to nobody.
+struct Alone {
+    name: &'static str,
+    words: &'static [&'static str],
+}
+
+impl Alone {
+    /// Computes.
+    const GZIP: Self = Self { name: "gzip", words: &["gzip", "-c", "FILE"] };
+    /// Makes system calls and nothing else, none of them on a connection.
+    const DD: Self = Self {
+        name: "dd",
+        words: &["dd", "if=/dev/zero", "of=/dev/null", "bs=4k", "count=600000", "status=none"],
+    };
+}
+
+/// Size of the file that is packed.
+const FILE_BYTES: usize = 6 << 20;
+
+impl Row for Alone {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::LOCAL
+    }
+
+    fn rounds(&self) -> usize {
+        11
+    }
+
+    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+        let file = world.top().join("input");
+        if !file.exists() {
+            fs::write(&file, text(FILE_BYTES))?;
+        }
+        Ok(Box::new(Work { way, name: self.name, words: self.words, file }))
+    }
+}
+
+/// Something that can be packed a little.
+fn text(bytes: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        b"etaoin shrdlu\n.x"[(state >> 60) as usize]
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+struct Work {
+    way: Way,
+    name: &'static str,
+    words: &'static [&'static str],
+    file: PathBuf,
+}
+
+impl Work {
+    fn command(&self, world: &World) -> Command {
+        let file = self.file.to_string_lossy();
+        let mut command = world.command(self.way, self.words[0]);
+        command.args(self.words[1..].iter().map(|word| word.replace("FILE", &file)));
+        command
+    }
+}
+
+impl Turn for Work {
+    fn turn(&mut self, world: &World, _length: Duration) -> Result<Vec<Sample>> {
+        let mut command = self.command(world);
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let start = Instant::now();
+        anyhow::ensure!(command.status()?.success(), "{} failed", self.name);
+        let ns = start.elapsed().as_nanos() as f64;
+        Ok(vec![Sample::new(self.name, Unit::Ns, ns, 1.0)])
+    }
+}

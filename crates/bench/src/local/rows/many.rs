@@ -1,0 +1,75 @@
+//! Many sessions between an echo server and a client, one thread each, with epoll (`lab-bench many`).
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sojourn_lab::Running;
+
+use super::of_lab;
+use crate::local::row::{Row, Sample, Turn, Unit};
+use crate::local::way::Way;
+use crate::local::world::{World, free_port, listens, wait_until};
+
+struct Many {
+    name: &'static str,
+    sessions: usize,
+}
+
+/// All rows.
+pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
+    let all = [
+        ("sessions-1", 1),
+        ("sessions-10", 10),
+        ("sessions-100", 100),
+        ("sessions-1000", 1000),
+        ("sessions-10000", 10_000),
+    ];
+    let of = |&(name, sessions): &(&'static str, usize)| -> Box<dyn Row> {
+        Box::new(Many { name, sessions })
+    };
+    all.iter().filter(|(_, sessions)| !quick || *sessions <= 100).map(of).collect()
+}
+
+impl Row for Many {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn rounds(&self) -> usize {
+        if self.sessions < 10_000 { 5 } else { 3 }
+    }
+
+    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+        let port = free_port("127.0.0.1")?;
+        let address = format!("127.0.0.1:{port}");
+        let mut server = world.lab_server(way, &["many-serve", &address])?;
+        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        Ok(Box::new(Client {
+            way,
+            row: self.name,
+            sessions: self.sessions,
+            address,
+            _server: server,
+        }))
+    }
+}
+
+struct Client {
+    way: Way,
+    row: &'static str,
+    sessions: usize,
+    address: String,
+    _server: Running,
+}
+
+impl Turn for Client {
+    fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
+        let (sessions, ms) = (self.sessions.to_string(), length.as_millis().to_string());
+        let mut words = vec!["many", &self.address, "--sessions", &sessions, "--time-ms", &ms];
+        // Each has to be used 32 times to be hot; then all have to have moved.
+        let warm = (100 + self.sessions / 10).to_string();
+        words.extend(["--warm-calls", "40", "--warm-ms", &warm]);
+        let measured = world.lab_result(self.way, &words)?;
+        Ok(vec![of_lab(self.row.into(), &measured, Unit::PerS)])
+    }
+}

@@ -1,0 +1,81 @@
+//! Memory for each session, in use: what server, client and session server have more with many sessions than with few.
+//!
+//! Proportional set sizes, so that memory both sides map counts once. What the kernel keeps for its sockets is the
+//! same in every way and not counted.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sojourn_lab::Running;
+
+use crate::local::row::{Row, Sample, Turn, Unit};
+use crate::local::way::Way;
+use crate::local::world::{LIMIT, World, free_port, listens, wait_until};
+
+const FEW: u64 = 10;
+const MANY: u64 = 1010;
+
+/// See the head of the file.
+pub(super) struct Memory;
+
+impl Row for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::LOCAL
+    }
+
+    fn rounds(&self) -> usize {
+        1
+    }
+
+    fn prepare(&self, _world: &World, way: Way) -> Result<Box<dyn Turn>> {
+        Ok(Box::new(Look { way }))
+    }
+}
+
+struct Look {
+    way: Way,
+}
+
+impl Look {
+    /// Bytes with so many sessions, all of them used for a while.
+    fn with(&self, world: &World, sessions: u64) -> Result<f64> {
+        let port = free_port("127.0.0.1")?;
+        let address = format!("127.0.0.1:{port}");
+        let mut server = world.lab_server(self.way, &["many-serve", &address])?;
+        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        let ready = world.top().join("memory-ready");
+        let path = ready.to_string_lossy().into_owned();
+        let count = sessions.to_string();
+        let words = ["many", &address, "--sessions", &count, "--ready", &path];
+        let mut client = Running::start(world.lab(self.way, &words))?;
+        wait_until(&mut client, || ready.exists())?;
+        // Long enough for all to have moved and to have been used since: their rings wrap many times in this.
+        std::thread::sleep(Duration::from_millis(1500));
+        let ours = world.server_pid().filter(|_| self.way.is_ours());
+        let pids = [Some(server.pid()), Some(client.pid()), ours];
+        let sum = pids.into_iter().flatten().filter_map(set_size).sum();
+        std::fs::remove_file(&ready)?;
+        client.finish(LIMIT)?.success("lab-bench many")?;
+        Ok(sum)
+    }
+}
+
+impl Turn for Look {
+    fn turn(&mut self, world: &World, _length: Duration) -> Result<Vec<Sample>> {
+        let few = self.with(world, FEW)?;
+        let many = self.with(world, MANY)?;
+        let count = (MANY - FEW) as f64;
+        Ok(vec![Sample::new("memory per session", Unit::Bytes, (many - few) / count, count)])
+    }
+}
+
+/// Proportional set size of a process (bytes).
+fn set_size(pid: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
+}

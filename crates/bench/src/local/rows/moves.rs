@@ -1,0 +1,89 @@
+//! Moves a second: how fast sessions leave the kernel once they are hot, and how fast they go home when told to.
+//!
+//! A thousand sessions are used in turn without a pause. Counted are streams made (both ends move) from the first
+//! call to the last join, and ends home from the command to the last return, as the server counts them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use sojourn_lab::Running;
+
+use crate::local::row::{Row, Sample, Turn, Unit};
+use crate::local::server::Admin;
+use crate::local::way::Way;
+use crate::local::world::{LIMIT, World, free_port, listens, wait_until};
+
+const SESSIONS: u64 = 1000;
+
+/// See the head of the file.
+pub(super) struct Moves;
+
+impl Row for Moves {
+    fn name(&self) -> &'static str {
+        "moves"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        &[Way::Sojourn]
+    }
+
+    fn rounds(&self) -> usize {
+        3
+    }
+
+    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+        let port = free_port("127.0.0.1")?;
+        let address = format!("127.0.0.1:{port}");
+        let mut server = world.lab_server(way, &["many-serve", &address])?;
+        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        Ok(Box::new(Client { way, address, _server: server }))
+    }
+}
+
+struct Client {
+    way: Way,
+    address: String,
+    _server: Running,
+}
+
+/// Waits until `count` has grown by `wanted`; how long that took.
+fn wait_for(mut count: impl FnMut() -> Result<u64>, before: u64, wanted: u64) -> Result<Duration> {
+    let start = Instant::now();
+    loop {
+        let now = count()?;
+        if now >= before + wanted {
+            return Ok(start.elapsed());
+        }
+        if start.elapsed() > Duration::from_secs(10) {
+            bail!("only {} of {wanted} moved within ten seconds", now - before);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+impl Turn for Client {
+    fn turn(&mut self, world: &World, _length: Duration) -> Result<Vec<Sample>> {
+        let mut admin: Admin = world.admin().context("the session server does not answer")?;
+        let ready = world.top().join("moves-ready");
+        let path = ready.to_string_lossy().into_owned();
+        let (joins, returns) = admin.moves()?;
+        let count = SESSIONS.to_string();
+        let words = ["many", &self.address, "--sessions", &count, "--ready", &path];
+        let mut client = Running::start(world.lab(self.way, &words))?;
+        wait_until(&mut client, || ready.exists())?;
+        let out = wait_for(|| Ok(admin.moves()?.0), joins, SESSIONS)?;
+        let start = Instant::now();
+        let recalled = admin.recall_all()? as u64;
+        wait_for(|| Ok(admin.moves()?.1), returns, 2 * recalled)?;
+        let home = start.elapsed();
+        std::fs::remove_file(&ready)?;
+        client.finish(LIMIT)?.success("lab-bench many")?;
+        let sample = |case: &str, count: u64, time: Duration| {
+            Sample::new(case, Unit::PerS, count as f64 / time.as_secs_f64(), count as f64)
+        };
+        Ok(vec![
+            sample("moves: sessions out", SESSIONS, out),
+            sample("moves: sessions home", recalled, home),
+        ])
+    }
+}

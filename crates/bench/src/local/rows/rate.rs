@@ -1,0 +1,48 @@
+//! Connections a second: connect, one question, close (`lab-bench rate`). Nothing of it is worth moving.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sojourn_lab::Running;
+
+use super::of_lab;
+use crate::local::row::{Row, Sample, Turn, Unit};
+use crate::local::way::Way;
+use crate::local::world::{World, free_port, listens, wait_until};
+
+/// See the head of the file.
+pub(super) struct Connections;
+
+impl Row for Connections {
+    fn name(&self) -> &'static str {
+        "connections"
+    }
+
+    fn rounds(&self) -> usize {
+        9
+    }
+
+    fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
+        let port = free_port("127.0.0.1")?;
+        let address = format!("127.0.0.1:{port}");
+        let mut server = world.lab_server(way, &["rate-serve", &address])?;
+        // A connection that asks nothing is over at once.
+        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        Ok(Box::new(Client { way, address, _server: server }))
+    }
+}
+
+struct Client {
+    way: Way,
+    address: String,
+    _server: Running,
+}
+
+impl Turn for Client {
+    fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
+        let ms = length.as_millis().to_string();
+        let words = ["rate", &self.address, "--time-ms", &ms, "--warm-ms", "20"];
+        let measured = world.lab_result(self.way, &words)?;
+        Ok(vec![of_lab("connections".into(), &measured, Unit::PerS)])
+    }
+}

@@ -1,0 +1,47 @@
+//! The session server, asked over its own interface.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use sojourn_ipc::{Address, Connection, Deadline};
+use sojourn_session::{AdminClient, admin_connect_options};
+
+/// A connection to it.
+pub(crate) struct Admin {
+    client: AdminClient<Connection>,
+}
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(5))
+}
+
+impl Admin {
+    /// Connects to the server at that address.
+    pub(crate) fn new(address: &Path) -> Result<Self> {
+        let address = Address::parse(&address.to_string_lossy())?;
+        let connection = Connection::connect(address, &admin_connect_options())?;
+        let client = AdminClient::bind_by(connection, soon()).context("not the interface")?;
+        Ok(Self { client })
+    }
+
+    /// Streams made, and ends that came home, since the server started.
+    pub(crate) fn moves(&mut self) -> Result<(u64, u64)> {
+        let stats = self.client.with_deadline(soon()).stats().context("stats")?;
+        Ok((stats.counters.joins, stats.counters.returns))
+    }
+
+    /// Sends every stream home; how many.
+    pub(crate) fn recall_all(&mut self) -> Result<usize> {
+        let all = self.client.with_deadline(soon()).list().context("list")?;
+        let sessions = all.sessions.into_iter().flatten();
+        let away = sessions.filter(|session| session.home == sojourn_session::HomeT::Library);
+        let mut streams: Vec<u64> = away.map(|session| session.stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        for &stream in &streams {
+            self.client.with_deadline(soon()).recall_stream(stream).context("recall")?;
+        }
+        Ok(streams.len())
+    }
+}

@@ -1,0 +1,191 @@
+//! One run's world: folder, control groups, session server, the eBPF program, and programs started in each way.
+
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use sojourn_lab::{Built, Mode, Running, Sandbox};
+
+use super::groups::Groups;
+use super::process;
+use super::server::Admin;
+use super::sockmap::Sockmap;
+use super::way::Way;
+
+/// How long a program may take that only has to do one turn.
+pub(crate) const LIMIT: Duration = Duration::from_secs(40);
+
+/// See the head of the file. Everything in it is gone when it is dropped, in this order.
+pub(crate) struct World {
+    sandbox: Option<Sandbox>,
+    _sockmap: Option<Sockmap>,
+    groups: Option<Groups>,
+    folder: Folder,
+    lab: PathBuf,
+    ways: Vec<Way>,
+    /// Why some of it is not there.
+    pub(crate) notes: Vec<String>,
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl World {
+    /// Sets up what can be had on this machine; what cannot is in the notes.
+    pub(crate) fn new(wanted: &[Way]) -> Result<Self> {
+        let built = Built::whatever()?;
+        if !built.has("lab-bench") {
+            bail!(
+                "{}: not built; run `cargo xtask build` first",
+                built.path("lab-bench").display()
+            );
+        }
+        let folder = std::env::temp_dir().join(format!("sojourn-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let folder = Folder(folder);
+        let mut notes = Vec::new();
+        let groups = or_note(&mut notes, "no control groups, so no processor time", Groups::new());
+        let mut ways = vec![Way::Plain];
+        let is_wanted = |way| wanted.is_empty() || wanted.contains(&way);
+        let mut sockmap = None;
+        if is_wanted(Way::Sockmap) {
+            let made = match &groups {
+                Some(groups) => Sockmap::new(&folder.0, &groups.of(Way::Sockmap)),
+                None => Err(anyhow::anyhow!("needs a control group of its own")),
+            };
+            sockmap = or_note(&mut notes, "no sockmap", made);
+        }
+        let mut sandbox = None;
+        if is_wanted(Way::Sojourn) || is_wanted(Way::Asleep) {
+            sandbox = or_note(&mut notes, "no Sojourn", Sandbox::new());
+        }
+        let ours = [Way::Sojourn, Way::Asleep].into_iter().filter(|_| sandbox.is_some());
+        ways.extend(sockmap.iter().map(|_| Way::Sockmap).chain(ours).filter(|&way| is_wanted(way)));
+        if let (Some(groups), Some(pid)) = (&groups, sandbox.as_ref().and_then(Sandbox::server_pid))
+        {
+            groups.take(Way::Sojourn, pid)?;
+        }
+        let lab = built.path("lab-bench");
+        let world = Self { sandbox, _sockmap: sockmap, groups, folder, lab, ways, notes };
+        Ok(world)
+    }
+
+    /// Whether programs can be run in that way.
+    pub(crate) fn has(&self, way: Way) -> bool {
+        self.ways.contains(&way)
+    }
+
+    /// What is to be removed if this process is interrupted: folders, and the group of groups.
+    pub(crate) fn leftovers(&self) -> (Vec<PathBuf>, Option<PathBuf>) {
+        let sandbox = self.sandbox.iter().map(|sandbox| sandbox.folder().to_owned());
+        let folders = sandbox.chain([self.folder.0.clone()]).collect();
+        (folders, self.groups.as_ref().map(|groups| groups.top().to_owned()))
+    }
+
+    /// A new folder of that name for that way.
+    pub(crate) fn folder(&self, name: &str, way: Way) -> Result<PathBuf> {
+        let folder = self.folder.0.join(format!("{name}-{}", way.title()));
+        std::fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    /// The run's folder.
+    pub(crate) fn top(&self) -> &Path {
+        &self.folder.0
+    }
+
+    /// A command that runs `program` in that way, in the run's folder, and dies with this process.
+    pub(crate) fn command(&self, way: Way, program: impl AsRef<OsStr>) -> Command {
+        let mut command = match &self.sandbox {
+            Some(sandbox) if way.is_ours() => sandbox.command(Mode::Sojourn, program),
+            _ => Command::new(program),
+        };
+        if way.is_ours() {
+            // A program that could not be accelerated must not pass for one that was.
+            command.env("SOJOURN_STRICT", "on");
+        }
+        if way == Way::Asleep {
+            command.env("SOJOURN_SPIN", "never");
+        }
+        command.current_dir(&self.folder.0);
+        let procs = self.groups.as_ref().map(|groups| groups.of(way).join("cgroup.procs"));
+        process::prepare_child(&mut command, procs.as_deref());
+        command
+    }
+
+    /// The program of ordinary calls that measures itself.
+    pub(crate) fn lab(&self, way: Way, words: &[&str]) -> Command {
+        let mut command = self.command(way, &self.lab);
+        command.args(words);
+        command
+    }
+
+    /// Starts it, with these words, as a server.
+    pub(crate) fn lab_server(&self, way: Way, words: &[&str]) -> Result<Running> {
+        Running::start(self.lab(way, words))
+    }
+
+    /// Runs it to its end; what it measured.
+    pub(crate) fn lab_result(&self, way: Way, words: &[&str]) -> Result<Value> {
+        let text = run(self.lab(way, words))?;
+        serde_json::from_str(&text).with_context(|| format!("lab-bench said {text}"))
+    }
+
+    /// Processor time of all processes of a way so far.
+    pub(crate) fn cpu_ns(&self, way: Way) -> Option<f64> {
+        self.groups.as_ref()?.cpu_ns(way)
+    }
+
+    /// The session server, asked directly.
+    pub(crate) fn admin(&self) -> Option<Admin> {
+        Admin::new(&self.sandbox.as_ref()?.address()).ok()
+    }
+
+    /// The session server's process.
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        self.sandbox.as_ref()?.server_pid()
+    }
+}
+
+fn or_note<T>(notes: &mut Vec<String>, what: &str, result: Result<T>) -> Option<T> {
+    result.map_err(|error| notes.push(format!("{what}: {error:#}"))).ok()
+}
+
+/// Runs a command that must succeed; its standard output.
+pub(crate) fn run(command: Command) -> Result<String> {
+    let name = format!("{command:?}");
+    Running::start(command)?.finish(LIMIT)?.success(&name)
+}
+
+/// A port of that address nobody listens on.
+pub(crate) fn free_port(address: &str) -> Result<u16> {
+    let listener = TcpListener::bind((address, 0)).with_context(|| address.to_owned())?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// Waits until `is_up`, ten seconds at most, and fails at once if the server has ended.
+pub(crate) fn wait_until(server: &mut Running, is_up: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_up() {
+        if !server.is_running() || Instant::now() > deadline {
+            bail!("process {} did not begin to serve", server.pid());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Whether somebody listens there.
+pub(crate) fn listens(address: &str, port: u16) -> bool {
+    std::net::TcpStream::connect((address, port)).is_ok()
+}
