@@ -10,6 +10,8 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     // Unloading it would leave handlers behind that are no more.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // What other crates export for C is no business of the programs that this is loaded into.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
     if env::var_os("OPT_LEVEL").is_some_and(|level| level != "0") {
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
         // The linker looks here first for the library that `std` asks for, and finds a script.

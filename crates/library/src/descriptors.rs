@@ -75,6 +75,14 @@ impl Library {
         })
     }
 
+    /// Whether data calls on `fd` are the kernel's for good, so that nobody need be asked. Cannot fail.
+    #[inline]
+    pub fn is_plain(&self, fd: i32) -> bool {
+        self.table.known(fd).is_some_and(|entry| {
+            entry.session.load(Ordering::Relaxed) == 0 && entry.has(mark::FIXED)
+        })
+    }
+
     /// Before something else is put on `fd` (dup2, dup3): as a close.
     pub fn replacing(&self, fd: i32) {
         self.closing(fd);

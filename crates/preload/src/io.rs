@@ -3,7 +3,7 @@
 use crate::buffers;
 use crate::errno;
 use crate::gate::{is_open, within};
-use crate::library::{Call, Path, ReasonT, Recv, Send, Use};
+use crate::library::{Call, Path, ReasonT, Recv, Send, Use, library};
 use crate::next::next;
 use crate::process::was_cancelled;
 use crate::raw;
@@ -15,6 +15,36 @@ use rustix::io::Errno;
 
 /// `UIO_MAXIOV`: the most messages that a plural call looks at.
 pub(crate) const MESSAGES_MAX: usize = 1024;
+
+/// The buffers of a call, as the program gave them.
+#[derive(Clone, Copy)]
+pub(crate) enum Buffers {
+    One(iovec),
+    Many(*const iovec, usize),
+}
+
+impl Buffers {
+    #[inline(always)]
+    pub(crate) fn one(at: *const c_void, len: usize) -> Self {
+        Self::One(iovec { iov_base: at.cast_mut(), iov_len: len })
+    }
+
+    /// The buffers, if the kernel would look at them.
+    fn all(&self) -> Option<&[iovec]> {
+        match self {
+            Self::One(one) => Some(core::slice::from_ref(one)),
+            // SAFETY: plain data, which the program leaves alone during the call.
+            Self::Many(at, count @ 1..=IOV_MAX) => unsafe { buffers::structures(*at, *count) },
+            Self::Many(..) => None,
+        }
+    }
+}
+
+/// Whether the kernel serves calls on `fd` and nobody wants to know: the short way, with nothing entered.
+#[inline(always)]
+pub(crate) fn is_plain(fd: c_int) -> bool {
+    !is_open() || library().is_plain(fd)
+}
 
 /// Where a receiving call goes.
 #[inline(always)]
@@ -60,44 +90,52 @@ pub(crate) fn home(fd: c_int, stay: bool) {
     crate::gate::tell(|library| library.go_home(fd, ReasonT::Operation, stay));
 }
 
-/// Receives into the buffers that `buffers` finds; `None` there, for what the kernel refuses anyway, and every
-/// session that is at home, lead to `kernel`. `flags` are those of `recv`, if it is of that family.
+/// Receives; `kernel` is the kernel's call, for a session at home and for what the kernel refuses anyway. `flags` are
+/// those of `recv`, if it is of that family.
 #[inline(always)]
-pub(crate) fn receive<'a>(
+pub(crate) fn receive(
     fd: c_int,
     how: Recv,
     flags: Option<c_int>,
-    buffers: impl FnOnce() -> Option<&'a [iovec]> + Copy,
+    buffers: Buffers,
+    kernel: impl FnOnce() -> isize + Copy,
+) -> isize {
+    if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, kernel) }
+}
+
+#[inline(never)]
+fn receive_noted(
+    fd: c_int,
+    how: Recv,
+    flags: Option<c_int>,
+    buffers: Buffers,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
     loop {
-        match way_in(fd) {
+        let call = match way_in(fd) {
             Path::Plain => return kernel(),
             Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => {
-                let total = buffers().and_then(vectors::total);
-                let (Some(buffers), Some(total)) = (buffers(), total) else { return kernel() };
-                if flags.is_some() && !call.is_socket() {
-                    return kernel();
-                }
-                if total == 0 {
-                    // The kernel waits for the first byte, or does not, as the call may be.
-                    home(fd, true);
-                    return kernel();
-                }
-                match receive_on(&call, buffers, how) {
-                    Rounds::Left(0) => {}
-                    Rounds::Left(done) => {
-                        return receive_rest(fd, buffers, done, total, how, flags);
-                    }
-                    Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
-                        return receive_rest(fd, buffers, done, total, how, flags);
-                    }
-                    // The same call again, where a cancelled thread ends.
-                    Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
-                    Rounds::Done(result) => return errno::count(result),
-                }
+            Path::Session(call) => call,
+        };
+        let total = buffers.all().and_then(vectors::total);
+        let (Some(buffers), Some(total)) = (buffers.all(), total) else { return kernel() };
+        if flags.is_some() && !call.is_socket() {
+            return kernel();
+        }
+        if total == 0 {
+            // The kernel waits for the first byte, or does not, as the call may be.
+            home(fd, true);
+            return kernel();
+        }
+        match receive_on(&call, buffers, how) {
+            Rounds::Left(0) => {}
+            Rounds::Left(done) => return receive_rest(fd, buffers, done, total, how, flags),
+            Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
+                return receive_rest(fd, buffers, done, total, how, flags);
             }
+            // The same call again, where a cancelled thread ends.
+            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            Rounds::Done(result) => return errno::count(result),
         }
     }
 }
@@ -137,35 +175,45 @@ fn receive_rest(
     done as isize + got.max(0)
 }
 
-/// Sends what the buffers hold; the rest as for [`receive`].
+/// Sends; the rest as for [`receive`].
 #[inline(always)]
-pub(crate) fn send<'a>(
+pub(crate) fn send(
     fd: c_int,
     how: Send,
     flags: Option<c_int>,
-    buffers: impl FnOnce() -> Option<&'a [iovec]> + Copy,
+    buffers: Buffers,
+    kernel: impl FnOnce() -> isize + Copy,
+) -> isize {
+    if is_plain(fd) { kernel() } else { send_noted(fd, how, flags, buffers, kernel) }
+}
+
+#[inline(never)]
+fn send_noted(
+    fd: c_int,
+    how: Send,
+    flags: Option<c_int>,
+    buffers: Buffers,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
     loop {
-        match way_out(fd) {
+        let call = match way_out(fd) {
             Path::Plain => return kernel(),
             Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => {
-                let total = buffers().and_then(vectors::total);
-                let (Some(buffers), Some(total @ 1..)) = (buffers(), total) else {
-                    return kernel();
-                };
-                match send_on(&call, buffers, how) {
-                    Rounds::Left(0) => {}
-                    Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
-                        return send_rest(fd, buffers, done, how, flags);
-                    }
-                    Rounds::Left(done) => return done as isize,
-                    // The same call again, where a cancelled thread ends.
-                    Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
-                    Rounds::Done(result) => return errno::count(result),
-                }
+            Path::Session(call) => call,
+        };
+        let total = buffers.all().and_then(vectors::total);
+        let (Some(buffers), Some(total @ 1..)) = (buffers.all(), total) else { return kernel() };
+        if flags.is_some() && !call.is_socket() {
+            return kernel();
+        }
+        match send_on(&call, buffers, how) {
+            Rounds::Left(0) => {}
+            Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
+                return send_rest(fd, buffers, done, how, flags);
             }
+            Rounds::Left(done) => return done as isize,
+            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            Rounds::Done(result) => return errno::count(result),
         }
     }
 }
@@ -208,19 +256,6 @@ fn message_call(number: i64, fd: c_int, buffers: &[iovec], flags: c_int) -> isiz
     unsafe { raw::call(number, arguments) }
 }
 
-/// One buffer of the program's.
-#[inline(always)]
-pub(crate) fn one(at: *const c_void, len: usize) -> iovec {
-    iovec { iov_base: at.cast_mut(), iov_len: len }
-}
-
-/// An array of buffers, if the kernel would look at it.
-#[inline]
-pub(crate) fn array<'a>(at: *const iovec, count: usize) -> Option<&'a [iovec]> {
-    // SAFETY: plain data, which the program leaves alone during the call.
-    (1..=IOV_MAX).contains(&count).then(|| unsafe { buffers::structures(at, count) }).flatten()
-}
-
 type ReadFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize;
 type WriteFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize;
 type VectorFn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> isize;
@@ -228,15 +263,11 @@ type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isize {
-    let buffer = [one(at, len)];
+    let buffers = Buffers::one(at, len);
     // SAFETY: passed on.
-    receive(
-        fd,
-        Recv::default(),
-        None,
-        || Some(&buffer[..]),
-        || unsafe { next!(c"read" as ReadFn)(fd, at, len) },
-    )
+    receive(fd, Recv::default(), None, buffers, move || unsafe {
+        next!(c"read" as ReadFn)(fd, at, len)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -268,15 +299,11 @@ pub(crate) fn overflow() -> ! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> isize {
-    let buffer = [one(at, len)];
+    let buffers = Buffers::one(at, len);
     // SAFETY: passed on.
-    send(
-        fd,
-        Send::default(),
-        None,
-        || Some(&buffer[..]),
-        || unsafe { next!(c"write" as WriteFn)(fd, at, len) },
-    )
+    send(fd, Send::default(), None, buffers, move || unsafe {
+        next!(c"write" as WriteFn)(fd, at, len)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -287,18 +314,18 @@ unsafe extern "C-unwind" fn __write(fd: c_int, at: *const c_void, len: usize) ->
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> isize {
-    let buffers = || array(at, count as usize);
+    let buffers = Buffers::Many(at, count as usize);
     // SAFETY: passed on.
-    receive(fd, Recv::default(), None, buffers, || unsafe {
+    receive(fd, Recv::default(), None, buffers, move || unsafe {
         next!(c"readv" as VectorFn)(fd, at, count)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn writev(fd: c_int, at: *const iovec, count: c_int) -> isize {
-    let buffers = || array(at, count as usize);
+    let buffers = Buffers::Many(at, count as usize);
     // SAFETY: passed on.
-    send(fd, Send::default(), None, buffers, || unsafe {
+    send(fd, Send::default(), None, buffers, move || unsafe {
         next!(c"writev" as VectorFn)(fd, at, count)
     })
 }
@@ -312,7 +339,7 @@ unsafe extern "C-unwind" fn preadv2(
     flags: c_int,
 ) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"preadv2" as Vector2Fn)(fd, at, count, offset, flags) };
+    let kernel = move || unsafe { next!(c"preadv2" as Vector2Fn)(fd, at, count, offset, flags) };
     if offset != -1 {
         return kernel();
     }
@@ -321,7 +348,7 @@ unsafe extern "C-unwind" fn preadv2(
         return kernel();
     }
     let how = Recv { dont_wait: flags & libc::RWF_NOWAIT != 0, ..Recv::default() };
-    receive(fd, how, None, || array(at, count as usize), kernel)
+    receive(fd, how, None, Buffers::Many(at, count as usize), kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -345,7 +372,7 @@ unsafe extern "C-unwind" fn pwritev2(
     flags: c_int,
 ) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"pwritev2" as Vector2Fn)(fd, at, count, offset, flags) };
+    let kernel = move || unsafe { next!(c"pwritev2" as Vector2Fn)(fd, at, count, offset, flags) };
     if offset != -1 {
         return kernel();
     }
@@ -354,7 +381,7 @@ unsafe extern "C-unwind" fn pwritev2(
         return kernel();
     }
     let how = Send { dont_wait: flags & libc::RWF_NOWAIT != 0 };
-    send(fd, how, None, || array(at, count as usize), kernel)
+    send(fd, how, None, Buffers::Many(at, count as usize), kernel)
 }
 
 #[unsafe(no_mangle)]

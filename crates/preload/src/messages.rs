@@ -2,7 +2,7 @@
 
 use crate::buffers;
 use crate::gate::{is_open, tell};
-use crate::io::{self, array, counted, home};
+use crate::io::{self, Buffers, counted, home};
 use crate::library::{Path, Send};
 use crate::next::next;
 use crate::sockets::{addressed, peer_name, recv_flags, send_flags};
@@ -46,7 +46,7 @@ fn send_bytes(
     flags: c_int,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
-    io::send(fd, how, Some(flags), || array(header.msg_iov, header.msg_iovlen), kernel)
+    io::send(fd, how, Some(flags), Buffers::Many(header.msg_iov, header.msg_iovlen), kernel)
 }
 
 /// Tells of every descriptor that a message carries.
@@ -96,7 +96,8 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         from_kernel.set(true);
         took_in(kernel(), message)
     };
-    let got = io::receive(fd, how, Some(flags), || array(header.msg_iov, header.msg_iovlen), serve);
+    let got =
+        io::receive(fd, how, Some(flags), Buffers::Many(header.msg_iov, header.msg_iovlen), serve);
     if !from_kernel.get() && got >= 0 {
         answer_header(fd, message, &header, flags);
     }

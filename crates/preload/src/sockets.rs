@@ -3,7 +3,7 @@
 
 use crate::descriptors::opened;
 use crate::gate::{is_open, tell, within};
-use crate::io::{self, counted, home, one, overflow};
+use crate::io::{self, Buffers, counted, home, overflow};
 use crate::library::{Origin, Path, ReasonT, Recv, Send, SocketOption};
 use crate::next::next;
 use crate::{buffers, raw};
@@ -76,10 +76,10 @@ pub(crate) fn send_flags(fd: c_int, flags: c_int) -> Option<Send> {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recv(fd: c_int, at: *mut c_void, len: usize, flags: c_int) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"recv" as RecvFn)(fd, at, len, flags) };
+    let kernel = move || unsafe { next!(c"recv" as RecvFn)(fd, at, len, flags) };
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
-    let buffer = [one(at, len)];
-    io::receive(fd, how, Some(flags), || Some(&buffer[..]), kernel)
+    let buffers = Buffers::one(at, len);
+    io::receive(fd, how, Some(flags), buffers, kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -107,11 +107,12 @@ unsafe extern "C-unwind" fn recvfrom(
     from_len: *mut socklen_t,
 ) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"recvfrom" as RecvFromFn)(fd, at, len, flags, from, from_len) };
+    let kernel =
+        move || unsafe { next!(c"recvfrom" as RecvFromFn)(fd, at, len, flags, from, from_len) };
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     if from.is_null() {
-        let buffer = [one(at, len)];
-        return io::receive(fd, how, Some(flags), || Some(&buffer[..]), kernel);
+        let buffers = Buffers::one(at, len);
+        return io::receive(fd, how, Some(flags), buffers, kernel);
     }
     match io::way_in(fd) {
         Path::Plain => kernel(),
@@ -183,10 +184,10 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn send(fd: c_int, at: *const c_void, len: usize, flags: c_int) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"send" as SendFn)(fd, at, len, flags) };
+    let kernel = move || unsafe { next!(c"send" as SendFn)(fd, at, len, flags) };
     let Some(how) = send_flags(fd, flags) else { return kernel() };
-    let buffer = [one(at, len)];
-    io::send(fd, how, Some(flags), || Some(&buffer[..]), kernel)
+    let buffers = Buffers::one(at, len);
+    io::send(fd, how, Some(flags), buffers, kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -210,14 +211,14 @@ unsafe extern "C-unwind" fn sendto(
     to_len: socklen_t,
 ) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"sendto" as SendToFn)(fd, at, len, flags, to, to_len) };
+    let kernel = move || unsafe { next!(c"sendto" as SendToFn)(fd, at, len, flags, to, to_len) };
     if !to.is_null() {
         // Datagrams mostly. A connected stream refuses the address or ignores it: the kernel knows which.
         return addressed(fd, kernel);
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };
-    let buffer = [one(at, len)];
-    io::send(fd, how, Some(flags), || Some(&buffer[..]), kernel)
+    let buffers = Buffers::one(at, len);
+    io::send(fd, how, Some(flags), buffers, kernel)
 }
 
 /// A sending call with an address.

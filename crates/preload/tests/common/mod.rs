@@ -1,5 +1,6 @@
 //! Builds C programs and runs programs with and without the library preloaded.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The library under test, which cargo builds beside the tests.
-pub fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();
     let candidates =
@@ -16,7 +17,7 @@ pub fn library() -> PathBuf {
 }
 
 /// Builds `tests/c/NAME.c`.
-pub fn build(name: &str) -> PathBuf {
+pub(crate) fn build(name: &str) -> PathBuf {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -31,7 +32,7 @@ pub fn build(name: &str) -> PathBuf {
 }
 
 /// Runs to the end, or kills after a minute.
-pub fn run(mut command: Command) -> Output {
+pub(crate) fn run(mut command: Command) -> Output {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = child.id();
@@ -59,13 +60,13 @@ pub fn run(mut command: Command) -> Output {
 }
 
 /// `command` with the library.
-pub fn preloaded(mut command: Command) -> Command {
+pub(crate) fn preloaded(mut command: Command) -> Command {
     command.env("LD_PRELOAD", library());
     command
 }
 
 /// Runs a C program without and with the library: both must end well and say the same.
-pub fn same(name: &str) {
+pub(crate) fn same(name: &str) {
     let program = build(name);
     let plain = run(Command::new(&program));
     let with = run(preloaded(Command::new(&program)));
