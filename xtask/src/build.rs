@@ -1,22 +1,36 @@
 //! Building what ships, installing it, and starting the benchmarks and fuzz targets.
 
-use crate::packages::{BENCH, BUILD, ensure};
+use crate::packages::{BENCH, BENCH_LOCAL, BUILD, ensure};
 use crate::steps::{cargo, command, output, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+const UNIT: &str = "crates/server/systemd/sojournd.service";
 const PC_TEMPLATE: &str = "crates/ipc/sojourn-ipc.pc.in";
 
 /// Every shipped program and library, in `target/release`.
 pub(crate) fn build() -> Result<()> {
     ensure(BUILD)?;
-    libraries()?;
-    eprintln!("   target/release: libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl");
+    everything()?;
+    eprintln!(
+        "   target/release: sojourn, sojournd, libsojourn_preload.so; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl"
+    );
     Ok(())
 }
 
-/// The libraries and the compiler, in release mode.
+/// What ships, and the programs of whole-system tests, in release mode. All in one call: with other packages beside them
+/// some would be built with other features, again and again.
+pub(crate) fn everything() -> Result<()> {
+    let packages = ["ipc", "idl", "preload", "cli", "server", "lab"];
+    let names = packages.map(|package| format!("sojourn-{package}"));
+    let mut words = vec!["build", "--release"];
+    words.extend(names.iter().flat_map(|name| ["-p", name]));
+    run("build", &mut cargo(&words))?;
+    link_soname(Path::new("target/release"))
+}
+
+/// The IPC's libraries and the interface compiler, in release mode.
 pub(crate) fn libraries() -> Result<()> {
     let words = ["build", "--release", "-p", "sojourn-ipc", "-p", "sojourn-idl"];
     run("build", &mut cargo(&words))?;
@@ -26,6 +40,10 @@ pub(crate) fn libraries() -> Result<()> {
 /// Starts a benchmark with every rival.
 pub(crate) fn bench(words: &[&str]) -> Result<()> {
     ensure(BENCH)?;
+    if words.first() == Some(&"local") {
+        ensure(BENCH_LOCAL)?;
+        everything()?;
+    }
     let mut all = vec!["run", "--release", "-p", "sojourn-bench", "--features", "rivals", "--"];
     all.extend(words);
     run("benchmark", &mut cargo(&all))
@@ -83,7 +101,10 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
         None => PathBuf::from(prefix),
     };
     let below = |folder: &str| root.join(folder);
-    copy("target/release/sojourn-idl", &below("bin"))?;
+    for program in ["sojourn", "sojournd", "sojourn-idl"] {
+        copy(&format!("target/release/{program}"), &below("bin"))?;
+    }
+    copy("target/release/libsojourn_preload.so", &below("lib/sojourn"))?;
     copy("target/release/libsojourn_ipc.a", &below("lib"))?;
     copy("target/release/libsojourn_ipc.so", &below("lib"))?;
     link_soname(&below("lib"))?;
@@ -91,11 +112,32 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
     let template = fs::read_to_string(PC_TEMPLATE).context(PC_TEMPLATE)?;
     let text = template.replace("@prefix@", prefix).replace("@version@", env!("CARGO_PKG_VERSION"));
     write(&below("lib/pkgconfig").join("sojourn-ipc.pc"), &text)?;
+    let unit = fs::read_to_string(UNIT).context(UNIT)?;
+    let unit = unit.replace("/usr/bin/sojournd", &format!("{prefix}/bin/sojournd"));
+    write(&below("lib/systemd/system").join("sojournd.service"), &unit)?;
     let compiler = "target/release/sojourn-idl";
-    let man = output(&mut command(&[compiler, "man"]))?;
-    write(&below("share/man/man1").join("sojourn-idl.1"), &man)?;
-    let completions = output(&mut command(&[compiler, "completions", "bash"]))?;
-    write(&below("share/bash-completion/completions").join("sojourn-idl"), &completions)?;
+    let pages = below("share/man/man1");
+    write(&pages.join("sojourn-idl.1"), &output(&mut command(&[compiler, "man"]))?)?;
+    output(command(&["target/release/sojourn", "man"]).arg(&pages))?;
+    eprintln!("   {}/sojourn*.1", pages.display());
+    for program in ["sojourn-idl", "sojourn"] {
+        completions(program, &root.join("share"))?;
+    }
+    Ok(())
+}
+
+/// Where each shell looks for completions below `share`.
+fn completions(program: &str, share: &Path) -> Result<()> {
+    let places = [
+        ("bash", format!("bash-completion/completions/{program}")),
+        ("zsh", format!("zsh/site-functions/_{program}")),
+        ("fish", format!("fish/vendor_completions.d/{program}.fish")),
+    ];
+    for (shell, place) in places {
+        let path = format!("target/release/{program}");
+        let script = output(&mut command(&[&path, "completions", shell]))?;
+        write(&share.join(place), &script)?;
+    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: a C client against a Rust server, both made from one IDL file.
+//! `cargo xtask demo ipc`: a C client against a Rust server, both made from one IDL file.
 //!
 //! Four ways of talking are run in turn, three times over; the table shows medians and ratios. The
 //! serious measurement is `cargo xtask bench ipc`.

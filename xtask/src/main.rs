@@ -8,6 +8,7 @@ mod build;
 mod demo;
 mod layers;
 mod packages;
+mod redis;
 mod steps;
 mod test;
 
@@ -17,7 +18,9 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  demo              build, then run a C client against a Rust server over Sojourn IPC and over a
+  demo              build, then run Redis and redis-benchmark plain and under Sojourn, in turn, and
+                    print the comparison
+  demo ipc          build, then run a C client against a Rust server over Sojourn IPC and over a
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation, layers
   test --quick      the same without models and benchmarks' smoke test
@@ -25,7 +28,7 @@ cargo xtask COMMAND
   install [--prefix DIR]
                     build, then copy programs, libraries, headers, man pages and completions
                     (default /usr/local; DESTDIR is honoured)
-  bench ipc|idl [OPTIONS]
+  bench ipc|idl|local [OPTIONS]
                     measure, print a table and write it as JSON; OPTIONS go to the benchmark
   bench --check     compile and lint the benchmarks with every rival
   fuzz TARGET [SECONDS]
@@ -47,7 +50,8 @@ fn run() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     std::env::set_current_dir(root()?)?;
     match words.as_slice() {
-        ["demo"] => demo::run_demo(),
+        ["demo"] => redis::run_demo(),
+        ["demo", "ipc"] => demo::run_demo(),
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
         ["build"] => build::build(),

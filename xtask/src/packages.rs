@@ -11,6 +11,11 @@ pub(crate) const TEST: &[&str] = &["gcc", "g++", "libc6-dev", "make", "pkg-confi
 /// For the benchmarks: rpcgen and its library, and the Cap'n Proto compiler, to be measured beside.
 pub(crate) const BENCH: &[&str] =
     &["gcc", "libc6-dev", "pkg-config", "rpcsvc-proto", "libtirpc-dev", "capnproto"];
+/// The programs that `bench local` runs, and clang for its eBPF program.
+pub(crate) const BENCH_LOCAL: &[&str] =
+    &["clang", "iperf3", "nginx", "postgresql", "redis-server", "redis-tools", "wrk"];
+/// For the demonstration.
+pub(crate) const REDIS: &[&str] = &["redis-server", "redis-tools"];
 
 fn is_installed(package: &str) -> bool {
     let status = Command::new("dpkg-query")

@@ -289,6 +289,20 @@ mod tests {
     }
 
     #[test]
+    fn the_page_for_users_names_every_command_setting_and_reason() {
+        let page = include_str!("../../../docs/cli.md");
+        let has = |what: &str| assert!(page.contains(&format!("`{what}`")), "docs/cli.md: {what}");
+        let plain = |name: &&str| !matches!(*name, "ring_bytes_unix" | "ring_bytes_pipe");
+        SETTINGS.iter().map(|setting| setting.name).filter(plain).for_each(has);
+        let reasons = sojourn_session::reason::ALL.iter().map(|words| words.word);
+        reasons.for_each(has);
+        for command in Cli::command().get_subcommands() {
+            let name = format!("sojourn {}", command.get_name());
+            assert!(page.contains(&name), "docs/cli.md: {name}");
+        }
+    }
+
+    #[test]
     fn what_follows_the_program_is_the_programs() {
         let run = run(&["--strict", "redis-server", "--strict", "-q", "--", "--port", "1"]);
         assert_eq!(run.command, ["redis-server", "--strict", "-q", "--", "--port", "1"]);
