@@ -27,6 +27,24 @@ pub(crate) fn is_open() -> bool {
     look_closer()
 }
 
+/// Makes a system call if the caller is the library itself. The C library's function would be a cancellation point,
+/// and a thread must not end in there.
+#[inline(always)]
+pub(crate) fn from_inside(number: i64, arguments: [usize; 3]) -> Option<isize> {
+    if is_open() { None } else { call_from_inside(number, arguments) }
+}
+
+#[cold]
+#[inline(never)]
+fn call_from_inside(number: i64, arguments: [usize; 3]) -> Option<isize> {
+    if here().depth.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let [first, second, third] = arguments;
+    // SAFETY: the library's own call.
+    Some(errno::kernel(unsafe { raw::call(number, [first, second, third, 0, 0, 0]) }))
+}
+
 #[cold]
 #[inline(never)]
 fn look_closer() -> bool {

@@ -2,7 +2,7 @@
 
 use crate::buffers;
 use crate::errno;
-use crate::gate::{is_open, within};
+use crate::gate::{from_inside, is_open, within};
 use crate::library::{Call, Path, ReasonT, Recv, Send, Use, library};
 use crate::next::next;
 use crate::process::was_cancelled;
@@ -263,6 +263,9 @@ type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isize {
+    if let Some(result) = from_inside(libc::SYS_read, [fd as usize, at as usize, len]) {
+        return result;
+    }
     let buffers = Buffers::one(at, len);
     // SAFETY: passed on.
     receive(fd, Recv::default(), None, buffers, move || unsafe {
@@ -299,6 +302,9 @@ pub(crate) fn overflow() -> ! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> isize {
+    if let Some(result) = from_inside(libc::SYS_write, [fd as usize, at as usize, len]) {
+        return result;
+    }
     let buffers = Buffers::one(at, len);
     // SAFETY: passed on.
     send(fd, Send::default(), None, buffers, move || unsafe {
@@ -314,6 +320,9 @@ unsafe extern "C-unwind" fn __write(fd: c_int, at: *const c_void, len: usize) ->
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> isize {
+    if let Some(result) = from_inside(libc::SYS_readv, [fd as usize, at as usize, count as usize]) {
+        return result;
+    }
     let buffers = Buffers::Many(at, count as usize);
     // SAFETY: passed on.
     receive(fd, Recv::default(), None, buffers, move || unsafe {
@@ -323,6 +332,10 @@ unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn writev(fd: c_int, at: *const iovec, count: c_int) -> isize {
+    if let Some(result) = from_inside(libc::SYS_writev, [fd as usize, at as usize, count as usize])
+    {
+        return result;
+    }
     let buffers = Buffers::Many(at, count as usize);
     // SAFETY: passed on.
     send(fd, Send::default(), None, buffers, move || unsafe {

@@ -1,4 +1,4 @@
-//! Threads that the library makes for itself: always inside, and without signals.
+//! Functions of the C library as the library itself uses them: threads that are always inside, and without signals.
 //!
 //! Only calls made from within this shared object come here: the symbol is hidden.
 
@@ -22,6 +22,22 @@ global_asm!(
     "pthread_create: jmp {create}",
     create = sym create,
 );
+
+// Likewise: the library opens its files here, and is cancelled in none of the C library's functions.
+global_asm!(
+    ".globl open64",
+    ".hidden open64",
+    ".type open64, @function",
+    "open64: jmp {open}",
+    open = sym open,
+);
+
+unsafe extern "C-unwind" fn open(path: *const core::ffi::c_char, flags: c_int, mode: u32) -> c_int {
+    let here = libc::AT_FDCWD as usize;
+    let arguments = [here, path as usize, flags as usize, mode as usize, 0, 0];
+    // SAFETY: passed on.
+    crate::errno::kernel(unsafe { raw::call(libc::SYS_openat, arguments) }) as c_int
+}
 
 /// What a new thread is to do.
 struct Task {

@@ -31,12 +31,12 @@
 extern char **environ;
 
 #define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         if (!(what)) {                                                                                                 \
             fprintf(stderr, "line %d: not so: %s (errno %d)\n", __LINE__, #what, errno);                               \
             exit(1);                                                                                                   \
         }                                                                                                              \
-    } while (0)
+    })
 
 /* The value of a call, and errno as the call left it. */
 #define SAY(call)                                                                                                      \

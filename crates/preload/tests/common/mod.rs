@@ -16,11 +16,11 @@ pub(crate) fn library() -> PathBuf {
     candidates.into_iter().find(|path| path.exists()).unwrap()
 }
 
-/// Builds `tests/c/NAME.c`.
-pub(crate) fn build(name: &str) -> PathBuf {
+/// Builds `tests/c/NAME.c` for the test `user`: tests run side by side.
+pub(crate) fn build(name: &str, user: &str) -> PathBuf {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{user}"));
     let status = Command::new("cc")
         // No warnings: these programs do on purpose what compilers warn of.
         .args(["-std=gnu17", "-O2", "-g", "-w", "-pthread", "-o"])
@@ -67,9 +67,15 @@ pub(crate) fn preloaded(mut command: Command) -> Command {
 
 /// Runs a C program without and with the library: both must end well and say the same.
 pub(crate) fn same(name: &str) {
-    let program = build(name);
-    let plain = run(Command::new(&program));
-    let with = run(preloaded(Command::new(&program)));
+    let program = build(name, "plain");
+    same_command(|| Command::new(&program));
+}
+
+/// Runs what `make` makes without and with the library.
+#[track_caller]
+pub(crate) fn same_command(make: impl Fn() -> Command) {
+    let plain = run(make());
+    let with = run(preloaded(make()));
     let text = |output: &Output| {
         format!(
             "{}{}{}",

@@ -1,0 +1,85 @@
+//! A C program whose sessions are away from the kernel, beside the same program without the library. The C side makes sure
+//! that they are away.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+/// A session server for these tests.
+struct Server {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The server, built beside the library.
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let library = common::library().canonicalize().unwrap();
+        let profile = library.ancestors().find(|path| path.join("deps").is_dir()).unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "sojourn-server", "--target-dir"]);
+        build.arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+        assert!(status.success(), "the server does not build");
+        profile.join("sojournd")
+    })
+}
+
+fn server(name: &str) -> Server {
+    let folder = std::env::temp_dir().join(format!("sojourn-away-{}-{name}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut child = Command::new(program())
+        .args(["--idle-exit", "120", "--address"])
+        .arg(folder.join("server"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    assert!(ready.starts_with("ready"), "{ready}");
+    Server { child, folder }
+}
+
+fn away(name: &str, what: &str) {
+    let server = server(name);
+    let away = common::build("away", name);
+    for kind in [None, Some("tcp")] {
+        common::same_command(|| {
+            let mut command = Command::new(&away);
+            command.arg(what).args(kind);
+            command.env("SOJOURN_SERVER", server.folder.join("server"));
+            command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
+            command
+        });
+    }
+}
+
+macro_rules! away {
+    ($($name:ident: $what:literal),+ $(,)?) => {$(
+        #[test]
+        fn $name() {
+            away(stringify!($name), $what);
+        }
+    )+};
+}
+
+away!(
+    data_calls: "c", waits: "w", interruptions: "i", cancelled_in_read: "x0", cancelled_in_poll: "x1",
+    cancelled_in_select: "x2", new_processes: "p", stdio: "s", ends: "e", numbers: "n", storm: "t",
+);

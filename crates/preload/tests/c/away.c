@@ -1,0 +1,282 @@
+/* The same calls on a session that is away from the kernel: a child is the peer, told what to do over a pipe. */
+#include "check.h"
+
+static int s, told[2], answers[2];
+static pid_t peer;
+
+/* What the peer does: 's' sends n bytes, 'r' receives n, 'c' closes, 'q' ends, 'w' sends n after 50 ms. */
+static void be_peer(int fd) {
+    struct { char what; int n; } order;
+    static char bytes[1 << 20];
+    signal(SIGPIPE, SIG_IGN);
+    while (read(told[0], &order, sizeof order) == sizeof order) {
+        long done = 0, got = 1;
+        if (order.what == 'w') usleep(50000);
+        if (order.what == 's' || order.what == 'w')
+            for (; done < order.n; done += got)
+                if ((got = write(fd, bytes, order.n - done)) < 0) break;
+        if (order.what == 'r')
+            for (; done < order.n; done += got)
+                if ((got = read(fd, bytes, order.n - done > 4096 ? 4096 : order.n - done)) <= 0) break;
+        if (order.what == 'c') close(fd);
+        if (order.what == 'q') _exit(0);
+        if (order.what != 'w') CHECK(write(answers[1], &done, sizeof done) == sizeof done);
+    }
+    _exit(0);
+}
+
+static void tell(char what, int n) {
+    struct { char what; int n; } order = {what, n};
+    CHECK(write(told[1], &order, sizeof order) == sizeof order);
+}
+
+static long ask(char what, int n) {
+    long done;
+    tell(what, n);
+    CHECK(read(answers[0], &done, sizeof done) == sizeof done);
+    return done;
+}
+
+static int is_away(void) {
+    char line[512];
+    int found = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof line, f))
+        if (strstr(line, "memfd:sojourn-stream")) found = 1;
+    fclose(f);
+    return found;
+}
+
+/* Exchanges bytes until the session has moved, if it is to move. */
+static void warm(void) {
+    char b[64];
+    int64_t start = now_ms();
+    int must = getenv("LD_PRELOAD") != 0;
+    for (int i = 0; i < 200 || (must && (!is_away() || i < 400)); i++) {
+        CHECK(now_ms() - start < 20000);
+        CHECK(write(s, b, 64) == 64 && ask('r', 64) == 64);
+        CHECK(ask('s', 64) == 64 && recv(s, b, 64, MSG_WAITALL) == 64);
+    }
+}
+
+static void begin(int tcp) {
+    int p[2];
+    CHECK(!(tcp ? tcp_pair(p) : socketpair(AF_UNIX, SOCK_STREAM, 0, p)) && !pipe(told) && !pipe(answers));
+    peer = fork();
+    if (peer == 0) {
+        close(p[0]), close(told[1]), close(answers[0]);
+        be_peer(p[1]);
+    }
+    s = p[0], close(p[1]), close(told[0]), close(answers[1]);
+    warm();
+}
+
+static void end(void) {
+    int status;
+    close(s), close(told[1]), close(answers[0]);
+    CHECK(waitpid(peer, &status, 0) == peer && status == 0);
+}
+
+static void calls(void) {
+    char b[256];
+    void *none = mmap(0, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct iovec v[2] = {{b, 3}, {b + 8, 100}};
+    struct sockaddr_storage who;
+    socklen_t len = sizeof who;
+    int n = -1;
+    SAY(recv(s, b, 1, MSG_DONTWAIT));
+    SAY(ask('s', 20));
+    SAY(recv(s, b, 4, MSG_PEEK));
+    SAY(ioctl(s, FIONREAD, &n)), SAY(n);
+    SAY(read(s, none, 4)), SAY(read(s, 0, 4)), SAY(readv(s, none, 1)), SAY(recvmsg(s, none, 0));
+    SAY(write(s, none, 4)), SAY(writev(s, (void *)8, 1)), SAY(sendmsg(s, (void *)8, 0));
+    SAY(readv(s, v, 2));
+    SAY(ask('s', 5)), SAY(recvfrom(s, b, 9, 0, (void *)&who, &len)), SAY(len);
+    struct msghdr m = {.msg_iov = v, .msg_iovlen = 2, .msg_name = &who, .msg_namelen = sizeof who, .msg_control = b + 128, .msg_controllen = 64, .msg_flags = 99};
+    SAY(ask('s', 50)), SAY(recvmsg(s, &m, MSG_CMSG_CLOEXEC));
+    SAY(m.msg_namelen), SAY(m.msg_controllen), SAY(m.msg_flags);
+    tell('w', 6), SAY(recv(s, b, 6, MSG_WAITALL));
+    SAY(fcntl(s, F_SETFL, O_NONBLOCK)), SAY(read(s, b, 1)), SAY(fcntl(s, F_SETFL, 0));
+    struct timeval t = {0, 30000};
+    SAY(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t)), SAY(read(s, b, 1));
+    t.tv_usec = 0, SAY(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+    /* The far end of the buffer is bad, and nothing needs it. */
+    char *edge = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(edge + 4096, 4096, PROT_NONE);
+    SAY(ask('s', 9)), SAY(read(s, edge + 4080, 1000000));
+    munmap(edge, 8192), SAY(ask('s', 1)), SAY(read(s, edge, 1)), SAY(read(s, b, 1));
+    /* Large ones. */
+    char *big = malloc(1 << 20);
+    long all = 0, got;
+    tell('s', 1 << 20);
+    for (; all < 1 << 20; all += got) CHECK((got = read(s, big, 1 << 20)) > 0);
+    CHECK(read(answers[0], &all, 8) == 8);
+    tell('r', 1 << 20), SAY(write(s, big, 1 << 20)), CHECK(read(answers[0], &all, 8) == 8);
+    tell('s', 1 << 20), SAY(recv(s, big, 1 << 20, MSG_WAITALL)), CHECK(read(answers[0], &all, 8) == 8);
+    free(big);
+}
+
+static void waits(void) {
+    char b[8];
+    fd_set r, w;
+    struct pollfd f = {s, POLLIN, 0};
+    FD_ZERO(&r); FD_SET(s, &r); w = r;
+    SAY(poll(&f, 1, 20)), f.events = POLLIN | POLLOUT, SAY(poll(&f, 1, 20)), SAY(f.revents);
+    SAY(select(s + 1, &r, &w, 0, &(struct timeval){1, 0})), SAY(FD_ISSET(s, &r) * 2 + FD_ISSET(s, &w));
+    FD_SET(s, &r); SAY(select(s + 1, &r, 0, 0, &(struct timeval){0, 20000}));
+    tell('w', 1); FD_SET(s, &r); SAY(select(s + 1, &r, 0, 0, 0)), SAY(read(s, b, 8));
+    f.events = POLLIN, tell('w', 1), SAY(poll(&f, 1, -1)), SAY(f.revents), SAY(read(s, b, 8));
+    tell('w', 1), SAY(ppoll(&f, 1, &(struct timespec){5, 0}, &(sigset_t){0})), SAY(read(s, b, 8));
+}
+
+static volatile sig_atomic_t ran;
+static void count(int n) { (void)n, ran++; }
+
+static void *poke(void *to) {
+    usleep(50000), pthread_kill(*(pthread_t *)to, SIGUSR1);
+    return 0;
+}
+
+static void interruptions(void) {
+    char b[8];
+    pthread_t me = pthread_self(), t;
+    for (int flags = 0; flags < 2; flags++) {
+        struct sigaction a = {.sa_handler = count, .sa_flags = flags ? SA_RESTART : 0};
+        ran = 0, sigaction(SIGUSR1, &a, 0);
+        CHECK(!pthread_create(&t, 0, poke, &me));
+        if (flags) usleep(0), tell('w', 1);
+        SAY(read(s, b, 8)), pthread_join(t, 0), SAY(ran);
+        CHECK(!pthread_create(&t, 0, poke, &me));
+        SAY(poll(&(struct pollfd){s, POLLIN, 0}, 1, 5000)), pthread_join(t, 0), SAY(ran);
+    }
+    /* So often that every gap is met; each must end a wait or come before it. */
+    struct sigaction a = {.sa_handler = count};
+    sigaction(SIGALRM, &a, 0);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 300}, {0, 300}}, 0);
+    for (int i = 0; i < 500; i++) {
+        CHECK(read(s, b, 1) == -1 && errno == EINTR);
+        CHECK(poll(&(struct pollfd){s, POLLIN, 0}, 1, -1) == -1 && errno == EINTR);
+    }
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, 0);
+    SAY(ask('s', 1)), SAY(read(s, b, 8));
+}
+
+static volatile sig_atomic_t next, wrong;
+static void in_order(int n, siginfo_t *i, void *c) {
+    (void)n, (void)c;
+    if (i->si_value.sival_int != next++) wrong++;
+}
+
+static void *queue(void *to) {
+    for (int i = 0; i < 20000; i++)
+        while (pthread_sigqueue(*(pthread_t *)to, SIGRTMIN + 1, (union sigval){.sival_int = i})) sched_yield();
+    return 0;
+}
+
+/* Signals at any point of calls on a session: none is lost or out of order, and no byte either. */
+static void storm(void) {
+    char b[64];
+    pthread_t me = pthread_self(), t;
+    struct sigaction a = {.sa_sigaction = in_order, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigaction(SIGRTMIN + 1, &a, 0);
+    CHECK(!pthread_create(&t, 0, queue, &me));
+    for (int i = 0; next < 20000; i++) {
+        memset(b, i, 64), errno = 77;
+        CHECK(write(s, b, 64) == 64 && errno == 77 && ask('r', 64) == 64);
+        CHECK(ask('s', 64) == 64 && recv(s, b, 64, MSG_WAITALL) > 0 && errno == 77);
+        while (recv(s, b, 64, MSG_DONTWAIT) > 0) {}
+    }
+    pthread_join(t, 0);
+    SAY(next), SAY(wrong);
+}
+
+static void *waiter(void *how) {
+    char b[8];
+    fd_set r;
+    FD_ZERO(&r); FD_SET(s, &r);
+    if (how == 0) read(s, b, 1);
+    if (how == (void *)1) poll(&(struct pollfd){s, POLLIN, 0}, 1, -1);
+    if (how == (void *)2) select(s + 1, &r, 0, 0, 0);
+    return 0;
+}
+
+static void cancelled(int how) {
+    pthread_t t;
+    void *result;
+    char b[8];
+    CHECK(!pthread_create(&t, 0, waiter, (void *)(intptr_t)how));
+    usleep(50000);
+    CHECK(!pthread_cancel(t) && !pthread_join(t, &result) && result == PTHREAD_CANCELED);
+    SAY(ask('s', 3)), SAY(read(s, b, 8)), SAY(write(s, b, 3)), SAY(ask('r', 3));
+}
+
+static void processes(void) {
+    char b[64], number[16];
+    int status;
+    snprintf(number, sizeof number, "%d", s);
+    pid_t c = vfork();
+    if (c == 0) {
+        dup2(s, 9), close(s);
+        execl("/bin/sh", "sh", "-c", "printf vfork >&9", (char *)0);
+        _exit(1);
+    }
+    CHECK(waitpid(c, &status, 0) == c && status == 0);
+    SAY(ask('r', 5)), SAY(write(s, b, 4)), SAY(ask('r', 4)), warm();
+    if ((c = fork()) == 0) _exit(write(s, "fork", 4) == 4 && read(s, b, 64) == 7 ? 0 : 1);
+    SAY(ask('r', 4)), SAY(ask('s', 7));
+    CHECK(waitpid(c, &status, 0) == c && status == 0);
+    SAY(ask('s', 2)), SAY(read(s, b, 64));
+    posix_spawn_file_actions_t acts;
+    posix_spawn_file_actions_init(&acts), posix_spawn_file_actions_adddup2(&acts, s, 1);
+    CHECK(!posix_spawn(&c, "/bin/echo", &acts, 0, (char *[]){"echo", "spawned", 0}, environ));
+    CHECK(waitpid(c, &status, 0) == c && status == 0);
+    SAY(ask('r', 8));
+}
+
+static void stdio(void) {
+    /* Descriptor 0 and 1, first with plain calls, then with stdio. */
+    int kept = s;
+    char b[64] = "";
+    CHECK(dup2(s, 0) == 0 && dup2(s, 1) == 1), close(s), s = 0;
+    warm();
+    s = kept;
+    SAY(printf("by stdio\n")), SAY(fflush(stdout)), SAY(ask('r', 9));
+    SAY(ask('s', 4)), SAY(fread(b, 1, 4, stdin)), SAY(write(1, "x", 1)), SAY(ask('r', 1));
+    close(0), close(1);
+}
+
+static void ends(void) {
+    char b[8];
+    SAY(ask('s', 3)), SAY(ask('c', 0)), SAY(read(s, b, 2)), SAY(read(s, b, 8)), SAY(read(s, b, 8));
+    signal(SIGPIPE, count), ran = 0;
+    SAY(poll(&(struct pollfd){s, POLLIN | POLLRDHUP, 0}, 1, 1000));
+    write(s, b, 1), usleep(20000), write(s, b, 1);
+    SAY(write(s, b, 1)), SAY(ran > 0), SAY(send(s, b, 1, MSG_NOSIGNAL));
+}
+
+static void numbers(void) {
+    char b[8];
+    int other = dup(s);
+    SAY(write(other, b, 3)), SAY(ask('r', 3)), SAY(ask('s', 3)), SAY(read(s, b, 8)), SAY(close(other)), warm();
+    SAY(shutdown(s, SHUT_WR)), SAY(ask('r', 1)), SAY(ask('s', 3)), SAY(read(s, b, 8));
+    SAY(dup2(told[1], s) == s), SAY(read(s, b, 1));
+}
+
+int main(int argc, char **argv) {
+    int tcp = argc > 2;
+    alarm(60);
+    begin(tcp);
+    switch (argv[1][0]) {
+    case 'c': calls(); break;
+    case 'w': waits(); break;
+    case 'i': interruptions(); break;
+    case 'x': cancelled(argv[1][1] - '0'); break;
+    case 'p': processes(); break;
+    case 's': stdio(); break;
+    case 'e': ends(); break;
+    case 'n': numbers(); break;
+    case 't': storm(); break;
+    }
+    end();
+    return 0;
+}
