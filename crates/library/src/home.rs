@@ -17,6 +17,8 @@ use sojourn_stream::Stream;
 const PIECE: usize = 16 * 1024;
 /// How long a full kernel buffer is waited for before the rest stays in the ring, where the peer's library finds it.
 const FLUSH_LIMIT: Duration = Duration::from_millis(200);
+/// How long a close waits for the peer to hand over what was never read.
+const UNREAD_LIMIT: Duration = Duration::from_millis(100);
 /// How often a peer that owes bytes is looked after, while somebody waits for them.
 const OWED_SLICE: Duration = Duration::from_millis(20);
 
@@ -37,7 +39,7 @@ impl Session {
         self.wake_own(&stream);
         self.settle();
         if pass_on {
-            self.await_residue(&stream);
+            self.await_residue(&stream, Deadline::NEVER);
         }
     }
 
@@ -45,11 +47,10 @@ impl Session {
         let was_frozen = stream.is_frozen();
         stream.freeze();
         if tx.stream.is_some() {
-            let (flushed, is_refused) = self.flush(stream);
+            let died = !was_frozen && reason == ReasonT::PeerDied;
+            let (flushed, is_reset) = self.flush(stream, died);
             stream.set_flushed(flushed);
-            // A Unix peer that ended with bytes unread: the kernel knew of none, so it is for us to say. For TCP our
-            // bytes have just been answered with a reset.
-            rx.is_reset = is_refused && self.kind() == KindT::Unix;
+            rx.is_reset |= is_reset;
         }
         stream.attention();
         stream.ring_peer();
@@ -67,13 +68,22 @@ impl Session {
         }
     }
 
-    /// Writes to the kernel what the peer has not read. Bytes written, and whether the peer is gone.
-    fn flush(&self, stream: &Stream) -> (usize, bool) {
+    /// Writes to the kernel what the peer has not read. Bytes written, and whether we must say that the
+    /// peer ended with bytes unread: of those in the ring the kernel knew nothing. (A pipe says nothing of the kind.)
+    fn flush(&self, stream: &Stream, peer_died: bool) -> (usize, bool) {
         let Ok(owed) = stream.own_leftover() else { return (0, false) };
+        let is_socket = self.kind() != KindT::Pipe;
+        if owed > 0 && peer_died {
+            return (0, is_socket && !kernel::has_error(self.number()));
+        }
         let deadline = Deadline::after(FLUSH_LIMIT);
         let mut piece = [0; PIECE];
         let mut done = 0;
         while done < owed {
+            // Sending would take an error away that is the program's to see.
+            if is_socket && kernel::has_error(self.number()) {
+                return (done, false);
+            }
             let len = stream.copy_own_leftover(done, &mut piece);
             match kernel::send(self.number(), self.kind(), &piece[..len]) {
                 Ok(sent) => done += sent,
@@ -84,7 +94,10 @@ impl Session {
                 }
                 // It reads nothing: it can take the rest from the ring.
                 Err(Errno::AGAIN) => break,
-                Err(_) => return (done, true),
+                Err(error) => {
+                    let is_ours = self.kind() == KindT::Unix || error == Errno::CONNRESET;
+                    return (done, is_socket && is_ours);
+                }
             }
         }
         (done, false)
@@ -112,8 +125,8 @@ impl Session {
     }
 
     /// Waits until the peer has given the kernel what it owes, or has gone.
-    fn await_residue(&self, stream: &Stream) {
-        while self.is_owed(stream) && !self.peer_process_is_gone() {
+    fn await_residue(&self, stream: &Stream, deadline: Deadline) {
+        while self.is_owed(stream) && !deadline.is_over() && !self.peer_process_is_gone() {
             let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
             if stream.peer_flushed().is_none() {
                 stream.sleep_reader(said, Some(OWED_SLICE));
@@ -176,7 +189,15 @@ impl Session {
     /// have there.
     pub(crate) fn close(&self) {
         let unread = self.input_queue();
+        let stream = self.stream();
         self.leave(ReasonT::Closed, false);
+        if unread > 0
+            && self.kind() == KindT::Unix
+            && let Some(stream) = stream
+        {
+            // With the bytes in its queue the kernel does at the close what it always does.
+            self.await_residue(&stream, Deadline::after(UNREAD_LIMIT));
+        }
         if unread > 0
             && self.kind() == KindT::Tcp
             && let Ok(fd) = kernel::at(self.number())

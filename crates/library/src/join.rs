@@ -5,7 +5,7 @@
 use crate::Library;
 use crate::engine::Engine;
 use crate::offer::Offer;
-use crate::session::{Facts, RxPhase, Session, TxPhase, lock, switch};
+use crate::session::{Facts, Receiver, RxPhase, Session, TxPhase, lock, switch};
 use crate::table::mark;
 use core::sync::atomic::Ordering;
 use rustix::io::Errno;
@@ -76,6 +76,7 @@ impl Library {
         session.kind.store(offer.kind as u32, Ordering::SeqCst);
         session.fd.store(offer.fd, Ordering::SeqCst);
         session.has_stirred.store(false, Ordering::SeqCst);
+        session.tx_stirred.store(false, Ordering::SeqCst);
         session.is_over.store(false, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         session.learn_flags(offer.fd);
@@ -90,6 +91,7 @@ impl Library {
         };
         let mut tx = lock(&session.tx);
         let mut rx = lock(&session.rx);
+        *rx = Receiver::default();
         // A pipe's writer is side 0; it has nothing to read, its reader nothing to write.
         if parts.stream.out_bytes() > 0 {
             tx.stream = Some(Arc::clone(&parts.stream));

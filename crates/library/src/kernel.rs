@@ -65,6 +65,13 @@ pub(crate) fn send(fd: i32, kind: KindT, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::net::sendmsg(fd, &bufs, &mut SendAncillaryBuffer::default(), flags)
 }
 
+/// Whether the kernel has an error for the next call to say. Looking does not take it away.
+pub(crate) fn has_error(fd: i32) -> bool {
+    at(fd)
+        .and_then(|fd| poll(fd, PollFlags::empty()))
+        .is_ok_and(|found| found.contains(PollFlags::ERR))
+}
+
 /// What the kernel says of `fd` now.
 pub(crate) fn poll(fd: BorrowedFd<'_>, wanted: PollFlags) -> Result<PollFlags, Errno> {
     wait(fd, wanted, Some(core::time::Duration::ZERO))

@@ -12,7 +12,7 @@ use crate::sets::deadline;
 use crate::sleep::Waited;
 use crate::table::Way;
 use crate::{Library, library};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::Deadline;
@@ -149,10 +149,11 @@ impl Polling<'_> {
         let waited = if is_input {
             session.wait_readable(self.deadline)
         } else {
-            session.wait_writable(self.deadline, 1)
+            session.wait_writable(self.deadline, session.room_wanted())
         };
         match waited {
-            Waited::Interrupted => Some(Err(Errno::INTR)),
+            // Whether the handler wants calls restarted or not: signal(7).
+            Waited::Interrupted | Waited::Restart => Some(Err(Errno::INTR)),
             _ => says().then_some(Ok(1)),
         }
     }
@@ -244,7 +245,7 @@ impl Polling<'_> {
         self.fds.iter().any(|polled| {
             self.library
                 .session_of(polled.fd)
-                .is_some_and(|session| ring_says(session) & polled.asked() != 0)
+                .is_some_and(|session| ring_says(session) & (polled.asked() | bit::ALWAYS) != 0)
         })
     }
 
@@ -258,7 +259,8 @@ fn ring_says(session: &Session) -> u32 {
     let ready = session.ready();
     let input = if ready.input { bit::INPUT } else { 0 };
     let output = if ready.output == Some(true) { bit::OUT | bit::WRNORM } else { 0 };
-    if ready.is_home { 0 } else { input | output }
+    let error = if ready.error { bit::ERR } else { 0 };
+    if ready.is_home { 0 } else { input | output | error }
 }
 
 /// Goes home if the peer has: then the kernel knows what there is.
@@ -273,7 +275,8 @@ fn follow_peer(session: &Session) {
 fn stirs(session: &Session, fd: i32, said: u32) -> u32 {
     let seen = bit::IN | bit::RDHUP | bit::ALWAYS;
     if said & seen != 0 {
-        if !session.has_stirred.load(Ordering::SeqCst) {
+        let knows = |stirred: &AtomicBool| stirred.load(Ordering::SeqCst);
+        if !knows(&session.has_stirred) || !knows(&session.tx_stirred) {
             session.kernel_stirred();
         }
         return said;

@@ -45,6 +45,8 @@ struct Peer {
 }
 
 struct OwnInbox {
+    /// Its number in the thread's set: those of the server are too large to stand beside what an event is about.
+    number: u64,
     inbox: Arc<Inbox>,
     /// Slot in the inbox → slot of the session.
     slots: HashMap<u32, u32>,
@@ -61,6 +63,7 @@ struct Thread {
     offers: HashMap<u64, Offer>,
     joined: HashMap<u64, Joined>,
     own_inboxes: HashMap<u64, OwnInbox>,
+    inboxes_seen: u64,
     peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
     peers: HashMap<u32, Peer>,
 }
@@ -101,6 +104,7 @@ impl Thread {
             offers: HashMap::new(),
             joined: HashMap::new(),
             own_inboxes: HashMap::new(),
+            inboxes_seen: 0,
             peer_inboxes: HashMap::new(),
             peers: HashMap::new(),
         })
@@ -316,10 +320,12 @@ impl Thread {
             return Ok(Arc::clone(&known.inbox));
         }
         let opened = Arc::new(self.open_inbox(inbox).ok_or(ReasonT::Resources)?);
-        let data = EventData::new_u64(INBOX | inbox.id);
+        self.inboxes_seen += 1;
+        let number = self.inboxes_seen;
+        let data = EventData::new_u64(INBOX | number);
         epoll::add(&self.set, opened.attention_fd(), data, EventFlags::IN)
             .map_err(|_| ReasonT::Resources)?;
-        let known = OwnInbox { inbox: Arc::clone(&opened), slots: HashMap::new() };
+        let known = OwnInbox { number, inbox: Arc::clone(&opened), slots: HashMap::new() };
         self.own_inboxes.insert(inbox.id, known);
         Ok(opened)
     }
@@ -401,8 +407,9 @@ impl Thread {
         }
     }
 
-    fn attend(&mut self, id: u64) {
-        let Some(inbox) = self.own_inboxes.get(&id) else { return };
+    fn attend(&mut self, number: u64) {
+        let found = self.own_inboxes.values().find(|inbox| inbox.number == number);
+        let Some(inbox) = found else { return };
         let mut slots = Vec::new();
         inbox.inbox.take_attention(&mut |slot| slots.extend(inbox.slots.get(&slot).copied()));
         for slot in slots {

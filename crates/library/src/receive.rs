@@ -65,8 +65,10 @@ impl Session {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     match self.wait_readable(until) {
                         Waited::Look => continue,
+                        // As in the kernel: what has arrived is told rather than the call restarted.
+                        Waited::Restart if got == 0 => continue,
                         Waited::TimedOut => Err(Errno::AGAIN),
-                        Waited::Interrupted => Err(Errno::INTR),
+                        Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
                     }
                 }
             };
@@ -124,7 +126,7 @@ impl Session {
         match rx.phase {
             RxPhase::Home => Step::Home,
             RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, peek),
-            RxPhase::Ring => self.look_at_ring(&stream, bufs, peek),
+            RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, peek),
             RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek),
             RxPhase::Reset => {
                 rx.is_reset = false;
@@ -149,18 +151,20 @@ impl Session {
         // Before the kernel is looked at: what it holds then is all it will ever hold.
         let rings = stream.peer_rings();
         self.has_stirred.store(false, Ordering::SeqCst);
-        match kernel::receive(self.number(), self.kind(), bufs, peek) {
+        let found = kernel::receive(self.number(), self.kind(), bufs, peek);
+        match found {
             Err(Errno::AGAIN) if rings => {
                 rx.phase = RxPhase::Ring;
-                self.look_at_ring(stream, bufs, peek)
+                self.look_at_ring(rx, stream, bufs, peek)
             }
             Err(Errno::AGAIN) => Step::Empty,
             Err(Errno::INTR) => Step::Empty,
             // The end, or an error, of a peer that had switched: its ring comes first.
             Ok(0) | Err(_) if rings && stream.available().is_ok_and(|len| len > 0) => {
                 rx.phase = RxPhase::Ring;
+                rx.is_reset = found == Err(Errno::CONNRESET);
                 self.stirred();
-                self.look_at_ring(stream, bufs, peek)
+                self.look_at_ring(rx, stream, bufs, peek)
             }
             other => Step::Done(other),
         }
@@ -174,7 +178,13 @@ impl Session {
     }
 
     /// The ring; when it is empty and the kernel has stirred, the kernel says why.
-    fn look_at_ring(&self, stream: &Stream, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+    fn look_at_ring(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Step {
         // Cleared before looking, so that what stirs meanwhile is looked at next time.
         let stirred = self.has_stirred.swap(false, Ordering::SeqCst);
         match stream.read(bufs, peek) {
@@ -193,7 +203,10 @@ impl Session {
         }
         let mut byte = [0];
         let peeked = &mut [IoSliceMut::new(&mut byte)];
-        let found = kernel::peek(self.number(), self.kind(), peeked);
+        // An error is left where it is, for the call that follows at home.
+        let has_error = kernel::has_error(self.number());
+        let found =
+            if has_error { Ok(0) } else { kernel::peek(self.number(), self.kind(), peeked) };
         match found {
             Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
             // Published before the end that we have just seen?
@@ -202,7 +215,11 @@ impl Session {
                 stream.read(bufs, peek).map_or(Step::Empty, |len| Step::Done(Ok(len)))
             }
             // The end, an error, or bytes from another holder: no stream any more.
-            Ok(0) | Err(_) => Step::Leave(ReasonT::PeerDied),
+            Ok(0) | Err(_) => {
+                // Looking has taken it away: it is for us to say.
+                rx.is_reset |= found == Err(Errno::CONNRESET);
+                Step::Leave(ReasonT::PeerDied)
+            }
             Ok(_) => Step::Leave(ReasonT::SeveralHolders),
         }
     }

@@ -17,7 +17,7 @@ use sojourn_shm::{Deadline, Span};
 use sojourn_stream::Stop;
 
 /// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut.
-const PIPE_BUF: usize = 4096;
+pub(crate) const PIPE_BUF: usize = 4096;
 
 enum Step {
     Done(Result<usize, Errno>),
@@ -70,8 +70,10 @@ impl Session {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     match self.wait_writable(until, at_least.max(1)) {
                         Waited::Look => continue,
+                        // As in the kernel: what has gone is told rather than the call restarted.
+                        Waited::Restart if sent == 0 => continue,
                         Waited::TimedOut => Err(Errno::AGAIN),
-                        Waited::Interrupted => Err(Errno::INTR),
+                        Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
                     }
                 }
             };
@@ -115,7 +117,7 @@ impl Session {
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
         // The kernel stirred: the peer may have gone. What a send then means the kernel knows best.
-        if self.has_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         match stream.write(bufs, at_least) {
@@ -161,6 +163,8 @@ impl Session {
 
     /// Whether the kernel says that nobody will read any more.
     fn peer_is_gone(&self) -> bool {
+        // Cleared before looking, so that what stirs meanwhile is looked at next time.
+        self.tx_stirred.store(false, Ordering::SeqCst);
         let Ok(fd) = kernel::at(self.number()) else { return true };
         let wanted = kernel::hang_up(self.kind());
         kernel::poll(fd, wanted).map_or(true, |found| found.intersects(wanted))
@@ -201,8 +205,9 @@ impl Session {
                     }
                     Step::Full => match self.wait_writable(until, 1) {
                         Waited::Look => continue,
+                        Waited::Restart if sent == 0 => continue,
                         Waited::TimedOut => Err(Errno::AGAIN),
-                        Waited::Interrupted => Err(Errno::INTR),
+                        Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
                     },
                 };
             return Some(if sent > 0 { Ok(sent) } else { result });
@@ -223,7 +228,7 @@ impl Session {
             return Step::Kernel;
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
-        if self.has_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);

@@ -90,6 +90,8 @@ pub(crate) struct Ready {
     pub(crate) input: bool,
     /// There is room; `None`: the kernel decides.
     pub(crate) output: Option<bool>,
+    /// An error that a receive will say.
+    pub(crate) error: bool,
     /// Nothing here any more: the kernel alone decides.
     pub(crate) is_home: bool,
 }
@@ -107,6 +109,8 @@ pub struct Session {
     pub(crate) send_timeout: AtomicU64,
     /// The kernel reported something on the descriptor since last looked at.
     pub(crate) has_stirred: AtomicBool,
+    /// The same for senders, who look at other things and must not wait for a receiver to look.
+    pub(crate) tx_stirred: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
     pub(crate) is_over: AtomicBool,
     /// Counts what the slot has been used for.
@@ -137,6 +141,7 @@ impl Session {
             receive_timeout: AtomicU64::new(0),
             send_timeout: AtomicU64::new(0),
             has_stirred: AtomicBool::new(false),
+            tx_stirred: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),
@@ -179,6 +184,11 @@ impl Session {
         lock(&self.tx_policy)
     }
 
+    /// Room with which a session counts as writable (bytes): a pipe promises that the smallest writes go whole.
+    pub(crate) fn room_wanted(&self) -> usize {
+        if self.kind() == KindT::Pipe { crate::send::PIPE_BUF } else { 1 }
+    }
+
     /// What the rings say. The kernel may know more, see [`Ready`].
     pub(crate) fn ready(&self) -> Ready {
         let input = {
@@ -200,14 +210,19 @@ impl Session {
             let tx = lock(&self.tx);
             match (&tx.stream, tx.phase) {
                 (Some(stream), TxPhase::Ring) => match stream.room() {
-                    Ok(room) => Some(room > 0),
+                    Ok(room) => Some(room >= self.room_wanted()),
                     Err(Stop::Violation) => Some(true),
                     Err(_) => None,
                 },
                 _ => None,
             }
         };
-        Ready { input: input == Some(true), output, is_home: input.is_none() && output.is_none() }
+        Ready {
+            input: input == Some(true),
+            output,
+            error: lock(&self.rx).phase == RxPhase::Reset,
+            is_home: input.is_none() && output.is_none(),
+        }
     }
 
     /// Bells are to be posted to the inbox. Look at [`Session::ready`] again before sleeping.
@@ -217,7 +232,7 @@ impl Session {
                 stream.announce_reader(sojourn_stream::Bell::OnInbox);
             }
             if output {
-                stream.announce_writer(sojourn_stream::Bell::OnInbox, 1);
+                stream.announce_writer(sojourn_stream::Bell::OnInbox, self.room_wanted());
             }
         }
     }
@@ -231,9 +246,15 @@ impl Session {
         lock(&self.facts).place.clone()
     }
 
+    /// The set its inbox is for, counted from 1; 0 for none.
+    pub(crate) fn set(&self) -> u32 {
+        lock(&self.facts).set
+    }
+
     /// The kernel reported an event on the descriptor.
     pub(crate) fn stirred(&self) {
         self.has_stirred.store(true, Ordering::SeqCst);
+        self.tx_stirred.store(true, Ordering::SeqCst);
     }
 
     /// Bytes that `FIONREAD` must count beside the kernel's.

@@ -23,6 +23,8 @@ pub(crate) enum Waited {
     TimedOut,
     /// A signal handler ran that ends the call.
     Interrupted,
+    /// A signal handler ran after which the call is restarted, if it has nothing to show yet.
+    Restart,
 }
 
 impl Session {
@@ -61,7 +63,7 @@ impl Session {
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
                 phase != TxPhase::Ring
-                    || self.has_stirred.load(Ordering::Relaxed)
+                    || self.tx_stirred.load(Ordering::Relaxed)
                     || stream.room().map_or(true, |found| found >= room)
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
@@ -110,6 +112,7 @@ impl Wait<'_> {
             Interrupt::Break => Waited::Interrupted,
             // As in the kernel: a call with a time limit is not restarted (signal(7)).
             Interrupt::Restart if self.deadline != Deadline::NEVER => Waited::Interrupted,
+            Interrupt::Restart => Waited::Restart,
             _ if timed_out => Waited::TimedOut,
             _ => Waited::Look,
         }
