@@ -238,7 +238,9 @@ impl Session {
     }
 
     pub(crate) fn stream(&self) -> Option<Arc<Stream>> {
-        lock(&self.rx).stream.clone().or_else(|| lock(&self.tx).stream.clone())
+        // One lock after the other: within one expression the first would still be held.
+        let of_rx = lock(&self.rx).stream.clone();
+        of_rx.or_else(|| lock(&self.tx).stream.clone())
     }
 
     /// The inbox and the slot in it that peers post to.
