@@ -4,6 +4,7 @@ use crate::link::{self, Link};
 use crate::wait::Way;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// What is transferred, and how.
@@ -14,6 +15,19 @@ struct Plan {
     rounds: u64,
     size_max: usize,
     seed: u64,
+    /// Goes on until this file is there.
+    until: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Whether the file is there; looked at now and then.
+    fn is_over(&self, step: u64) -> bool {
+        step.is_multiple_of(64) && self.until.as_ref().is_some_and(|file| file.exists())
+    }
+
+    fn is_endless(&self) -> bool {
+        self.until.is_some()
+    }
 }
 
 /// A small generator: the same numbers on both sides for the same seed.
@@ -59,7 +73,7 @@ fn check(buf: &[u8], seed: u64, from: u64) -> Result<()> {
 pub(crate) fn run(words: &[String]) -> Result<String> {
     let usage = || {
         Error::other(
-            "usage: serve|call KIND ADDRESS | pair|inherit KIND, then --way W --bytes N --rounds N --size N --seed N",
+            "usage: serve|call KIND ADDRESS | pair|inherit KIND, then --way W --bytes N --rounds N --size N --seed N --until FILE",
         )
     };
     let side = words.first().ok_or_else(usage)?;
@@ -91,8 +105,14 @@ pub(crate) fn run(words: &[String]) -> Result<String> {
 }
 
 fn parse(options: &[String]) -> Result<Plan> {
-    let mut plan =
-        Plan { way: "blocking".into(), bytes: 1 << 20, rounds: 0, size_max: 8192, seed: 1 };
+    let mut plan = Plan {
+        way: "blocking".into(),
+        bytes: 1 << 20,
+        rounds: 0,
+        size_max: 8192,
+        seed: 1,
+        until: None,
+    };
     for pair in options.chunks(2) {
         let [name, value] = pair else {
             return Err(Error::other(format!("{}: no value", pair[0])));
@@ -106,6 +126,11 @@ fn parse(options: &[String]) -> Result<Plan> {
             "--rounds" => plan.rounds = number()?,
             "--size" => plan.size_max = number()? as usize,
             "--seed" => plan.seed = number()?,
+            "--until" => {
+                plan.until = Some(value.into());
+                plan.bytes = u64::MAX;
+                plan.rounds = plan.rounds.saturating_mul(u64::MAX);
+            }
             _ => return Err(Error::other(format!("{name}: no such option"))),
         }
     }
@@ -123,41 +148,39 @@ fn exchange(link: Link, plan: &Plan, is_first: bool) -> Result<String> {
     Ok(format!("{} bytes each way", plan.bytes))
 }
 
-fn exchange_by_threads(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
-    let mut input = &link.input;
-    let mut output = &link.output;
+fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
+    let Link { input, mut output, .. } = link;
     std::thread::scope(|scope| -> Result<()> {
         let sender = scope.spawn(move || -> Result<()> {
             let mut random = Random(mine);
             let mut buf = vec![0; plan.size_max];
-            let mut at = 0;
-            while at < plan.bytes {
+            let (mut at, mut step) = (0, 0);
+            while at < plan.bytes && !plan.is_over(step) {
                 let len = (1 + random.below(plan.size_max)).min((plan.bytes - at) as usize);
                 fill(&mut buf[..len], mine, at);
-                output.write_all(&buf[..len])?;
+                output.file().write_all(&buf[..len])?;
                 at += len as u64;
+                step += 1;
             }
-            Ok(())
+            output.end()
         });
         let mut random = Random(theirs ^ 77);
         let mut buf = vec![0; plan.size_max];
         let mut at = 0;
-        while at < plan.bytes {
+        loop {
             let len = 1 + random.below(plan.size_max);
-            let got = input.read(&mut buf[..len])?;
+            let got = (&input).read(&mut buf[..len])?;
             if got == 0 {
-                return Err(Error::new(
-                    ErrorKind::UnexpectedEof,
-                    format!("the end after {at} bytes"),
-                ));
+                break;
             }
             check(&buf[..got], theirs, at)?;
             at += got as u64;
         }
+        if at != plan.bytes && !plan.is_endless() {
+            return Err(Error::other(format!("the end after {at} bytes")));
+        }
         sender.join().map_err(|_| Error::other("the sender panicked"))?
-    })?;
-    link.end_sending()?;
-    expect_end(&link)
+    })
 }
 
 fn expect_end(link: &Link) -> Result<()> {
@@ -171,25 +194,31 @@ fn expect_end(link: &Link) -> Result<()> {
 }
 
 fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
-    let (input, output) = (link.input.as_raw_fd(), link.output.as_raw_fd());
+    let (input, output) = (link.input.as_raw_fd(), link.output.number());
     link::set_nonblocking(input)?;
     link::set_nonblocking(output)?;
     let way = Way::new(&plan.way, input, output)?;
     let mut random = Random(mine);
     let mut buf = vec![0; plan.size_max];
-    let (mut sent, mut got, mut ended) = (0, 0, false);
-    while sent < plan.bytes || !ended {
-        let found = way.wait((input, !ended), (output, sent < plan.bytes))?;
-        while found.output && sent < plan.bytes {
-            let len = (1 + random.below(plan.size_max)).min((plan.bytes - sent) as usize);
+    let (mut sent, mut got, mut ended, mut step) = (0, 0, false, 0);
+    let mut bytes = plan.bytes;
+    while sent < bytes || !ended {
+        let found = way.wait((input, !ended), (output, sent < bytes))?;
+        step += 1;
+        if sent < bytes && plan.is_over(step) {
+            bytes = sent;
+            link.output.end()?;
+        }
+        while found.output && sent < bytes {
+            let len = (1 + random.below(plan.size_max)).min((bytes - sent) as usize);
             fill(&mut buf[..len], mine, sent);
-            match (&link.output).write(&buf[..len]) {
+            match link.output.file().write(&buf[..len]) {
                 Ok(len) => sent += len as u64,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
-            if sent == plan.bytes {
-                link.end_sending()?;
+            if sent == bytes {
+                link.output.end()?;
             }
             if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
                 break;
@@ -211,25 +240,32 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
             }
         }
     }
-    if got == plan.bytes { Ok(()) } else { Err(Error::other(format!("the end after {got} bytes"))) }
+    if got == plan.bytes || plan.is_endless() {
+        Ok(())
+    } else {
+        Err(Error::other(format!("the end after {got} bytes")))
+    }
 }
 
 /// Question and answer, `rounds` times, of sizes up to `size_max`.
 fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
     let mut random = Random(plan.seed);
     let mut buf = vec![0; plan.size_max];
-    let (input, output) = (link.input.as_raw_fd(), link.output.as_raw_fd());
+    let (input, output) = (link.input.as_raw_fd(), link.output.number());
     let way = match plan.way.as_str() {
         "blocking" => None,
         name => Some(Way::new(name, input, output)?),
     };
     let mut at = 0;
-    for round in 0..plan.rounds {
+    'rounds: for round in 0..plan.rounds {
         let len = 1 + random.below(plan.size_max);
         let is_mine = (round % 2 == 0) == is_first;
+        if is_mine && plan.is_over(round / 2) {
+            break;
+        }
         if is_mine {
             fill(&mut buf[..len], plan.seed, at);
-            (&link.output).write_all(&buf[..len])?;
+            link.output.file().write_all(&buf[..len])?;
         } else {
             let mut done = 0;
             while done < len {
@@ -237,6 +273,9 @@ fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
                     while !way.wait((input, true), (output, false))?.input {}
                 }
                 let got = (&link.input).read(&mut buf[done..len])?;
+                if got == 0 && done == 0 && plan.is_endless() {
+                    break 'rounds;
+                }
                 if got == 0 {
                     return Err(Error::new(
                         ErrorKind::UnexpectedEof,
@@ -249,7 +288,7 @@ fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
         }
         at += len as u64;
     }
-    link.end_sending()?;
+    link.output.end()?;
     expect_end(&link)?;
     Ok(format!("{} rounds", plan.rounds))
 }

@@ -2,56 +2,76 @@
 
 use std::fs::File;
 use std::io::{Error, Result};
+use std::mem::ManuallyDrop;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One side's descriptors: the same for sockets.
+/// One side's descriptors: the same number for sockets.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) input: File,
-    pub(crate) output: File,
-    pub(crate) is_socket: bool,
+    pub(crate) output: Output,
     /// The other side, if this one started it.
     pub(crate) child: Option<Child>,
 }
 
-impl Link {
-    fn of_socket(fd: OwnedFd) -> Result<Self> {
-        let input = File::from(fd);
-        // The same number would do; a second one would make it a duplicate, which is another test.
-        let raw = input.as_raw_fd();
-        // SAFETY: `output` is never closed: see `Drop`.
-        let output = unsafe { File::from_raw_fd(raw) };
-        Ok(Self { input, output, is_socket: true, child: None })
+/// Where bytes are sent.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// Not closed here where it is a socket: its number is the input's.
+    file: ManuallyDrop<File>,
+    is_socket: bool,
+    has_ended: bool,
+}
+
+impl Output {
+    fn new(file: File, is_socket: bool) -> Self {
+        Self { file: ManuallyDrop::new(file), is_socket, has_ended: false }
+    }
+
+    pub(crate) fn number(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// No more will be sent.
-    pub(crate) fn end_sending(&mut self) -> Result<()> {
-        if self.is_socket {
-            // SAFETY: a plain call on an open descriptor.
-            let done = unsafe { libc::shutdown(self.output.as_raw_fd(), libc::SHUT_WR) };
-            return if done == 0 { Ok(()) } else { Err(Error::last_os_error()) };
+    pub(crate) fn end(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return Ok(());
         }
-        let null = File::open("/dev/null")?;
-        // The old file is closed by the assignment.
-        self.output = null;
-        Ok(())
+        if !self.is_socket {
+            // SAFETY: `has_ended` says that it is gone; nothing uses it from here on.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+            return Ok(());
+        }
+        // SAFETY: a plain call on an open descriptor.
+        let done = unsafe { libc::shutdown(self.file.as_raw_fd(), libc::SHUT_WR) };
+        if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
     }
 }
 
-impl Drop for Link {
+impl Drop for Output {
     fn drop(&mut self) {
-        if self.is_socket {
-            let null = File::open("/dev/null");
-            if let Ok(null) = null {
-                let output = std::mem::replace(&mut self.output, null);
-                // `input` has the same number and closes it.
-                let _ = output.into_raw_fd();
-            }
+        if !self.is_socket {
+            // Closing is all that ending a pipe is.
+            let _ = self.end();
         }
+    }
+}
+
+impl Link {
+    fn of_socket(fd: OwnedFd) -> Self {
+        let input = File::from(fd);
+        // The same number would do; a second one would make it a duplicate, which is another test.
+        // SAFETY: the output does not close it.
+        let output = Output::new(unsafe { File::from_raw_fd(input.as_raw_fd()) }, true);
+        Self { input, output, child: None }
     }
 }
 
@@ -63,11 +83,11 @@ pub(crate) fn accept(kind: &str, address: &str) -> Result<Link> {
             println!("listening {}", listener.local_addr()?);
             let (stream, _) = listener.accept()?;
             stream.set_nodelay(true)?;
-            Link::of_socket(stream.into())
+            Ok(Link::of_socket(stream.into()))
         }
         "unix" => {
             let listener = UnixListener::bind(address)?;
-            Link::of_socket(listener.accept()?.0.into())
+            Ok(Link::of_socket(listener.accept()?.0.into()))
         }
         other => Err(Error::other(format!("no such kind to listen on: {other}"))),
     }
@@ -86,7 +106,7 @@ pub(crate) fn connect(kind: &str, address: &str) -> Result<Link> {
             other => return Err(Error::other(format!("no such kind to connect by: {other}"))),
         };
         match fd {
-            Ok(fd) => return Link::of_socket(fd),
+            Ok(fd) => return Ok(Link::of_socket(fd)),
             Err(error) if Instant::now() > deadline => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -102,14 +122,14 @@ pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Link> {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::other("no pipes"));
         };
-        let (input, output) = (OwnedFd::from(stdout).into(), OwnedFd::from(stdin).into());
-        return Ok(Link { input, output, is_socket: false, child: Some(child) });
+        let output = Output::new(OwnedFd::from(stdin).into(), false);
+        return Ok(Link { input: OwnedFd::from(stdout).into(), output, child: Some(child) });
     }
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
     let child = command.stdin(theirs.try_clone()?).stdout(theirs).spawn()?;
     drop(command);
-    let mut link = Link::of_socket(ours.into())?;
+    let mut link = Link::of_socket(ours.into());
     link.child = Some(child);
     Ok(link)
 }
@@ -117,9 +137,13 @@ pub(crate) fn pair(kind: &str, words: &[String]) -> Result<Link> {
 /// Standard input and output are the link.
 pub(crate) fn inherited(kind: &str) -> Link {
     // SAFETY: the descriptors were given to this program for this purpose; nothing else uses them.
-    let (input, output) =
-        unsafe { (File::from_raw_fd(0), File::from_raw_fd(if kind == "pipe" { 1 } else { 0 })) };
-    Link { input, output, is_socket: kind != "pipe", child: None }
+    let input = unsafe { OwnedFd::from_raw_fd(0) };
+    if kind != "pipe" {
+        return Link::of_socket(input);
+    }
+    // SAFETY: as above.
+    let output = Output::new(unsafe { File::from_raw_fd(1) }, false);
+    Link { input: input.into(), output, child: None }
 }
 
 /// Makes a descriptor non-blocking.
