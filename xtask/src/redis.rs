@@ -56,6 +56,7 @@ pub(crate) fn run_demo() -> Result<()> {
     ensure(BUILD)?;
     ensure(REDIS)?;
     crate::build::everything()?;
+    let others = others_running();
     let scene = Scene::new()?;
     let redis = [scene.redis(Mode::Plain)?, scene.redis(Mode::Sojourn)?];
     let mut runs: Vec<Runs> = LOADS.iter().flat_map(|_| TESTS).map(|_| Runs::default()).collect();
@@ -79,7 +80,32 @@ pub(crate) fn run_demo() -> Result<()> {
         bail!("no connection moved, so the figures would say nothing: see `sojourn doctor`");
     }
     println!("{}", report(&runs, moved));
+    if others >= 1 {
+        println!(
+            "{others} other threads were busy on this machine: measure again when it is quiet."
+        );
+    }
     Ok(())
+}
+
+/// How many threads of others run or want to, most of the time during a second.
+fn others_running() -> usize {
+    const LOOKS: usize = 11;
+    let mut counts: Vec<usize> = (0..LOOKS)
+        .map(|_| {
+            std::thread::sleep(Duration::from_millis(90));
+            let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+            running(&load).unwrap_or(0)
+        })
+        .collect();
+    counts.sort_unstable();
+    counts[LOOKS / 2]
+}
+
+/// Threads that run or want to, but for the one that asks: `0.00 0.01 0.05 2/345 6789`.
+fn running(load: &str) -> Option<usize> {
+    let all: usize = load.split(' ').nth(3)?.split('/').next()?.parse().ok()?;
+    Some(all.saturating_sub(1))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -314,6 +340,12 @@ mod tests {
         assert_eq!(figures_of(csv, "SET"), Some(Figures { per_second: 50000.5, median_us: 95.0 }));
         assert_eq!(figures_of(csv, "GET"), Some(Figures { per_second: 60000.0, median_us: 87.0 }));
         assert_eq!(figures_of(csv, "INCR"), None);
+    }
+
+    #[test]
+    fn a_busy_machine_is_noticed() {
+        assert_eq!(running("9.58 10.82 9.41 5/200 7245\n"), Some(4));
+        assert_eq!(running(""), None);
     }
 
     #[test]
