@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::row::{Row, Sample, Times, Turn, Unit};
-use super::server::Admin;
+use super::server::{Admin, Returns};
 use super::way::Way;
 use super::world::World;
 use crate::stats::median;
@@ -45,6 +45,8 @@ pub(crate) struct Cell {
     pub(crate) cpu_ns: Option<f64>,
     /// Streams made in the last turn, by all its cases.
     pub(crate) moved: Option<u64>,
+    /// Ends that came home in the last turn, by reason: of sessions that end, `closed` and `peer-left`.
+    pub(crate) returned: Returns,
     /// Why there is no figure.
     pub(crate) error: Option<String>,
 }
@@ -55,13 +57,16 @@ struct Lane {
     turn: Result<Box<dyn Turn>>,
     samples: Vec<Sample>,
     moved: Option<u64>,
+    returned: Returns,
 }
+
+/// What the server has counted.
+type Counts = Option<(u64, Returns)>;
 
 /// Measures a row in all ways that there are.
 pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Vec<Cell> {
     let ways = row.ways().iter().copied().filter(|&way| world.has(way));
-    let prepared =
-        |way| Lane { way, turn: row.prepare(world, way), samples: Vec::new(), moved: None };
+    let prepared = |way| Lane::new(way, row.prepare(world, way));
     let mut lanes: Vec<Lane> = ways.map(prepared).collect();
     let mut admin = world.admin();
     let length = Duration::from_millis(settings.turn_ms);
@@ -76,16 +81,31 @@ pub(crate) fn alternate(row: &dyn Row, world: &World, settings: &Settings) -> Ve
 }
 
 impl Lane {
+    fn new(way: Way, turn: Result<Box<dyn Turn>>) -> Self {
+        Self { way, turn, samples: Vec::new(), moved: None, returned: Returns::new() }
+    }
+
+    fn note_moves(&mut self, before: Counts, after: Counts) {
+        let Some((before, after)) = before.zip(after) else { return };
+        self.moved = Some(after.0.saturating_sub(before.0));
+        let more = |(reason, count): (&'static str, u64)| {
+            let more = count.saturating_sub(before.1.get(reason).copied().unwrap_or(0));
+            (more > 0).then_some((reason, more))
+        };
+        self.returned = after.1.into_iter().filter_map(more).collect();
+    }
+
     fn take_turn(&mut self, world: &World, admin: &mut Option<Admin>, length: Duration) {
         let Ok(turn) = &mut self.turn else { return };
-        let mut joins = || match self.way.is_ours() {
-            true => admin.as_mut().and_then(|admin| admin.moves().ok()).map(|moves| moves.0),
-            false => None,
+        let is_ours = self.way.is_ours();
+        let mut counts = || -> Counts {
+            let admin = admin.as_mut().filter(|_| is_ours)?;
+            Some((admin.moves().ok()?.0, admin.returns().ok()?))
         };
-        let (cpu, joined) = (world.cpu_ns(self.way), joins());
+        let (cpu, before) = (world.cpu_ns(self.way), counts());
         let result = turn.turn(world, length);
         let used = world.cpu_ns(self.way).zip(cpu).map(|(after, before)| after - before);
-        self.moved = joins().zip(joined).map(|(after, before)| after.saturating_sub(before));
+        let after = counts();
         match result {
             Err(error) => self.turn = Err(error),
             Ok(mut samples) => {
@@ -97,6 +117,7 @@ impl Lane {
                 self.samples.extend(samples);
             }
         }
+        self.note_moves(before, after);
     }
 
     fn cells(self, row: &str) -> Vec<Cell> {
@@ -110,11 +131,14 @@ impl Lane {
             self.samples.iter().filter(|sample| sample.case == case).collect()
         };
         let mut cells: Vec<Cell> =
-            names.iter().map(|case| cell(row, self.way, self.moved, &of(case))).collect();
+            names.iter().map(|case| cell(row, self.way, &of(case))).collect();
+        for cell in &mut cells {
+            (cell.moved, cell.returned) = (self.moved, self.returned.clone());
+        }
         if let Err(error) = &self.turn {
             let error = Some(format!("{error:#}"));
             match cells.is_empty() {
-                true => cells.push(Cell { error, ..cell(row, self.way, None, &[]) }),
+                true => cells.push(Cell { error, ..cell(row, self.way, &[]) }),
                 false => cells.iter_mut().for_each(|cell| cell.error.clone_from(&error)),
             }
         }
@@ -122,7 +146,7 @@ impl Lane {
     }
 }
 
-fn cell(row: &str, way: Way, moved: Option<u64>, samples: &[&Sample]) -> Cell {
+fn cell(row: &str, way: Way, samples: &[&Sample]) -> Cell {
     let middle = |figure: &dyn Fn(&Sample) -> Option<f64>| {
         let figures: Vec<f64> = samples.iter().filter_map(|sample| figure(sample)).collect();
         if figures.is_empty() { None } else { Some(median(&figures)) }
@@ -146,7 +170,8 @@ fn cell(row: &str, way: Way, moved: Option<u64>, samples: &[&Sample]) -> Cell {
         }),
         rate: middle(&|sample| sample.rate),
         cpu_ns: middle(&|sample| sample.cpu_ns),
-        moved,
+        moved: None,
+        returned: Returns::new(),
         error: None,
     }
 }
@@ -163,16 +188,26 @@ mod tests {
             ..Sample::new("case", Unit::Ns, value, 10.0)
         };
         let samples = [sample(1.0, 30.0), sample(2.0, 10.0), sample(9.0, 20.0)];
-        let found = cell("row", Way::Plain, None, &samples.each_ref());
+        let found = cell("row", Way::Plain, &samples.each_ref());
         assert_eq!((found.value, found.times.unwrap().p99), (2.0, 20.0));
         assert_eq!(found.cpu_ns, Some(5.5));
         assert_eq!(found.values, [1.0, 2.0, 9.0]);
     }
 
     #[test]
+    fn moves_are_those_of_the_turn() {
+        let mut lane = Lane::new(Way::Sojourn, Err(anyhow::anyhow!("-")));
+        let before = (3, Returns::from([("set", 1), ("closed", 2)]));
+        let after = (5, Returns::from([("set", 4), ("closed", 2), ("user", 1)]));
+        lane.note_moves(Some(before), Some(after));
+        assert_eq!(lane.moved, Some(2));
+        assert_eq!(lane.returned, Returns::from([("set", 3), ("user", 1)]));
+    }
+
+    #[test]
     fn what_failed_is_a_cell_with_the_reason() {
         let turn = Err(anyhow::anyhow!("no such program"));
-        let lane = Lane { way: Way::Plain, turn, samples: Vec::new(), moved: None };
+        let lane = Lane::new(Way::Plain, turn);
         let cells = lane.cells("row");
         assert_eq!(cells[0].error.as_deref(), Some("no such program"));
     }

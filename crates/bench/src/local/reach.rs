@@ -124,6 +124,7 @@ mod tests {
             rate: None,
             cpu_ns: None,
             moved: None,
+            returned: std::collections::BTreeMap::new(),
             error: None,
         }
     }

@@ -8,6 +8,9 @@ use super::way::Way;
 use crate::machine::Machine;
 use crate::table::{Table, duration, ratio};
 
+/// Reasons for which ends go home that are no longer needed.
+const ENDS: [&str; 3] = ["closed", "peer-left", "peer-died"];
+
 /// What is measured where, and what is not.
 pub(super) fn head(machine: &Machine, settings: &Settings, notes: &[String]) -> String {
     let mut text = format!(
@@ -59,6 +62,21 @@ pub(super) fn row(cells: &[Cell]) -> String {
     }
     let mut text = table.render();
     for cell in cells {
+        let early = cell.returned.iter().filter(|(reason, _)| !ENDS.contains(reason));
+        let early: Vec<String> = early.map(|(reason, count)| format!("{reason} {count}")).collect();
+        // A turn's moves are those of all its cases: said once.
+        let is_first = cells
+            .iter()
+            .find(|other| other.way == cell.way)
+            .is_some_and(|first| first.case == cell.case);
+        if is_first && !early.is_empty() {
+            let _ = writeln!(
+                text,
+                "  {}, ends that went home early: {}",
+                cell.way.title(),
+                early.join(", ")
+            );
+        }
         if let Some(error) = &cell.error {
             let _ = writeln!(text, "  {}, {}: {error}", cell.case, cell.way.title());
         }

@@ -1,11 +1,15 @@
 //! The session server, asked over its own interface.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sojourn_ipc::{Address, Connection, Deadline};
-use sojourn_session::{AdminClient, admin_connect_options};
+use sojourn_session::{AdminClient, admin_connect_options, reason};
+
+/// Ends that came home, by reason.
+pub(crate) type Returns = BTreeMap<&'static str, u64>;
 
 /// A connection to it.
 pub(crate) struct Admin {
@@ -29,6 +33,14 @@ impl Admin {
     pub(crate) fn moves(&mut self) -> Result<(u64, u64)> {
         let stats = self.client.with_deadline(soon()).stats().context("stats")?;
         Ok((stats.counters.joins, stats.counters.returns))
+    }
+
+    /// Ends that came home since the server started, by reason.
+    pub(crate) fn returns(&mut self) -> Result<Returns> {
+        let stats = self.client.with_deadline(soon()).stats().context("stats")?;
+        let counts = stats.returns_by_reason.unwrap_or_default();
+        let counted = reason::ALL.iter().zip(counts).filter(|(_, count)| *count > 0);
+        Ok(counted.map(|(words, count)| (words.word, count)).collect())
     }
 
     /// Sends every stream home; how many.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -67,7 +68,7 @@ impl World {
         }
         let mut sandbox = None;
         if is_wanted(Way::Sojourn) || is_wanted(Way::Asleep) {
-            sandbox = or_note(&mut notes, "no Sojourn", Sandbox::new());
+            sandbox = or_note(&mut notes, "no Sojourn", open_sandbox());
         }
         let ours = [Way::Sojourn, Way::Asleep].into_iter().filter(|_| sandbox.is_some());
         ways.extend(sockmap.iter().map(|_| Way::Sockmap).chain(ours).filter(|&way| is_wanted(way)));
@@ -117,7 +118,11 @@ impl World {
         if way == Way::Asleep {
             command.env("SOJOURN_SPIN", "never");
         }
-        command.current_dir(&self.folder.0);
+        // The user's own settings, of Sojourn and of the programs, are not what is measured.
+        command
+            .current_dir(&self.folder.0)
+            .env("HOME", &self.folder.0)
+            .env_remove("XDG_CONFIG_HOME");
         let procs = self.groups.as_ref().map(|groups| groups.of(way).join("cgroup.procs"));
         process::prepare_child(&mut command, procs.as_deref());
         command
@@ -155,6 +160,15 @@ impl World {
     pub(crate) fn server_pid(&self) -> Option<u32> {
         self.sandbox.as_ref()?.server_pid()
     }
+}
+
+/// With a server that other users reach as well: the database's is one.
+fn open_sandbox() -> Result<Sandbox> {
+    let sandbox = Sandbox::new()?;
+    if process::is_root() {
+        std::fs::set_permissions(sandbox.address(), std::fs::Permissions::from_mode(0o666))?;
+    }
+    Ok(sandbox)
 }
 
 fn or_note<T>(notes: &mut Vec<String>, what: &str, result: Result<T>) -> Option<T> {
