@@ -135,7 +135,15 @@ fn receive_noted(
             }
             // The same call again, where a cancelled thread ends.
             Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
+            // When a bad buffer matters the kernel knows: it may wait first, or find the end.
+            Rounds::Done(Err(Errno::FAULT)) => {
+                home(fd, false);
+                return kernel();
+            }
             Rounds::Done(result) => return errno::count(result),
+        }
+        if call.number_is_another() {
+            return errno::count(Err(Errno::BADF));
         }
     }
 }
@@ -167,6 +175,9 @@ fn receive_rest(
     };
     if let Path::Session(_) = way_in(fd) {
         // Not home: a signal or a time limit cut it short.
+        return done as isize;
+    }
+    if raw::has_failed(fd) {
         return done as isize;
     }
     let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
@@ -215,6 +226,9 @@ fn send_noted(
             Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
             Rounds::Done(result) => return errno::count(result),
         }
+        if call.number_is_another() {
+            return errno::count(Err(Errno::BADF));
+        }
     }
 }
 
@@ -230,6 +244,9 @@ fn send_rest(fd: c_int, buffers: &[iovec], done: usize, how: Send, flags: Option
         return done as isize;
     }
     if let Path::Session(_) = way_out(fd) {
+        return done as isize;
+    }
+    if raw::has_failed(fd) {
         return done as isize;
     }
     let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];

@@ -47,3 +47,12 @@ pub(crate) fn is_nonblocking(fd: i32) -> bool {
     let flags = unsafe { call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
     flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
+
+/// Whether the next call on `fd` has an error to say. It is left for that call: one that has done something by then
+/// tells that first.
+pub(crate) fn has_failed(fd: c_int) -> bool {
+    let mut one = libc::pollfd { fd, events: 0, revents: 0 };
+    // SAFETY: one descriptor, and no time to wait.
+    let found = unsafe { call(libc::SYS_poll, [(&raw mut one) as usize, 1, 0, 0, 0, 0]) };
+    found > 0 && one.revents & libc::POLLERR != 0
+}

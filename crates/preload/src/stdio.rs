@@ -8,7 +8,7 @@ use crate::descriptors::opened;
 use crate::gate::{is_open, tell};
 use crate::library::{Origin, ReasonT};
 use crate::next::next;
-use crate::trampoline::{Entry, asks_while};
+use crate::trampoline::{Entry, asks_first, asks_while};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::FILE;
@@ -225,4 +225,26 @@ asks_while!(ARMED, before_stdio;
 asks_while!(ARMED, before_stdio;
     fseek = 0, fseeko = 0, fseeko64 = 0, rewind = 0, fsetpos = 0, fsetpos64 = 0, setvbuf = 0, setbuf = 0,
     setbuffer = 0, setlinebuf = 0, error = BOTH, error_at_line = BOTH,
+);
+
+/// Functions that write to, or read from, a descriptor inside the C library: it is in the kernel from now on.
+unsafe extern "C" fn before_inner(entry: &Entry, arguments: &[usize; 6]) -> usize {
+    let fd = match entry.detail {
+        NUMBER => Some(arguments[0] as c_int),
+        // SAFETY: plain data: the first member of a `struct aiocb` is its descriptor.
+        _ => unsafe { crate::buffers::structure(arguments[0] as *const c_int) }.copied(),
+    };
+    if let Some(fd) = fd {
+        tell(|library| library.go_home(fd, ReasonT::Stdio, true));
+    }
+    entry.next()
+}
+
+/// Details of the functions below: what the first argument is.
+const NUMBER: usize = 0;
+const CONTROL_BLOCK: usize = 1;
+
+asks_first!(before_inner;
+    dprintf = NUMBER, vdprintf = NUMBER, __dprintf_chk = NUMBER, __vdprintf_chk = NUMBER,
+    aio_read = CONTROL_BLOCK, aio_read64 = CONTROL_BLOCK, aio_write = CONTROL_BLOCK, aio_write64 = CONTROL_BLOCK,
 );

@@ -1,6 +1,8 @@
 //! A C program whose sessions are away from the kernel, beside the same program without the library. The C side makes sure
 //! that they are away.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::io::{BufRead, BufReader};
@@ -22,22 +24,10 @@ impl Drop for Server {
     }
 }
 
-/// The server, built beside the library.
+/// The server.
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let library = common::library().canonicalize().unwrap();
-        let profile = library.ancestors().find(|path| path.join("deps").is_dir()).unwrap();
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "sojourn-server", "--target-dir"]);
-        build.arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
-        assert!(status.success(), "the server does not build");
-        profile.join("sojournd")
-    })
+    PROGRAM.get_or_init(|| common::built("sojourn-server").join("sojournd"))
 }
 
 fn server(name: &str) -> Server {
@@ -82,4 +72,5 @@ macro_rules! away {
 away!(
     data_calls: "c", waits: "w", interruptions: "i", cancelled_in_read: "x0", cancelled_in_poll: "x1",
     cancelled_in_select: "x2", new_processes: "p", stdio: "s", ends: "e", numbers: "n", storm: "t",
+    inside_the_c_library: "d",
 );

@@ -1,5 +1,6 @@
 /* The same calls on a session that is away from the kernel: a child is the peer, told what to do over a pipe. */
 #include "check.h"
+#include <aio.h>
 
 static int s, told[2], answers[2];
 static pid_t peer;
@@ -245,6 +246,15 @@ static void stdio(void) {
     close(0), close(1);
 }
 
+static void inner(void) {
+    char b[8];
+    struct aiocb block = {.aio_fildes = s, .aio_buf = b, .aio_nbytes = 8};
+    SAY(dprintf(s, "%s %d %.1f\n", "direct", 5, 2.5)), SAY(ask('r', 13)), SAY(ask('s', 5));
+    CHECK(!aio_read(&block));
+    while (aio_error(&block) == EINPROGRESS) usleep(1000);
+    SAY(aio_return(&block));
+}
+
 static void ends(void) {
     char b[8];
     SAY(ask('s', 3)), SAY(ask('c', 0)), SAY(read(s, b, 2)), SAY(read(s, b, 8)), SAY(read(s, b, 8));
@@ -276,6 +286,7 @@ int main(int argc, char **argv) {
     case 'e': ends(); break;
     case 'n': numbers(); break;
     case 't': storm(); break;
+    case 'd': inner(); break;
     }
     end();
     return 0;

@@ -5,15 +5,33 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The library under test, which cargo builds beside the tests.
-pub(crate) fn library() -> PathBuf {
+/// Where cargo put this test's profile: `target/debug` or the like.
+fn profile() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let folder = test.parent().unwrap();
-    let candidates =
-        [folder.join("libsojourn_preload.so"), folder.join("../libsojourn_preload.so")];
-    candidates.into_iter().find(|path| path.exists()).unwrap()
+    test.parent().unwrap().parent().unwrap().to_path_buf()
+}
+
+/// Has a package built as this test is. Cargo builds neither a `cdylib` nor another package's program for a test.
+pub(crate) fn built(package: &str) -> PathBuf {
+    let profile = profile();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", package, "--target-dir"]);
+    build.arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+    assert!(status.success(), "{package} does not build");
+    profile
+}
+
+/// The library under test.
+pub(crate) fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| built("sojourn-preload").join("libsojourn_preload.so"))
 }
 
 /// Builds `tests/c/NAME.c` for the test `user`: tests run side by side.
