@@ -33,6 +33,7 @@ mod set_fakes;
 mod set_ready;
 #[cfg(test)]
 mod set_ready_tests;
+mod set_state;
 #[cfg(test)]
 mod set_tests;
 mod set_wait;

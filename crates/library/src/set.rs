@@ -14,21 +14,17 @@
 
 use crate::kernel;
 use crate::session::lock;
-use crate::set_entry::{Registration, Registrations, Tag, bit};
-use crate::set_ready::{Found, Look, ReadyList};
+use crate::set_entry::{Registration, Tag, bit};
+use crate::set_ready::Look;
+use crate::set_state::State;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::AsRawFd;
 use rustix::io::Errno;
-use sojourn_shm::wait::Policy;
 use sojourn_stream::Inbox;
 use std::sync::{Arc, Mutex};
 
 /// An event as `epoll_wait(2)` gives it.
 pub type EpollEvent = epoll::Event;
-
-/// Inboxes of one set, that is users of peers, at most.
-const INBOXES_MAX: usize = 16;
 
 /// Values of `op` of `epoll_ctl(2)`.
 pub(crate) mod op {
@@ -45,36 +41,6 @@ pub(crate) struct Set {
     /// Threads in the kernel that found `ever` not set.
     pub(crate) plain: AtomicU32,
     pub(crate) state: Mutex<State>,
-}
-
-/// What its lock guards.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// The set's own number.
-    pub(crate) epfd: i32,
-    pub(crate) is_open: bool,
-    /// Counts openings and closings: a sleeper from before has no part in what is now.
-    pub(crate) version: u32,
-    /// Sessions cannot be in it any more.
-    pub(crate) is_unfit: bool,
-    pub(crate) registrations: Registrations,
-    pub(crate) ready: ReadyList,
-    /// A list that waiters can take along. Those that no session of the set is in any more are let go.
-    pub(crate) inboxes: Arc<Vec<Option<Arc<Inbox>>>>,
-    /// Threads that sleep, each announced on each inbox.
-    pub(crate) sleepers: u32,
-    /// Threads that spin.
-    pub(crate) spinners: u32,
-    /// The threads of `plain` are announced, as one, on each inbox.
-    pub(crate) is_plain_announced: bool,
-    /// An inbox's event descriptor may be readable.
-    pub(crate) is_raised: bool,
-    /// When the kernel was last asked while sessions were busy.
-    pub(crate) asked_ns: u64,
-    /// Whose turn it is where there is room for one event only.
-    pub(crate) is_kernels_turn: bool,
-    /// With the waiter that spins for the set, if there is one.
-    pub(crate) policy: Option<Box<Policy>>,
 }
 
 /// What becomes of a change by the program.
@@ -162,11 +128,6 @@ impl Set {
         state.take_over(fd, (index, slot))
     }
 
-    /// Whether `inbox` is one of the set's.
-    pub(crate) fn has(&self, inbox: &Arc<Inbox>) -> bool {
-        lock(&self.state).index_of(inbox).is_some()
-    }
-
     /// The kernel answers for `fd` again.
     pub(crate) fn leave(&self, fd: i32) {
         let mut state = lock(&self.state);
@@ -178,7 +139,7 @@ impl Set {
         let registration = *registration;
         // A change of a registration makes the kernel look at it: if the descriptor is ready, that is an edge.
         replace(epfd, fd, &registration, registration.kernel_form(fd));
-        state.remove(member);
+        state.ready.remove(member);
     }
 
     /// The number `fd` is going to be closed. The kernel forgets it by itself, unless another number keeps
@@ -264,230 +225,6 @@ impl Set {
     }
 }
 
-impl State {
-    fn modify(
-        &mut self,
-        look: &dyn Look,
-        epfd: i32,
-        fd: i32,
-        (events, data): (u32, u64),
-    ) -> Result<(), Errno> {
-        let mut new = self.registrations.get(&fd).copied().unwrap_or_default();
-        let member = new.member.checked_sub(1);
-        // The kernel would refuse this; the registration it has while a session is joined would not show it.
-        if member.is_some() && (new.events | events) & bit::EXCLUSIVE != 0 {
-            return Err(Errno::INVAL);
-        }
-        new.change(events, data);
-        let is_oneshot = new.is_oneshot();
-        new.is_watched = is_oneshot
-            && !self.is_unfit
-            && (new.is_watched || new.is_wanted || member.is_some())
-            && Tag::fits(fd);
-        let form = if member.is_some() { new.joined_form(fd) } else { new.kernel_form(fd) };
-        control(epfd, op::MOD, fd, form)?;
-        self.registrations.insert(fd, new);
-        if let Some(member) = member {
-            self.ready.change(member, events, data);
-            // A one-shot registration changes with each event: nobody is woken for nothing.
-            if self.ready.may_say(member, look) {
-                self.wake();
-            }
-        }
-        Ok(())
-    }
-
-    fn forget(&mut self, fd: i32) {
-        if let Some(registration) = self.registrations.remove(&fd)
-            && let Some(member) = registration.member.checked_sub(1)
-        {
-            self.remove(member);
-        }
-    }
-
-    /// The index of an inbox, whose event descriptor is registered in the kernel's set once.
-    fn inbox(&mut self, inbox: &Arc<Inbox>) -> Option<usize> {
-        let known = self.index_of(inbox);
-        if known.is_some() {
-            return known;
-        }
-        let vacant = self.inboxes.iter().position(Option::is_none);
-        let index = vacant.unwrap_or(self.inboxes.len());
-        if index == INBOXES_MAX {
-            return None;
-        }
-        let form = (bit::IN, Tag::Inbox(index).to_data());
-        control(self.epfd, op::ADD, inbox.ready_fd().as_raw_fd(), form).ok()?;
-        let inboxes = Arc::make_mut(&mut self.inboxes);
-        inboxes.resize(inboxes.len().max(index + 1), None);
-        inboxes[index] = Some(Arc::clone(inbox));
-        // Who sleeps already sleeps on this one as well.
-        (0..self.announced()).for_each(|_| inbox.announce());
-        Some(index)
-    }
-
-    fn index_of(&self, inbox: &Arc<Inbox>) -> Option<usize> {
-        let is_it = |known: &Option<Arc<Inbox>>| {
-            known.as_ref().is_some_and(|known| Arc::ptr_eq(known, inbox))
-        };
-        self.inboxes.iter().position(is_it)
-    }
-
-    /// How often each inbox is announced.
-    fn announced(&self) -> u32 {
-        self.sleepers + u32::from(self.is_plain_announced)
-    }
-
-    pub(crate) fn each_inbox(&self, f: impl Fn(&Inbox)) {
-        self.inboxes.iter().flatten().for_each(|inbox| f(inbox));
-    }
-
-    pub(crate) fn has_ready(&self) -> bool {
-        has_ready(&self.inboxes)
-    }
-
-    /// A session is no member any more.
-    fn remove(&mut self, member: u32) {
-        let Some(index) = self.ready.remove(member) else { return };
-        let Some(inbox) = Arc::make_mut(&mut self.inboxes)[index].take() else { return };
-        (0..self.announced()).for_each(|_| inbox.withdraw());
-        let _ = control(self.epfd, op::DEL, inbox.ready_fd().as_raw_fd(), (0, 0));
-    }
-
-    /// Makes a member of `fd`, in the kernel and here.
-    fn take_over(&mut self, fd: i32, place: (usize, u32)) -> bool {
-        let epfd = self.epfd;
-        let Some(registration) = self.registrations.get_mut(&fd) else { return false };
-        registration.next_count();
-        let form = registration.joined_form(fd);
-        if !replace(epfd, fd, registration, form) {
-            return false;
-        }
-        let member = self.ready.add(fd, place, (registration.events, registration.data));
-        registration.member = member + 1;
-        if registration.is_spent {
-            self.ready.spend(member);
-        }
-        // On the list, to be armed or reported by the next look.
-        self.wake();
-        true
-    }
-
-    /// The list has something new: tells those who sleep or spin.
-    pub(crate) fn wake(&mut self) {
-        let Some((inbox, slot)) = self.ready.front() else { return };
-        let Some(Some(inbox)) = self.inboxes.get(inbox) else { return };
-        if self.sleepers > 0 || self.is_plain_announced {
-            inbox.post_own(slot);
-            self.is_raised = true;
-        } else if self.spinners > 0 {
-            inbox.post_ready(slot);
-        }
-    }
-
-    /// Takes what the inboxes have onto the list.
-    pub(crate) fn drain(&mut self) {
-        let Self { inboxes, ready, .. } = self;
-        for (index, inbox) in inboxes.iter().enumerate() {
-            if let Some(inbox) = inbox
-                && inbox.has_ready()
-            {
-                inbox.take_ready(&mut |slot| ready.rang(index, slot));
-            }
-        }
-    }
-
-    /// Reports from the list into `events`. How many.
-    pub(crate) fn collect(
-        &mut self,
-        since: u64,
-        look: &dyn Look,
-        events: &mut [EpollEvent],
-    ) -> usize {
-        let mut at = 0;
-        let registrations = &mut self.registrations;
-        self.ready.collect(since, events.len(), look, &mut |found: Found| {
-            events[at] = event(found.events, found.data);
-            at += 1;
-            if found.is_spent
-                && let Some(registration) = registrations.get_mut(&found.fd)
-            {
-                registration.is_spent = true;
-            }
-        })
-    }
-
-    /// Sorts what the kernel said: the program's own stays, in front; what it says to us is taken note of.
-    /// How many stay, and how many were ours.
-    pub(crate) fn sort(&mut self, look: &dyn Look, events: &mut [EpollEvent]) -> (usize, usize) {
-        let mut kept = 0;
-        for at in 0..events.len() {
-            if let Some(event) = self.translate(look, events[at]) {
-                events[kept] = event;
-                kept += 1;
-            }
-        }
-        (kept, events.len() - kept)
-    }
-
-    fn translate(&mut self, look: &dyn Look, said: EpollEvent) -> Option<EpollEvent> {
-        let (flags, data) = ({ said.flags }.bits(), { said.data }.u64());
-        let (fd, count) = match Tag::of_data(data) {
-            None => return Some(said),
-            Some(Tag::Inbox(_)) => {
-                self.is_raised = true;
-                return None;
-            }
-            Some(Tag::Descriptor(fd, count)) => (fd, count),
-        };
-        let registration = self.registrations.get_mut(&fd)?;
-        if let Some(member) = registration.member.checked_sub(1) {
-            // Room in the kernel's buffer is no news where bytes go to the ring.
-            let is_news = if look.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
-            self.ready.kernel_said(member, flags & is_news);
-            if flags & !bit::OUTPUT != 0 {
-                look.stirred(fd);
-            }
-            return None;
-        }
-        if !registration.is_watched {
-            return None;
-        }
-        if registration.count == count {
-            if registration.is_spent {
-                return None;
-            }
-            registration.is_spent = true;
-        }
-        Some(event(flags, registration.data))
-    }
-
-    /// Before a thread leaves the set alone: the event descriptors are readable if there is something that another
-    /// thread should come for, and are not if there is nothing.
-    pub(crate) fn settle(&mut self) {
-        let others = self.sleepers > 0 || self.is_plain_announced;
-        if self.ready.is_idle() || !others {
-            if self.is_raised {
-                self.each_inbox(Inbox::clear_event);
-                self.is_raised = self.has_ready();
-            }
-        } else if !self.is_raised {
-            self.wake();
-        }
-    }
-}
-
-/// Whether any of them has word of a session.
-#[inline]
-pub(crate) fn has_ready(inboxes: &[Option<Arc<Inbox>>]) -> bool {
-    inboxes.iter().flatten().any(|inbox| inbox.has_ready())
-}
-
-/// An event of ours.
-pub(crate) fn event(events: u32, data: u64) -> EpollEvent {
-    EpollEvent { flags: EventFlags::from_bits_retain(events), data: EventData::new_u64(data) }
-}
-
 /// `epoll_ctl(2)`.
 pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(), Errno> {
     let (set, fd) = (kernel::at(epfd)?, kernel::at(fd)?);
@@ -500,7 +237,7 @@ pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(
 }
 
 /// Gives a registration another form in the kernel. An exclusive one cannot be changed there, only made anew.
-fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
+pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
     if registration.events & bit::EXCLUSIVE == 0 {
         return control(epfd, op::MOD, fd, form).is_ok();
     }

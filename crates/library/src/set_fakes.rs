@@ -2,9 +2,10 @@
 //! inbox, and counters in place of rings.
 
 use crate::host::{Host, Interrupt};
-use crate::set::{EpollEvent, Set, event, op};
+use crate::set::{EpollEvent, Set, op};
 use crate::set_entry::bit;
 use crate::set_ready::{Look, RingSays};
+use crate::set_state::event;
 use crate::set_wait::Call;
 use crate::sets::deadline;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -222,6 +223,7 @@ impl Look for World {
         RingSays {
             input: fake.bytes.load(Ordering::SeqCst) > 0,
             output: (!in_kernel).then(|| !fake.is_full.load(Ordering::SeqCst)),
+            error: false,
             is_home: false,
         }
     }

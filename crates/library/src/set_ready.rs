@@ -21,6 +21,8 @@ pub(crate) struct RingSays {
     pub(crate) input: bool,
     /// `None`: the kernel decides.
     pub(crate) output: Option<bool>,
+    /// A receive will say an error.
+    pub(crate) error: bool,
     /// The kernel alone decides; nothing is said here.
     pub(crate) is_home: bool,
 }
@@ -49,7 +51,7 @@ struct Member {
     is_spent: bool,
     is_vacant: bool,
     kernel_has: bool,
-    /// When it was last reported.
+    /// When it was last reported, or joined: then the kernel may have reported it.
     round: u64,
 }
 
@@ -81,7 +83,14 @@ pub(crate) struct ReadyList {
     inboxes: Vec<Slots>,
     len: usize,
     round: u64,
+    /// Data and last report of members that have left lately: the kernel may report them to the same wait.
+    left: VecDeque<(u64, u64)>,
 }
+
+/// Rounds after which no wait that began before is still looking.
+const ROUNDS_KEPT: u64 = 1024;
+/// Of those that left at once, how many are remembered.
+const LEFT_KEPT: usize = 1024;
 
 impl ReadyList {
     /// Members.
@@ -111,8 +120,15 @@ impl ReadyList {
             self.members.push(Member::default());
             (self.members.len() - 1) as u32
         });
-        self.members[index as usize] =
-            Member { fd, inbox: inbox as u32, slot, events, data, ..Member::default() };
+        self.members[index as usize] = Member {
+            fd,
+            inbox: inbox as u32,
+            slot,
+            events,
+            data,
+            round: self.round,
+            ..Member::default()
+        };
         if self.inboxes.len() <= inbox {
             self.inboxes.resize(inbox + 1, Slots::default());
         }
@@ -141,6 +157,10 @@ impl ReadyList {
             *at = 0;
         }
         let is_empty = slots.used == 0;
+        if self.left.len() == LEFT_KEPT {
+            self.left.pop_front();
+        }
+        self.left.push_back((member.data, member.round));
         self.len -= 1;
         member.is_vacant = true;
         // While it is listed its index must not mean another member.
@@ -198,7 +218,7 @@ impl ReadyList {
         let (input, output) = (member.wants(bit::INPUT), member.wants(bit::OUTPUT));
         let is_ready = || {
             let ring = look.ring(member.fd);
-            (input && ring.input) || (output && ring.output == Some(true))
+            ring.error || (input && ring.input) || (output && ring.output == Some(true))
         };
         if member.kernel_has || is_ready() {
             return true;
@@ -210,7 +230,15 @@ impl ReadyList {
     /// A wait begins to look: its number, for [`ReadyList::collect`].
     pub(crate) fn begin_round(&mut self) -> u64 {
         self.round += 1;
+        while self.left.front().is_some_and(|(_, round)| round + ROUNDS_KEPT < self.round) {
+            self.left.pop_front();
+        }
         self.round
+    }
+
+    /// Whether a member with that data was reported since the round `since` began, and has left.
+    pub(crate) fn has_left_since(&self, since: u64, data: u64) -> bool {
+        self.left.iter().any(|(left, round)| *left == data && *round >= since)
     }
 
     /// Looks at what is on the list, each at most once, and reports at most `room`. How many. What has been
@@ -294,6 +322,9 @@ impl Member {
         }
         if ring.output == Some(true) {
             found |= bit::OUTPUT & !bit::WRBAND;
+        }
+        if ring.error {
+            found |= bit::ERR;
         }
         if self.kernel_has {
             // Of room the kernel's own buffer says nothing once bytes go to the ring.

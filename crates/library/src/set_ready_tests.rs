@@ -15,6 +15,7 @@ struct Fake {
     kernel: u32,
     armed_input: bool,
     armed_output: bool,
+    is_broken: bool,
     is_home: bool,
 }
 
@@ -56,6 +57,7 @@ impl Look for Fakes {
         self.with(fd, |fake| RingSays {
             input: fake.bytes > 0,
             output: (!fake.is_in_kernel).then_some(!fake.is_full),
+            error: fake.is_broken,
             is_home: fake.is_home,
         })
     }
@@ -193,6 +195,16 @@ fn room_is_the_kernels_word_only_while_bytes_go_there() {
     fakes.with(0, |fake| (fake.is_in_kernel, fake.is_full) = (false, true));
     assert_eq!(collect(&mut list, &fakes, 9), []);
     assert!(fakes.make_room(0));
+}
+
+#[test]
+fn an_error_is_said_unasked() {
+    let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+    list.add(0, (0, 0), (bit::IN | bit::ET, 7));
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    fakes.with(0, |fake| fake.is_broken = true);
+    list.rang(0, 0);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::ERR, 7)]);
 }
 
 #[test]

@@ -15,8 +15,9 @@
 
 use crate::host::{Host, Interrupt};
 use crate::session::lock;
-use crate::set::{EpollEvent, Set, State, has_ready};
+use crate::set::{EpollEvent, Set};
 use crate::set_ready::Look;
+use crate::set_state::{State, has_ready};
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::Deadline;
@@ -81,7 +82,7 @@ impl Set {
         if self.end_plain() {
             return result;
         }
-        let kept = self.sort(call, 0, result?).0;
+        let kept = self.sort(call, 0, 0, result?).0;
         if kept > 0 || call.deadline.is_over() {
             return Ok(kept);
         }
@@ -97,11 +98,11 @@ impl Set {
             if call.deadline.is_over() {
                 return self.last_look(call);
             }
+            let since = lock(&self.state).ready.begin_round();
             match self.pause(call)? {
                 Pause::Look => {}
                 Pause::Kernel(said) => {
-                    let kept = self.sort(call, 0, said).0;
-                    let since = lock(&self.state).ready.begin_round();
+                    let kept = self.sort(call, since, 0, said).0;
                     let found = kept + self.collect(call, since, kept);
                     if found > 0 {
                         return Ok(found);
@@ -122,7 +123,7 @@ impl Set {
             return Ok(0);
         }
         let said = call.ask(0, Some(Duration::ZERO), call.mask)?;
-        Ok(self.sort(call, 0, said).0)
+        Ok(self.sort(call, 0, 0, said).0)
     }
 
     /// What is ready now.
@@ -151,9 +152,10 @@ impl Set {
                 Err(_) if found > 0 => break,
                 Err(error) => return Err(error),
             };
-            let (kept, ours) = self.sort(call, found, said);
+            let (kept, ours) = self.sort(call, since, found, said);
             found += kept;
-            if ours == 0 {
+            // What it has said once it would say again.
+            if ours == 0 || kept > 0 {
                 break;
             }
         }
@@ -170,10 +172,13 @@ impl Set {
     }
 
     /// Sorts `said` events of the kernel at `from`: how many are the program's, how many were ours.
-    fn sort(&self, call: &mut Call<'_>, from: usize, said: usize) -> (usize, usize) {
-        let events = &mut call.events[from..from + said];
-        let has_tags = events.iter().any(State::is_ours);
-        if has_tags { lock(&self.state).sort(call.look, events) } else { (said, 0) }
+    fn sort(&self, call: &mut Call<'_>, since: u64, from: usize, said: usize) -> (usize, usize) {
+        let events = &mut call.events[..from + said];
+        if said > 0 && (from > 0 || events[from..].iter().any(State::is_ours)) {
+            lock(&self.state).sort(since, call.look, events, from)
+        } else {
+            (said, 0)
+        }
     }
 
     /// Spins, then sleeps.

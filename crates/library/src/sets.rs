@@ -202,7 +202,14 @@ impl Library {
         }
         if word == 0 {
             let left = self.sets().is_some_and(|sets| sets.has_left_behind.load(Ordering::SeqCst));
-            return if left && entry.has(mark::ALIASED) { SetOf::Unfit } else { SetOf::None };
+            return match self.own_set(entry.last_set.load(Ordering::SeqCst)) {
+                _ if left && entry.has(mark::ALIASED) => SetOf::Unfit,
+                // Out of it only for a moment, by all we know.
+                Some((index, slot)) if slot.is_fit() && slot.set.number().is_some() => {
+                    SetOf::One(index + 1)
+                }
+                _ => SetOf::None,
+            };
         }
         match self.own_set(word) {
             Some((index, slot)) if slot.is_fit() => {
@@ -239,11 +246,13 @@ impl Library {
     /// A non-blocking send found no room, or not enough. Not under the locks of the session's directions.
     #[cold]
     pub(crate) fn set_full(&self, session: &Session) {
-        for fd in &lock(&session.facts).numbers {
-            if let Some(entry) = self.table.known(*fd)
+        // One by one: the lock of a set comes before those of a session, this one too.
+        let number = |at| lock(&session.facts).numbers.get(at).copied();
+        for fd in (0..).map_while(number) {
+            if let Some(entry) = self.table.known(fd)
                 && let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst))
             {
-                slot.set.full(self, *fd);
+                slot.set.full(self, fd);
             }
         }
     }
@@ -364,10 +373,10 @@ impl Library {
         }
         let Some(session) = self.session_of(fd) else { return };
         // Its peers post to an inbox: if that is this set's, it has only been away for a while.
+        let is_of_this = self.own_index(word).is_some_and(|index| session.set() == index + 1);
         let is_back = !entry.has(mark::ALIASED | mark::SETS)
-            && session
-                .place()
-                .is_some_and(|(inbox, at)| slot.set.has(&inbox) && slot.set.join(fd, &inbox, at));
+            && is_of_this
+            && session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at));
         if !is_back {
             self.go_home(fd, ReasonT::Set, false);
         }
@@ -375,7 +384,10 @@ impl Library {
 
     fn deleted(&self, word: u32, fd: i32) {
         if let Some(entry) = self.table.known(fd) {
-            let _ = entry.set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+            let before = entry.set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+            if before.is_ok() {
+                entry.last_set.store(word, Ordering::SeqCst);
+            }
         }
     }
 
@@ -398,6 +410,10 @@ impl Library {
         entry.epoll.store(0, Ordering::SeqCst);
         for fd in slot.set.close() {
             self.deleted(word, fd);
+            if let Some(entry) = self.table.known(fd) {
+                let _ =
+                    entry.last_set.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+            }
         }
         if let Some(index) = self.own_index(word) {
             sets.give_back(index);
@@ -410,7 +426,12 @@ impl Look for Library {
         let gone = RingSays { is_home: true, ..RingSays::default() };
         self.session_of(fd).map_or(gone, |session| {
             let ready = session.ready();
-            RingSays { input: ready.input, output: ready.output, is_home: ready.is_home }
+            RingSays {
+                input: ready.input,
+                output: ready.output,
+                error: ready.error,
+                is_home: ready.is_home,
+            }
         })
     }
 

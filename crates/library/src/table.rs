@@ -54,6 +54,8 @@ pub struct Entry {
     pub(crate) marks: AtomicU32,
     /// The set it is in + 1 as a number of `sets`; 0 for none.
     pub(crate) set: AtomicU32,
+    /// The set it was in last, in the same way: programs take descriptors out of their set and put them back.
+    pub(crate) last_set: AtomicU32,
     /// The set it *is*, if it is an epoll descriptor; as `set`.
     pub(crate) epoll: AtomicU32,
     bytes: AtomicU64,
@@ -104,6 +106,7 @@ impl Entry {
         self.marks.store(marks, Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Relaxed);
         self.set.store(0, Ordering::Relaxed);
+        self.last_set.store(0, Ordering::Relaxed);
         self.epoll.store(0, Ordering::Relaxed);
     }
 
