@@ -51,7 +51,7 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
 
 /// A minute's worth of the benchmarks, to see that they run; what they print means nothing.
 pub(crate) fn bench_smoke() -> Result<()> {
-    for which in ["ipc", "idl"] {
+    for which in ["ipc", "idl", "local"] {
         let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
         run(
             &format!("benchmark {which}, smoke test"),
