@@ -50,7 +50,7 @@ pub(crate) fn is_nonblocking(fd: i32) -> bool {
 
 /// Whether the next call on `fd` has an error to say. It is left for that call: one that has done something by then
 /// tells that first.
-pub(crate) fn has_failed(fd: c_int) -> bool {
+pub(crate) fn has_failed(fd: i32) -> bool {
     let mut one = libc::pollfd { fd, events: 0, revents: 0 };
     // SAFETY: one descriptor, and no time to wait.
     let found = unsafe { call(libc::SYS_poll, [(&raw mut one) as usize, 1, 0, 0, 0, 0]) };
