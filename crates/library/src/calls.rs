@@ -74,6 +74,9 @@ pub struct Call<'a> {
     session: &'a Session,
     /// The slot's when the table was looked at: it may be in use for something else by now.
     generation: u32,
+    entry: &'a Entry,
+    /// The entry's, likewise.
+    version: u32,
 }
 
 impl Call<'_> {
@@ -81,6 +84,12 @@ impl Call<'_> {
     #[inline]
     pub fn is_socket(&self) -> bool {
         self.session.kind() != sojourn_session::KindT::Pipe
+    }
+
+    /// Whether the number was closed, or given to something else, since the call began: then nothing more may
+    /// be done with it.
+    pub fn number_is_another(&self) -> bool {
+        self.entry.version.load(Ordering::SeqCst) != self.version
     }
 
     /// Receives. `None`: the session has gone home; ask again where to go.
@@ -138,6 +147,7 @@ impl Library {
 
     #[inline]
     fn session_path<'a>(&'a self, fd: i32, entry: &'a Entry, way: Way) -> Path<'a> {
+        let version = entry.version.load(Ordering::Relaxed);
         let Some((session, generation)) = self.own_session(entry) else {
             return self.path_after_recall(entry);
         };
@@ -149,7 +159,7 @@ impl Library {
             }
             entry.leave(way);
         }
-        Path::Session(Call { session, generation })
+        Path::Session(Call { session, generation, entry, version })
     }
 
     /// The session is another process's: a `fork` has brought us here.

@@ -118,10 +118,21 @@ impl Library {
         self.engine().is_some_and(|engine| engine.owns(fd))
     }
 
+    /// A child changes what belongs to the description: the parent's session, which knows nothing of it, goes home.
+    fn recall_foreign(&self, fd: i32) {
+        if let Some(entry) = self.table.known(fd)
+            && entry.session.load(Ordering::Relaxed) != 0
+        {
+            self.recall_from_parent(entry);
+        }
+    }
+
     /// The flags of `fd` have changed.
     pub fn flags_changed(&self, fd: i32) {
         if let Some(session) = self.session_of(fd) {
             session.learn_flags(fd);
+        } else {
+            self.recall_foreign(fd);
         }
     }
 
@@ -131,6 +142,8 @@ impl Library {
             SocketOption::Timeouts => {
                 if let Some(session) = self.session_of(fd) {
                     session.learn_timeouts(fd);
+                } else {
+                    self.recall_foreign(fd);
                 }
             }
             SocketOption::Binding => self.go_home(fd, ReasonT::Option, true),

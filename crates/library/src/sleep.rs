@@ -14,6 +14,9 @@ use sojourn_shm::wait::{Policy, Spun};
 use sojourn_stream::Bell;
 use std::sync::MutexGuard;
 
+/// Sleeps without a deadline are cut into pieces of this length.
+const LONG: Duration = Duration::from_secs(3600);
+
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
@@ -87,6 +90,14 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
+    /// Whether the time is up. A futex without a time limit is restarted by the kernel after a handler that wants
+    /// that; one with a limit never is.
+    fn sleep_once(&self, said: u32) -> bool {
+        let left = self.deadline.left();
+        let woken = (self.sleep)(said, left.or(Some(LONG)));
+        left.is_some() && woken == Woken::TimedOut
+    }
+
     fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {
         let host = library().host();
         host.wait_begins();
@@ -99,7 +110,7 @@ impl Wait<'_> {
             drop(policy);
             let said = (self.announce)();
             if !(self.ready)() && host.interrupt() == Interrupt::None {
-                timed_out = (self.sleep)(said, self.deadline.left()) == Woken::TimedOut;
+                timed_out = self.sleep_once(said);
             }
             (self.withdraw)();
         }

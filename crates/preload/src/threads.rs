@@ -39,6 +39,10 @@ unsafe extern "C-unwind" fn open(path: *const core::ffi::c_char, flags: c_int, m
     crate::errno::kernel(unsafe { raw::call(libc::SYS_openat, arguments) }) as c_int
 }
 
+/// The C library's own signals, 32 and 33: it waits for every thread to have had the second when the program changes
+/// its user or group, so none may block it.
+const INTERNAL: u64 = 3 << 31;
+
 /// What a new thread is to do.
 struct Task {
     start: StartFn,
@@ -52,7 +56,7 @@ unsafe extern "C-unwind" fn create(
     argument: *mut c_void,
 ) -> c_int {
     let task = Box::into_raw(Box::new(Task { start, argument }));
-    let before = set_mask(u64::MAX);
+    let before = set_mask(!INTERNAL);
     // SAFETY: passed on, with a start function of ours and what it expects.
     let result =
         unsafe { next!(c"pthread_create" as CreateFn)(thread, attributes, run, task.cast()) };

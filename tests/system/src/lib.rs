@@ -58,6 +58,32 @@ impl Admin {
         Ok((stats.counters.joins, stats.counters.returns))
     }
 
+    /// The streams that one of these processes has an end of.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn streams_of(&mut self, pids: &[u32]) -> Result<Vec<u64>> {
+        let away = self.away()?.into_iter();
+        Ok(away
+            .filter(|session| pids.contains(&session.pid))
+            .map(|session| session.stream)
+            .collect())
+    }
+
+    /// Sends the streams of these processes home, or begins to; which they are.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn recall_of(&mut self, pids: &[u32]) -> Result<Vec<u64>> {
+        let mut streams = self.streams_of(pids)?;
+        streams.sort_unstable();
+        streams.dedup();
+        for stream in &streams {
+            self.client().recall_stream(*stream).context("recall")?;
+        }
+        Ok(streams)
+    }
+
     /// Sends every stream home.
     ///
     /// # Errors
