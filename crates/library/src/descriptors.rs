@@ -78,9 +78,10 @@ impl Library {
     /// Whether data calls on `fd` are the kernel's for good, so that nobody need be asked. Cannot fail.
     #[inline]
     pub fn is_plain(&self, fd: i32) -> bool {
-        self.table.known(fd).is_some_and(|entry| {
-            entry.session.load(Ordering::Relaxed) == 0 && entry.has(mark::FIXED)
-        })
+        let Some(entry) = self.table.known(fd) else { return fd < 0 };
+        // Where nothing moves any more, nobody counts.
+        let is_fixed = entry.has(mark::FIXED) || self.policy.is_forbidden();
+        is_fixed && entry.session.load(Ordering::Relaxed) == 0
     }
 
     /// Before something else is put on `fd` (dup2, dup3): as a close.
