@@ -35,6 +35,9 @@ fn clean() {
         groups::remove(group);
     }
     for folder in &leftovers.0 {
-        let _ = std::fs::remove_dir_all(folder);
+        // Again, if the measuring thread has put something into it meanwhile.
+        while std::fs::remove_dir_all(folder).is_err() && folder.exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One run's world: folder, control groups, session server, the eBPF program, and programs started in each way.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -96,7 +97,11 @@ impl World {
     /// A new folder of that name for that way.
     pub(crate) fn folder(&self, name: &str, way: Way) -> Result<PathBuf> {
         let folder = self.folder.0.join(format!("{name}-{}", way.title()));
-        std::fs::create_dir_all(&folder)?;
+        // Not the folders above: they are missing when an interrupted run is being cleaned up, and must stay so.
+        match std::fs::create_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made.with_context(|| format!("cannot make {}", folder.display()))?,
+        }
         Ok(folder)
     }
 

@@ -51,7 +51,7 @@ impl Row for Web {
     fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
         let folder = world.folder("nginx", way)?;
         let port = free_port("127.0.0.1")?;
-        fs::create_dir_all(folder.join("www"))?;
+        fs::create_dir(folder.join("www"))?;
         fs::write(folder.join("www/small.html"), "x".repeat(600))?;
         fs::write(folder.join("conf"), configuration(&folder.to_string_lossy(), port))?;
         fs::write(folder.join("report.lua"), REPORT)?;
