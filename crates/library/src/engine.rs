@@ -5,7 +5,7 @@
 
 use crate::Library;
 use crate::session::{Pool, lock};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::process::Resource;
@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) next_local: AtomicU64,
     /// Sessions that are away.
     pub(crate) away: AtomicU32,
+    /// The protocol thread's set, which the descriptors of sessions that are away are in; negative: none.
+    pub(crate) watched: AtomicI32,
     /// Numbers of the library's own descriptors.
     own: Mutex<Vec<i32>>,
 }
@@ -71,6 +73,7 @@ impl Engine {
             pid: std::process::id(),
             next_local: AtomicU64::new(1),
             away: AtomicU32::new(0),
+            watched: AtomicI32::new(-1),
             own: Mutex::new(own),
         })
     }
@@ -128,6 +131,13 @@ impl Engine {
         let doorbell = self.doorbell.as_ref().map(|fd| fd.as_raw_fd());
         let own = self.own.try_lock().map(|own| own.clone()).unwrap_or_default();
         own.into_iter().filter(|fd| Some(*fd) != doorbell).collect()
+    }
+}
+
+impl Library {
+    /// Sessions of this process that are away from the kernel.
+    pub fn away(&self) -> u32 {
+        self.engine().map_or(0, |engine| engine.away.load(Ordering::SeqCst))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{Library, Session, kernel};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::rt;
@@ -93,6 +93,7 @@ pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
 impl Thread {
     fn new(library: &'static Library, engine: &'static Engine) -> Option<Self> {
         let set = engine.keep(epoll::create(epoll::CreateFlags::CLOEXEC).ok()?);
+        engine.watched.store(set.as_raw_fd(), Ordering::SeqCst);
         let doorbell = engine.doorbell.as_ref()?;
         epoll::add(&set, doorbell, EventData::new_u64(DOORBELL), EventFlags::IN).ok()?;
         Some(Self {
@@ -158,6 +159,7 @@ impl Thread {
     }
 
     fn do_jobs(&mut self) {
+        let mut left = Vec::new();
         while let Some(job) = self.engine.take_job() {
             match job {
                 Job::Offer { fd, version, kind } => {
@@ -168,11 +170,17 @@ impl Thread {
                     }
                 }
                 Job::Left { local, reason, sent, received } => {
-                    self.forget(local);
+                    self.unwatch(local, reason);
                     self.tell_left(local, reason, sent, received);
+                    left.push(local);
                 }
                 Job::Withdraw { fd } => self.withdraw(fd),
             }
+        }
+        if !left.is_empty() {
+            // Joins that the server has made before it heard of this may name what these sessions named.
+            self.take_events();
+            left.into_iter().for_each(|local| self.forget(local));
         }
     }
 
@@ -269,6 +277,7 @@ impl Thread {
         if let Err(reason) = self.try_join(&offer, join) {
             self.decline(&offer);
             self.tell_left(join.local, reason, 0, 0);
+            self.release(join.own.id, join.peer.id, join.peer_pid);
         }
     }
 
@@ -361,32 +370,51 @@ impl Thread {
         Ok(())
     }
 
-    /// A joined session has gone home: nothing of it is watched any more.
-    fn forget(&mut self, local: u64) {
-        let Some(joined) = self.joined.remove(&local) else { return };
-        if let Ok(fd) = kernel::at(joined.offer.fd) {
-            // Gone already if the descriptor was closed.
+    /// A session's descriptor is the kernel's alone again.
+    fn unwatch(&self, local: u64, reason: ReasonT) {
+        // Before a close that has been done: see `Session::close`.
+        if reason != ReasonT::Closed
+            && let Some(joined) = self.joined.get(&local)
+            && let Ok(fd) = kernel::at(joined.offer.fd)
+        {
             let _ = epoll::delete(&self.set, fd);
         }
+    }
+
+    /// The server knows that a session has gone home: what only it needed is let go of.
+    fn forget(&mut self, local: u64) {
+        let Some(joined) = self.joined.remove(&local) else { return };
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
             inbox.slots.remove(&joined.own_slot);
         }
         if let Some((_, uses)) = self.peer_inboxes.get_mut(&joined.peer_inbox) {
             *uses -= 1;
-            if *uses == 0
-                && let Some((inbox, _)) = self.peer_inboxes.remove(&joined.peer_inbox)
-            {
-                self.engine.release(inbox.ready_fd());
-                self.engine.release(inbox.attention_fd());
-            }
         }
         if let Some(peer) = self.peers.get_mut(&joined.peer_pid) {
             peer.sessions -= 1;
-            if peer.sessions == 0
-                && let Some(peer) = self.peers.remove(&joined.peer_pid)
-            {
-                self.engine.release(peer.process.as_fd());
-            }
+        }
+        self.release(joined.own_inbox, joined.peer_inbox, joined.peer_pid);
+    }
+
+    /// Lets go of those that no session needs. The server counts in the same way, and gives others next time.
+    fn release(&mut self, own_inbox: u64, peer_inbox: u64, peer_pid: u32) {
+        if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.slots.is_empty())
+            && let Some(OwnInbox { inbox, .. }) = self.own_inboxes.remove(&own_inbox)
+        {
+            let _ = epoll::delete(&self.set, inbox.attention_fd());
+            self.engine.release(inbox.ready_fd());
+            self.engine.release(inbox.attention_fd());
+        }
+        if self.peer_inboxes.get(&peer_inbox).is_some_and(|(_, uses)| *uses == 0)
+            && let Some((inbox, _)) = self.peer_inboxes.remove(&peer_inbox)
+        {
+            self.engine.release(inbox.ready_fd());
+            self.engine.release(inbox.attention_fd());
+        }
+        if self.peers.get(&peer_pid).is_some_and(|peer| peer.sessions == 0)
+            && let Some(peer) = self.peers.remove(&peer_pid)
+        {
+            self.engine.release(peer.process.as_fd());
         }
     }
 
