@@ -48,6 +48,8 @@ impl Library {
             entry.reset(0, 0);
             return;
         }
+        // First: threads that this wakes must not take what the number becomes for what they were waiting for.
+        entry.version.fetch_add(1, Ordering::SeqCst);
         self.unjoin(fd, entry);
         entry.reset(0, 0);
     }

@@ -190,6 +190,14 @@ impl Session {
     pub(crate) fn close(&self) {
         let unread = self.input_queue();
         let stream = self.stream();
+        // By this thread: were the protocol thread in a call on the descriptor, the end would not be over when the
+        // program's close returns.
+        if let Some(engine) = library().engine()
+            && let (Ok(set), Ok(fd)) =
+                (kernel::at(engine.watched.load(Ordering::SeqCst)), kernel::at(self.number()))
+        {
+            let _ = rustix::event::epoll::delete(set, fd);
+        }
         self.leave(ReasonT::Closed, false);
         if unread > 0
             && self.kind() == KindT::Unix

@@ -1,0 +1,493 @@
+/* How sessions end: end of file, half-close, reset, broken pipes, close under a blocked thread, killed peers. */
+#include "conform.h"
+
+static int pipes_caught;
+static pid_t pipe_thread;
+static void on_pipe(int signal) {
+    (void)signal;
+    pipes_caught++;
+    pipe_thread = thread_number();
+}
+
+static void catch_pipes(void) {
+    struct sigaction action = {.sa_handler = on_pipe};
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+/* Until the kernel has told this end what became of the other. */
+static void until_told(short events) {
+    struct pollfd one = {S, events, 0};
+    for (int i = 0; i < 1000 && !(poll(&one, 1, 1000) == 1 && one.revents & (events | POLLHUP | POLLERR)); i++) nap(1);
+}
+
+static void say_error(void) {
+    int value = -1;
+    socklen_t len = sizeof value;
+    getsockopt(S, SOL_SOCKET, SO_ERROR, &value, &len);
+    say("SO_ERROR: %s", value ? strerrorname_np(value) : "0");
+}
+
+static void say_poll(short events) {
+    struct pollfd one = {S, events, 0};
+    int n = poll(&one, 1, 0);
+    say("poll: %d %s%s%s%s%s", n, one.revents & POLLIN ? "IN " : "", one.revents & POLLOUT ? "OUT " : "", one.revents & POLLRDHUP ? "RDHUP " : "",
+        one.revents & POLLHUP ? "HUP " : "", one.revents & POLLERR ? "ERR " : "");
+}
+
+CASE(end_of_file, IN, ALL_PHASES) {
+    char bytes[100];
+    SAY_PEER(OP_SEND, 10);
+    SAY_PEER(OP_CLOSE, 0);
+    point();
+    until_told(POLLIN | POLLRDHUP);
+    check(bytes, SAY(read(S, bytes, 4)));
+    check(bytes, SAY(read(S, bytes, 100)));
+    SAY(read(S, bytes, 100));
+    SAY(read(S, bytes, 100));
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+    SAY(close(S));
+}
+
+CASE(end_of_file_blocked, IN, ALL_PHASES) {
+    char bytes[100];
+    later(OP_CLOSE, 0);
+    SAY(read(S, bytes, 100));
+    peer_done();
+    SAY(read(S, bytes, 100));
+}
+
+CASE(end_of_file_by_exit, IN, ALL_PHASES) {
+    char bytes[100];
+    SAY_PEER(OP_SEND, 10);
+    later(OP_EXIT, 0);
+    SAY(get(10));
+    SAY(read(S, bytes, 100));
+}
+
+CASE(end_of_file_with_much_unread, IN, ALL_PHASES) {
+    SAY_PEER(OP_SEND, 60000);
+    SAY_PEER(OP_CLOSE, 0);
+    point();
+    SAY(get(100000));
+    SAY(read(S, &(char){0}, 1));
+}
+
+CASE(half_close_in, SOCK, ALL_PHASES) {
+    char bytes[100];
+    SAY_PEER(OP_SEND, 10);
+    SAY_PEER(OP_SHUTDOWN, SHUT_WR);
+    point();
+    until_told(POLLRDHUP);
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+    check(bytes, SAY(read(S, bytes, 100)));
+    SAY(read(S, bytes, 100));
+    SAY(put(20));
+    SAY_PEER(OP_RECV, 20);
+    SAY(put(30));
+    SAY(shutdown(S, SHUT_WR));
+    SAY_PEER(OP_DRAIN, 0);
+    signal(SIGPIPE, SIG_IGN);
+    SAY(write(S, bytes, 0));
+    SAY(write(S, bytes, 1));
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+}
+
+CASE(half_close_in_while_blocked, SOCK, ALL_PHASES) {
+    char bytes[100];
+    later3(OP_SHUTDOWN, SHUT_WR, 0, 0);
+    SAY(read(S, bytes, 100));
+    peer_done();
+    SAY(put(20));
+    SAY_PEER(OP_RECV, 20);
+}
+
+CASE(half_close_out, SOCK, ALL_PHASES) {
+    char bytes[100];
+    SAY(put(1000));
+    point();
+    SAY(shutdown(S, SHUT_WR));
+    SAY_PEER(OP_DRAIN, 0);
+    SAY_PEER(OP_SEND, 15);
+    check(bytes, SAY(read(S, bytes, 100)));
+    signal(SIGPIPE, SIG_IGN);
+    SAY(write(S, bytes, 1));
+    SAY(send(S, bytes, 1, MSG_NOSIGNAL));
+    SAY(shutdown(S, SHUT_WR));
+    SAY(shutdown(S, 7));
+    SAY_PEER(OP_SEND, 15);
+    SAY(get(15));
+    SAY_PEER(OP_CLOSE, 0);
+    until_told(POLLHUP);
+    SAY(read(S, bytes, 1));
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+}
+
+static void *reader(void *unused) {
+    char bytes[100];
+    (void)unused;
+    ssize_t n = read(S, bytes, 100);
+    note("thread: read -> %zd %s", n, n < 0 ? strerrorname_np(errno) : "");
+    return NULL;
+}
+
+CASE(shutdown_under_a_blocked_reader, SOCK, ALL_PHASES) {
+    pthread_t thread = begin(reader);
+    point();
+    SAY(shutdown(S, SHUT_RD));
+    join(thread);
+    SAY(put(5));
+    SAY_PEER(OP_RECV, 5);
+    SAY(read(S, &(char){0}, 1));
+}
+
+CASE(shutdown_both_under_a_blocked_reader, SOCK, ALL_PHASES) {
+    pthread_t thread = begin(reader);
+    SAY(shutdown(S, SHUT_RDWR));
+    join(thread);
+    SAY_PEER(OP_DRAIN, 0);
+}
+
+static void *writer(void *unused) {
+    static char bytes[8000000];
+    (void)unused;
+    signal(SIGPIPE, SIG_IGN);
+    ssize_t n = write(S, bytes, sizeof bytes);
+    note("thread: write -> %s", n < 0 ? strerrorname_np(errno) : n == sizeof bytes ? "all" : "some");
+    n = write(S, bytes, sizeof bytes);
+    note("thread: write -> %s", n < 0 ? strerrorname_np(errno) : "some");
+    return NULL;
+}
+
+CASE(shutdown_under_a_blocked_writer, SOCK, ALL_PHASES) {
+    pthread_t thread = begin(writer);
+    point();
+    SAY(shutdown(S, SHUT_WR));
+    join(thread);
+}
+
+CASE(peer_closes_under_a_blocked_writer, OUT, ALL_PHASES) {
+    pthread_t thread = begin(writer);
+    SAY_PEER(OP_CLOSE, 0);
+    join(thread);
+}
+
+CASE(peer_shuts_reading_under_a_blocked_writer, LOCAL, ALL_PHASES) {
+    pthread_t thread = begin(writer);
+    SAY_PEER(OP_SHUTDOWN, SHUT_RD);
+    join(thread);
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+}
+
+CASE(broken_pipe, OUT, ALL_PHASES) {
+    catch_pipes();
+    SAY_PEER(OP_CLOSE, 0);
+    point();
+    until_told(kind == POUT ? POLLERR : POLLRDHUP);
+    if (kind & TCP) {
+        /* The first send is answered by a reset. */
+        SAY(send(S, "x", 1, 0));
+        until_told(POLLHUP);
+    }
+    pid_t here = thread_number();
+    SAY(write(S, "x", 1));
+    SAY(pipes_caught);
+    HOLDS(pipe_thread == here);
+    SAY(write(S, "x", 0));
+    SAY(pipes_caught);
+    if (kind != POUT) {
+        SAY(send(S, "x", 1, MSG_NOSIGNAL));
+        SAY(pipes_caught);
+        SAY(send(S, "x", 1, 0));
+        SAY(pipes_caught);
+    }
+    struct iovec part = {"x", 1};
+    SAY(writev(S, &part, 1));
+    SAY(pipes_caught);
+    say_poll(POLLOUT);
+}
+
+static void *break_pipe(void *unused) {
+    (void)unused;
+    pid_t here = thread_number();
+    ssize_t n = write(S, "x", 1);
+    note("thread: %zd %s", n, strerrorname_np(errno));
+    note("the signal came to this thread: %d", pipe_thread == here);
+    return NULL;
+}
+
+CASE(broken_pipe_in_a_thread, LOCAL | POUT, ALL_PHASES) {
+    catch_pipes();
+    SAY_PEER(OP_CLOSE, 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, break_pipe, NULL);
+    join(thread);
+    SAY(pipes_caught);
+}
+
+CASE(broken_pipe_kills, LOCAL | POUT, ALL_PHASES) {
+    SAY_PEER(OP_CLOSE, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGPIPE, SIG_DFL);
+        SAY(write(S, "x", 1));
+        _exit(1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    say_status("child", status);
+    signal(SIGPIPE, SIG_DFL);
+    SAY(write(S, "x", 1));
+}
+
+CASE(broken_pipe_blocked_signal, LOCAL | POUT, ALL_PHASES) {
+    sigset_t set, found;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    catch_pipes();
+    SAY_PEER(OP_CLOSE, 0);
+    SAY(write(S, "x", 1));
+    SAY(write(S, "x", 1));
+    sigpending(&found);
+    SAY(sigismember(&found, SIGPIPE));
+    SAY(pipes_caught);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    SAY(pipes_caught);
+}
+
+CASE(peer_closes_with_unread_data, SOCK, ALL_PHASES) {
+    char bytes[10];
+    signal(SIGPIPE, SIG_IGN);
+    SAY(put(100));
+    point();
+    SAY_PEER(OP_CLOSE, 0);
+    until_told(POLLHUP);
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+    SAY(read(S, bytes, 10));
+    SAY(read(S, bytes, 10));
+    SAY(write(S, bytes, 10));
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+}
+
+CASE(peer_closes_with_unread_data_and_sent_some, SOCK, ALL_PHASES) {
+    char bytes[100];
+    SAY(put(100));
+    SAY_PEER(OP_SEND, 50);
+    point();
+    SAY_PEER(OP_CLOSE, 0);
+    until_told(POLLHUP);
+    if (kind & TCP) {
+        /* What was there before the reset is gone or not; in TCP it is readable no more. */
+        SAY(read(S, bytes, 100));
+        SAY(read(S, bytes, 100));
+    } else {
+        check(bytes, SAY(read(S, bytes, 100)));
+        SAY(read(S, bytes, 100));
+        SAY(read(S, bytes, 100));
+    }
+}
+
+CASE(peer_closes_with_unread_data_while_blocked, SOCK, ALL_PHASES) {
+    char bytes[10];
+    SAY(put(100));
+    later(OP_CLOSE, 0);
+    SAY(read(S, bytes, 10));
+    peer_done();
+    SAY(read(S, bytes, 10));
+    say_error();
+}
+
+CASE(close_with_unread_data, SOCK, ALL_PHASES) {
+    SAY_PEER(OP_SEND, 100);
+    point();
+    SAY(close(S));
+    nap(5);
+    SAY_PEER(OP_RECV, 10);
+    SAY_PEER(OP_RECV, 10);
+}
+
+CASE(close_then_peer_reads_all, OUT, ALL_PHASES) {
+    SAY(put(30000));
+    point();
+    SAY(close(S));
+    SAY_PEER(OP_DRAIN, 0);
+}
+
+CASE(close_with_more_than_the_kernel_holds, OUT, ALL_PHASES) {
+    int on = 1;
+    static char bytes[100000];
+    long sum = 0, n;
+    ioctl(S, FIONBIO, &on);
+    while ((n = write(S, fill(bytes, sizeof bytes), sizeof bytes)) > 0) { unfill(sizeof bytes - n); sum += n; }
+    later(OP_DRAIN, 0);
+    SAY(close(S));
+    HOLDS(peer_done() == sum);
+}
+
+CASE(linger_zero, TCP, ALL_PHASES) {
+    struct linger now = {1, 0};
+    SAY(put(100));
+    point();
+    SAY(setsockopt(S, SOL_SOCKET, SO_LINGER, &now, sizeof now));
+    SAY(close(S));
+    nap(5);
+    SAY_PEER(OP_RECV, 10);
+}
+
+CASE(linger_some, SOCK, ALL_PHASES) {
+    struct linger some = {1, 5};
+    SAY(setsockopt(S, SOL_SOCKET, SO_LINGER, &some, sizeof some));
+    SAY(put(1000));
+    point();
+    SAY(close(S));
+    SAY_PEER(OP_DRAIN, 0);
+}
+
+CASE(peer_resets, TCP, ALL_PHASES) {
+    char bytes[10];
+    later(OP_RESET, 0);
+    SAY(read(S, bytes, 10));
+    peer_done();
+    SAY(read(S, bytes, 10));
+    catch_pipes();
+    SAY(write(S, bytes, 10));
+    SAY(pipes_caught);
+}
+
+CASE(peer_resets_error_is_kept, TCP, ALL_PHASES) {
+    SAY_PEER(OP_RESET, 0);
+    until_told(POLLERR);
+    point();
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+    say_error();
+    say_error();
+    SAY(read(S, &(char){0}, 1));
+}
+
+/* The kernel lets the thread wait until the peer sends; a session lets go of it (docs/linux-differences.md). Never may it
+ * read what the number has become. */
+static void *loose_reader(void *unused) {
+    char bytes[100];
+    (void)unused;
+    ssize_t n = read(S, bytes, 100);
+    note("thread: %s", n == 10 || (n == -1 && errno == EBADF) ? "as it may" : n == 0 ? "end" : "wrong");
+    return NULL;
+}
+
+CASE(close_under_a_blocked_reader, IN, ALL_PHASES) {
+    pthread_t thread = begin(loose_reader);
+    point();
+    SAY(close(S));
+    SAY(fcntl(S, F_GETFD));
+    nap(5);
+    peer(OP_SEND, 10);
+    join(thread);
+}
+
+CASE(close_under_a_blocked_reader_and_use_the_number, IN, ALL_PHASES) {
+    int pair[2], number = S;
+    char bytes[10];
+    pthread_t thread = begin(loose_reader);
+    SAY(close(S));
+    NEED(pipe2(pair, O_CLOEXEC) == 0);
+    while (pair[0] != number && pair[1] != number) {
+        int fd = dup(pair[0]);
+        NEED(fd >= 0);
+        if (fd == number) break;
+    }
+    SAY(write(pair[1], "new", 3));
+    nap(5);
+    SAY(read(pair[0], bytes, 10));
+    peer(OP_SEND, 10);
+    join(thread);
+    SAY(close(pair[0]));
+    SAY(close(pair[1]));
+}
+
+CASE(peer_killed_at_rest, ANY, ALL_PHASES) {
+    char bytes[10];
+    signal(SIGPIPE, SIG_IGN);
+    point();
+    kill_peer();
+    until_told(kind == POUT ? POLLERR : POLLIN | POLLRDHUP);
+    if (kind != POUT) SAY(read(S, bytes, 10));
+    if (kind != PIN) SAY(write(S, bytes, 10));
+    if (kind & TCP) until_told(POLLHUP);
+    if (kind != PIN) SAY(write(S, bytes, 10));
+    if (kind != POUT) SAY(read(S, bytes, 10));
+    say_poll(POLLIN | POLLOUT | POLLRDHUP);
+}
+
+CASE(peer_killed_while_blocked, IN, ALL_PHASES) {
+    char bytes[10];
+    later(OP_SIGNAL, 0);
+    peer_done();
+    pid_t child = fork();
+    if (child == 0) {
+        until_asleep(getppid(), getppid());
+        kill(peer_pid, SIGKILL);
+        _exit(0);
+    }
+    SAY(read(S, bytes, 10));
+    SAY(read(S, bytes, 10));
+    int status;
+    waitpid(child, &status, 0);
+}
+
+CASE(peer_killed_having_sent, IN, ALL_PHASES) {
+    SAY_PEER(OP_SEND, 40000);
+    point();
+    kill_peer();
+    SAY(get(100000));
+    SAY(read(S, &(char){0}, 1));
+}
+
+CASE(peer_killed_with_unread_data, SOCK, ALL_PHASES) {
+    char bytes[10];
+    SAY(put(100));
+    point();
+    kill_peer();
+    until_told(POLLHUP);
+    SAY(read(S, bytes, 10));
+    SAY(read(S, bytes, 10));
+}
+
+CASE(peer_killed_with_unread_data_and_sent_some, LOCAL, ALL_PHASES) {
+    char bytes[100];
+    SAY(put(100));
+    SAY_PEER(OP_SEND, 50);
+    point();
+    kill_peer();
+    until_told(POLLHUP);
+    check(bytes, SAY(read(S, bytes, 100)));
+    SAY(read(S, bytes, 100));
+    SAY(read(S, bytes, 100));
+}
+
+CASE(peer_killed_in_the_middle, ANY, ALL_PHASES) {
+    signal(SIGPIPE, SIG_IGN);
+    if (kind != POUT) {
+        later(OP_SEND, 50000000);
+        SAY(get(100000));
+        point();
+        kill_peer();
+        long n = get(60000000);
+        /* The rest of what was sent, in order, then the end or a reset. */
+        HOLDS(n >= -1 && n < 50000000);
+        n = read(S, &(char){0}, 1);
+        HOLDS(n == 0 || (n == -1 && kind & TCP && errno == ECONNRESET));
+    } else {
+        later(OP_RECV, 50000000);
+        SAY(put(100000));
+        point();
+        kill_peer();
+        SAY(put(60000000));
+    }
+}
+
+CASE(close_while_the_peer_is_about_to_read, OUT, "kmr") {
+    SAY(put(20000));
+    later(OP_DRAIN, 0);
+    close(S);
+    HOLDS(peer_done() == 20000);
+}

@@ -1,0 +1,372 @@
+/* What only the kernel does: splice and its kin, pipes' own settings, sandboxes, changes of identity. */
+#include "conform.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+
+static void works(const char *what) {
+    if (kind != POUT) {
+        NEED(peer(OP_SEND, 10) == 10);
+        if (get(10) != 10) say("%s: does not receive", what);
+    }
+    if (kind != PIN) {
+        if (put(10) != 10) say("%s: does not send", what);
+        else NEED(peer(OP_RECV, 10) == 10);
+    }
+    say("%s: works", what);
+}
+
+static void on_and_on(void) {
+    for (int i = 0; i < 50; i++) {
+        NEED(kind == POUT || (peer(OP_SEND, 1) == 1 && get(1) == 1));
+        NEED(kind == PIN || (put(1) == 1 && peer(OP_RECV, 1) == 1));
+    }
+    say("on and on");
+}
+
+/* A file with the next bytes to send. */
+static int file_with(size_t len) {
+    int file = memfd_create("f", MFD_CLOEXEC);
+    char *bytes = malloc(len);
+    NEED(write(file, fill(bytes, len), len) == (ssize_t)len);
+    free(bytes);
+    return file;
+}
+
+CASE(sendfile_into_it, OUT, ALL_PHASES) {
+    SAY(put(100));
+    int file = file_with(30000);
+    off_t at = 0;
+    SAY(sendfile(S, file, &at, 10000));
+    SAY(at);
+    point();
+    SAY(lseek(file, 10000, SEEK_SET));
+    SAY(sendfile(S, file, NULL, 20000));
+    SAY(lseek(file, 0, SEEK_CUR));
+    SAY(sendfile(S, file, NULL, 20000));
+    SAY_PEER(OP_RECV, 30100);
+    SAY(sendfile(S, 9999, NULL, 1));
+    SAY(sendfile(S, file, (off_t *)8, 1));
+    works("session");
+}
+
+CASE(sendfile_of_much, OUT, ALL_PHASES) {
+    int file = file_with(3000000);
+    lseek(file, 0, SEEK_SET);
+    later(OP_RECV, 3000000);
+    long sum = 0, n;
+    while (sum < 3000000 && (n = sendfile(S, file, NULL, 3000000 - sum)) > 0) sum += n;
+    SAY(sum);
+    SAY(peer_done());
+}
+
+CASE(sendfile_nonblocking, OUT, ALL_PHASES) {
+    int file = file_with(9000000), on = 1;
+    lseek(file, 0, SEEK_SET);
+    ioctl(S, FIONBIO, &on);
+    long sum = 0, n;
+    while ((n = sendfile(S, file, NULL, 9000000 - sum)) > 0) sum += n;
+    say("full: %s", strerrorname_np(errno));
+    HOLDS(lseek(file, 0, SEEK_CUR) == sum);
+    HOLDS(peer(OP_RECV, sum) == sum);
+}
+
+CASE(splice_out_of_it, IN, ALL_PHASES) {
+    int pair[2];
+    char bytes[200];
+    NEED(pipe2(pair, O_CLOEXEC) == 0);
+    SAY_PEER(OP_SEND, 100);
+    point();
+    SAY(splice(S, NULL, pair[1], NULL, 60, 0));
+    check(bytes, SAY(read(pair[0], bytes, 200)));
+    SAY(get(40));
+    /* TCP waits all the same. */
+    if (!(kind & TCP)) SAY(splice(S, NULL, pair[1], NULL, 60, SPLICE_F_NONBLOCK));
+    later(OP_SEND, 30);
+    SAY(splice(S, NULL, pair[1], NULL, 30, 0));
+    peer_done();
+    check(bytes, SAY(read(pair[0], bytes, 200)));
+    works("session");
+}
+
+CASE(splice_into_it, OUT, ALL_PHASES) {
+    int pair[2];
+    char bytes[200];
+    NEED(pipe2(pair, O_CLOEXEC) == 0);
+    SAY(put(50));
+    SAY(write(pair[1], fill(bytes, 100), 100));
+    point();
+    SAY(splice(pair[0], NULL, S, NULL, 100, 0));
+    SAY(put(50));
+    SAY_PEER(OP_RECV, 200);
+    works("session");
+}
+
+CASE(tee_out_of_it, PIN, ALL_PHASES) {
+    int pair[2];
+    char bytes[200];
+    NEED(pipe2(pair, O_CLOEXEC) == 0);
+    SAY_PEER(OP_SEND, 100);
+    point();
+    SAY(tee(S, pair[1], 1000, 0));
+    look(bytes, SAY(read(pair[0], bytes, 200)));
+    SAY(get(100));
+    works("session");
+}
+
+CASE(vmsplice_into_it, POUT, ALL_PHASES) {
+    static char bytes[5000];
+    struct iovec part = {bytes, 5000};
+    SAY(put(50));
+    fill(bytes, 5000);
+    point();
+    SAY(vmsplice(S, &part, 1, 0));
+    SAY_PEER(OP_RECV, 5050);
+    works("session");
+}
+
+CASE(copy_file_range_refused, ANY, ALL_PHASES) {
+    int file = memfd_create("f", MFD_CLOEXEC);
+    SAY(copy_file_range(file, NULL, S, NULL, 10, 0));
+    SAY(copy_file_range(S, NULL, file, NULL, 10, 0));
+    works("session");
+}
+
+CASE(pipe_sizes, PIN | POUT, ALL_PHASES) {
+    SAY(fcntl(S, F_GETPIPE_SZ));
+    SAY(fcntl(S, F_SETPIPE_SZ, 4096));
+    SAY(fcntl(S, F_GETPIPE_SZ));
+    works("small");
+    point();
+    SAY(fcntl(S, F_SETPIPE_SZ, 1 << 20));
+    SAY(fcntl(S, F_GETPIPE_SZ));
+    if (kind == POUT) {
+        static char bytes[900000];
+        int on = 1;
+        ioctl(S, FIONBIO, &on);
+        SAY(write(S, fill(bytes, 900000), 900000));
+        SAY_PEER(OP_RECV, 900000);
+    }
+    works("large");
+    SAY(fcntl(S, F_SETPIPE_SZ, -1));
+}
+
+/* A pipe of one page holds one page, before a writer blocks. */
+CASE(a_small_pipe_is_small, POUT, ALL_PHASES) {
+    static char bytes[65536];
+    int on = 1;
+    SAY(fcntl(S, F_SETPIPE_SZ, 4096));
+    point();
+    ioctl(S, FIONBIO, &on);
+    SAY(write(S, fill(bytes, 65536), 65536));
+    unfill(65536 - 4096);
+    SAY_PEER(OP_RECV, 4096);
+}
+
+/* Packets: each write is one read. */
+CASE(packet_pipes, PIN | POUT, ALL_PHASES) {
+    char bytes[200];
+    if (kind == POUT) {
+        SAY(fcntl(S, F_SETFL, O_WRONLY | O_DIRECT));
+        SAY(fcntl(S, F_GETFL) & O_DIRECT);
+        point();
+        SAY(write(S, fill(bytes, 10), 10));
+        SAY(write(S, fill(bytes, 20), 20));
+        later3(OP_RECV, 30, 0, 0);
+        say("peer: %ld", peer_done());
+    } else {
+        SAY(fcntl(S, F_GETFL) & O_DIRECT);
+        SAY_PEER(OP_SEND, 10);
+        SAY_PEER(OP_SEND, 20);
+        check(bytes, SAY(read(S, bytes, 200)));
+    }
+}
+
+CASE(atomic_writes, POUT, ALL_PHASES) {
+    /* Writes of up to PIPE_BUF bytes go whole or not at all. */
+    static char bytes[4096];
+    int on = 1;
+    long sum = 0, n;
+    ioctl(S, FIONBIO, &on);
+    while ((n = write(S, fill(bytes, 1000), 1000)) == 1000) sum += n;
+    unfill(1000);
+    say("%ld %s", n, strerrorname_np(errno));
+    point();
+    while ((n = write(S, fill(bytes, 4096), 4096)) == 4096) sum += n;
+    unfill(4096);
+    say("%ld %s", n, strerrorname_np(errno));
+    HOLDS(peer(OP_RECV, sum) == sum);
+    SAY(write(S, fill(bytes, 4096), 4096));
+    SAY_PEER(OP_RECV, 4096);
+}
+
+static int writers_go;
+static void *write_lines(void *letter) {
+    char line[512];
+    memset(line, (int)(long)letter, sizeof line);
+    while (!__atomic_load_n(&writers_go, __ATOMIC_SEQ_CST)) sched_yield();
+    for (int i = 0; i < 400; i++)
+        if (write(S, line, sizeof line) != sizeof line) note("short");
+    return NULL;
+}
+
+/* Several writers, each line whole; the reader is here, the writers too, in a pipe to the peer and back. */
+CASE(several_writers, POUT, "kmp") {
+    pthread_t threads[3];
+    for (long i = 0; i < 3; i++) pthread_create(&threads[i], NULL, write_lines, (void *)('a' + i));
+    later3(OP_FIONREAD, 0, 0, 0);
+    __atomic_store_n(&writers_go, 1, __ATOMIC_SEQ_CST);
+    peer_done();
+    long mixed = 0, sum = 0;
+    while (sum < 3 * 400 * 512) {
+        long n = peer3(OP_LINES, 512, 0, 0);
+        if (n < 0) { mixed++; n = 512; }
+        sum += n;
+        if (sum == 51200) point();
+    }
+    for (int i = 0; i < 3; i++) join(threads[i]);
+    SAY(mixed);
+}
+
+static volatile int caught;
+static void on_signal(int signal) { (void)signal; caught++; }
+
+CASE(asynchronous, IN, ALL_PHASES) {
+    signal(SIGIO, on_signal);
+    SAY(fcntl(S, F_SETOWN, getpid()));
+    SAY(fcntl(S, F_SETFL, O_RDWR | O_ASYNC | O_NONBLOCK));
+    SAY(fcntl(S, F_GETFL) & O_ASYNC);
+    point();
+    for (int i = 0; i < 5; i++) {
+        caught = 0;
+        NEED(peer(OP_SEND, 10) == 10);
+        for (int k = 0; k < 2000 && !caught; k++) nap(1);
+        HOLDS(caught > 0);
+        SAY(get(10));
+    }
+    HOLDS(fcntl(S, F_GETOWN) == getpid());
+}
+
+/* Only what a program that reads and writes would call is allowed; anything else kills it. */
+static void strict_filter(void) {
+    static const int allowed[] = {SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
+                                  SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_close};
+    enum { COUNT = sizeof allowed / sizeof *allowed };
+    struct sock_filter code[COUNT + 4];
+    int n = 0;
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (int i = 0; i < COUNT; i++) code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], (unsigned char)(COUNT - i), 0);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {(unsigned short)n, code};
+    NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    NEED(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+CASE(a_filter_of_system_calls, ANY, ALL_PHASES) {
+    works("before");
+    point();
+    strict_filter();
+    works("filtered");
+    on_and_on();
+    if (kind != POUT) SAY_PEER(OP_SEND, 10);
+    if (kind != POUT) SAY(get(10));
+    _exit(0);
+}
+
+CASE(a_filter_set_by_system_call, SOCK, ALL_PHASES) {
+    works("before");
+    struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {1, code};
+    NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    SAY(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+    works("after");
+    on_and_on();
+}
+
+CASE(strict_mode, ANY, ALL_PHASES) {
+    works("before");
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+        if (kind != POUT) { if (read(S, &byte, 1) != 1) syscall(SYS_exit, 2); }
+        if (kind != PIN) { if (write(S, "x", 1) != 1) syscall(SYS_exit, 3); }
+        syscall(SYS_exit, 0);
+    }
+    if (kind != POUT) NEED(peer(OP_SEND, 1) == 1);
+    int status;
+    waitpid(child, &status, 0);
+    say_status("child", status);
+}
+
+CASE(another_user, ANY, ALL_PHASES) {
+    works("before");
+    point();
+    SAY(setgid(65534));
+    SAY(setuid(65534));
+    works("after");
+    on_and_on();
+}
+
+CASE(another_root, ANY, ALL_PHASES) {
+    works("before");
+    point();
+    SAY(chroot("/proc/self"));
+    SAY(chdir("/"));
+    works("after");
+    on_and_on();
+}
+
+CASE(another_root_before_it_moves, ANY, "k") {
+    SAY(chroot("/sys"));
+    SAY(chdir("/"));
+    on_and_on();
+    works("after");
+}
+
+CASE(not_dumpable, ANY, ALL_PHASES) {
+    SAY(prctl(PR_SET_DUMPABLE, 0));
+    on_and_on();
+    point();
+    works("after");
+}
+
+CASE(new_session_and_group, ANY, ALL_PHASES) {
+    works("before");
+    pid_t child = fork();
+    if (child == 0) {
+        SAY(setsid() > 0);
+        works("child");
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    say_status("child", status);
+}
+
+/* System calls made by hand reach the kernel object; what was sent that way arrives, in order. */
+CASE(bare_system_calls, SOCK, ALL_PHASES) {
+    char bytes[20];
+    SAY(put(10));
+    point();
+    SAY(syscall(SYS_write, S, fill(bytes, 10), 10));
+    SAY(put(10));
+    SAY_PEER(OP_RECV, 30);
+    SAY_PEER(OP_SEND, 10);
+    SAY(syscall(SYS_read, S, bytes, 10));
+    check(bytes, 10);
+    on_and_on();
+}
+
+CASE(seen_by_tools, TCP, ALL_PHASES) {
+    /* The connection is in the kernel's list, established, for as long as it is open. */
+    struct sockaddr_storage own;
+    socklen_t len = sizeof own;
+    NEED(getsockname(S, (void *)&own, &len) == 0);
+    unsigned port = ntohs(kind == TCP4 ? ((struct sockaddr_in *)&own)->sin_port : ((struct sockaddr_in6 *)&own)->sin6_port);
+    char command[200];
+    snprintf(command, sizeof command, "grep -c ':%04X .* 01 ' /proc/net/tcp%s", port, kind == TCP4 ? "" : "6");
+    SAY(system(command));
+    works("after");
+}

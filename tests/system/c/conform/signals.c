@@ -1,0 +1,523 @@
+/* Signals: interrupted calls, restarted calls, masks, jumps out of handlers, cancellation, alarms. */
+#include "conform.h"
+
+static volatile int caught;
+static void on_signal(int signal) { (void)signal; caught++; }
+
+static void install(int signal, int flags) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags};
+    NEED(sigaction(signal, &action, NULL) == 0);
+    caught = 0;
+}
+
+/* Fills the session so that the next write blocks; how many bytes. */
+static long filled;
+static void fill_up(void) {
+    static char bytes[100000];
+    int on = 1, off = 0;
+    long n;
+    ioctl(S, FIONBIO, &on);
+    while ((n = write(S, fill(bytes, sizeof bytes), sizeof bytes)) > 0) { unfill(sizeof bytes - n); filled += n; }
+    unfill(sizeof bytes);
+    /* TCP may find room for some more when its acknowledgements have come. */
+    for (int quiet = 0; quiet < 4; quiet++) {
+        while ((n = write(S, fill(bytes, 1), 1)) > 0) filled += n, quiet = 0;
+        unfill(1);
+        nap(1);
+    }
+    ioctl(S, FIONBIO, &off);
+}
+
+CASE(read_interrupted, IN, ALL_PHASES) {
+    char bytes[10];
+    install(SIGUSR1, 0);
+    for (int i = 0; i < 5; i++) {
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(read(S, bytes, 10));
+        peer_done();
+        if (i == 1) point();
+    }
+    SAY(caught);
+    if (kind != PIN) {
+        struct iovec part = {bytes, 10};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(recv(S, bytes, 10, 0));
+        peer_done();
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(recvmsg(S, &message, 0));
+        peer_done();
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(recv(S, bytes, 10, MSG_PEEK));
+        peer_done();
+    }
+    SAY_PEER(OP_SEND, 10);
+    SAY(get(10));
+}
+
+CASE(read_restarted, IN, ALL_PHASES) {
+    char bytes[10];
+    install(SIGUSR1, SA_RESTART);
+    for (int i = 0; i < 4; i++) {
+        later3(OP_SIGNAL, SIGUSR1, 3, 3000);
+        /* The peer signals first and sends at the next order, which this thread cannot give while it reads. */
+        pid_t child = fork();
+        if (child == 0) {
+            peer_done();
+            NEED(peer(OP_SEND, 10) == 10);
+            _exit(0);
+        }
+        check(bytes, SAY(read(S, bytes, 10)));
+        int status;
+        waitpid(child, &status, 0);
+        if (i == 1) point();
+    }
+    SAY(caught);
+}
+
+/* Not of TCP, whose buffers find room for one more byte at any time. */
+CASE(write_interrupted, LOCAL | POUT, ALL_PHASES) {
+    install(SIGUSR1, 0);
+    fill_up();
+    for (int i = 0; i < 3; i++) {
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(write(S, "x", 1));
+        peer_done();
+    }
+    SAY(caught);
+    point();
+    HOLDS(peer(OP_RECV, filled) == filled);
+    SAY(put(10));
+    SAY_PEER(OP_RECV, 10);
+}
+
+CASE(write_interrupted_in_the_middle, OUT, ALL_PHASES) {
+    static char bytes[6000000];
+    install(SIGUSR1, 0);
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    long n = write(S, fill(bytes, sizeof bytes), sizeof bytes);
+    peer_done();
+    HOLDS(n > 0 && n < (long)sizeof bytes);
+    SAY(caught);
+    HOLDS(peer(OP_RECV, n) == n);
+}
+
+CASE(write_restarted, OUT, ALL_PHASES) {
+    install(SIGUSR1, SA_RESTART);
+    fill_up();
+    later3(OP_SIGNAL, SIGUSR1, 3, 3000);
+    pid_t child = fork();
+    if (child == 0) {
+        peer_done();
+        _exit(peer(OP_RECV, filled) == filled ? 0 : 1);
+    }
+    SAY(put(1));
+    int status;
+    waitpid(child, &status, 0);
+    say_status("received", status);
+    HOLDS(caught > 0);
+    SAY_PEER(OP_RECV, 1);
+}
+
+CASE(wait_all_interrupted, SOCK, ALL_PHASES) {
+    char bytes[100];
+    install(SIGUSR1, 0);
+    peer(OP_SEND, 10);
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    check(bytes, SAY(recv(S, bytes, 100, MSG_WAITALL)));
+    peer_done();
+    point();
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    SAY(recv(S, bytes, 100, MSG_WAITALL));
+    peer_done();
+    install(SIGUSR1, SA_RESTART);
+    peer(OP_SEND, 10);
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    /* With bytes in hand the kernel does not restart. */
+    check(bytes, SAY(recv(S, bytes, 100, MSG_WAITALL)));
+    peer_done();
+}
+
+/* With a timeout set, sockets' calls are never restarted. */
+CASE(timeouts_are_not_restarted, SOCK, ALL_PHASES) {
+    struct timeval span = {5, 0};
+    char bytes[10];
+    install(SIGUSR1, SA_RESTART);
+    SAY(setsockopt(S, SOL_SOCKET, SO_RCVTIMEO, &span, sizeof span));
+    point();
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    SAY(read(S, bytes, 10));
+    peer_done();
+}
+
+/* Waits are never restarted, whatever the flag says. */
+CASE(waits_interrupted, IN, ALL_PHASES) {
+    struct pollfd one = {S, POLLIN, 0};
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {EPOLLIN, {.fd = S}};
+    NEED(epoll_ctl(set, EPOLL_CTL_ADD, S, &event) == 0);
+    for (int flags = 0; flags < 2; flags++) {
+        install(SIGUSR1, flags ? SA_RESTART : 0);
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(poll(&one, 1, -1));
+        peer_done();
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(poll(&one, 1, 5000));
+        peer_done();
+        fd_set in;
+        FD_ZERO(&in);
+        FD_SET(S, &in);
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(select(S + 1, &in, NULL, NULL, NULL));
+        peer_done();
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(epoll_wait(set, &event, 1, -1));
+        peer_done();
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        SAY(epoll_wait(set, &event, 1, 5000));
+        peer_done();
+        if (flags == 0) point();
+        SAY(caught);
+    }
+}
+
+CASE(many_signals_early_and_late, IN, "km") {
+    /* A signal that ends the wait must end it whether it comes just before, in, or just after going to sleep. */
+    char bytes[10];
+    install(SIGALRM, 0);
+    int interrupted = 0, got = 0;
+    for (int i = 0; i < 400; i++) {
+        /* Again and again: the first may come before the call. */
+        struct itimerval span = {{0, 2000}, {0, 1 + i % 97}};
+        caught = 0;
+        setitimer(ITIMER_REAL, &span, NULL);
+        ssize_t n = -1;
+        if (!caught) n = read(S, bytes, 10);
+        else errno = EINTR;
+        if (n == -1 && errno == EINTR) interrupted++;
+        else if (n > 0) got++;
+        setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+        if (i % 50 == 49) { NEED(peer(OP_SEND, 5) == 5); NEED(get(5) == 5); }
+    }
+    say("interrupted %d got %d", interrupted, got);
+}
+
+static int by_pselect(void) {
+    fd_set in;
+    sigset_t none;
+    sigemptyset(&none);
+    FD_ZERO(&in);
+    FD_SET(S, &in);
+    return pselect(S + 1, &in, NULL, NULL, &(struct timespec){5, 0}, &none);
+}
+
+CASE(masks, IN, ALL_PHASES) {
+    sigset_t set, none, found;
+    sigemptyset(&none);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    struct pollfd one = {S, POLLIN, 0};
+    int epfd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {EPOLLIN, {.fd = S}};
+    NEED(epoll_ctl(epfd, EPOLL_CTL_ADD, S, &event) == 0);
+    install(SIGUSR1, 0);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    /* Pending when the call is made: the mask lets it in at once. */
+    kill(getpid(), SIGUSR1);
+    SAY(caught);
+    SAY(ppoll(&one, 1, &(struct timespec){5, 0}, &none));
+    SAY(caught);
+    kill(getpid(), SIGUSR1);
+    SAY(by_pselect());
+    SAY(caught);
+    kill(getpid(), SIGUSR1);
+    SAY(epoll_pwait(epfd, &event, 1, 5000, &none));
+    SAY(caught);
+    point();
+    /* It comes while the call sleeps. */
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    SAY(ppoll(&one, 1, &(struct timespec){5, 0}, &none));
+    peer_done();
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    SAY(by_pselect());
+    peer_done();
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    SAY(epoll_pwait(epfd, &event, 1, 5000, &none));
+    peer_done();
+    SAY(caught);
+    sigprocmask(SIG_BLOCK, NULL, &found);
+    SAY(sigismember(&found, SIGUSR1));
+    /* Blocked by the call's own mask: it does not end the wait, and is pending after. */
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    SAY(ppoll(&one, 1, &(struct timespec){0, 40000000}, &set));
+    peer_done();
+    SAY(caught);
+    /* Data there and a signal pending: which is told is the kernel's choice, and it is the data. */
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    NEED(peer(OP_SEND, 5) == 5);
+    kill(getpid(), SIGUSR1);
+    SAY(ppoll(&one, 1, &(struct timespec){5, 0}, &none));
+    SAY(caught);
+    SAY(epoll_pwait(epfd, &event, 1, 5000, &none));
+    SAY(caught);
+    SAY(get(5));
+}
+
+static sigjmp_buf away;
+static void jump(int signal) { (void)signal; siglongjmp(away, 1); }
+
+CASE(jump_out_of_a_read, IN, ALL_PHASES) {
+    char bytes[10];
+    signal(SIGUSR1, jump);
+    for (int i = 0; i < 5; i++) {
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        if (sigsetjmp(away, 1) == 0) SAY(read(S, bytes, 10));
+        else say("jumped");
+        peer_done();
+        if (i == 2) point();
+        SAY_PEER(OP_SEND, 5);
+        SAY(get(5));
+    }
+}
+
+CASE(jump_out_of_a_wait, IN, ALL_PHASES) {
+    struct pollfd one = {S, POLLIN, 0};
+    signal(SIGUSR1, jump);
+    for (int i = 0; i < 3; i++) {
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        if (sigsetjmp(away, 1) == 0) SAY(poll(&one, 1, -1));
+        else say("jumped");
+        peer_done();
+        SAY_PEER(OP_SEND, 5);
+        SAY(get(5));
+    }
+}
+
+CASE(alarm_during_a_read, IN, ALL_PHASES) {
+    char bytes[10];
+    install(SIGALRM, 0);
+    ualarm(20000, 0);
+    SAY(read(S, bytes, 10));
+    point();
+    struct itimerval span = {{0, 20000}, {0, 20000}};
+    setitimer(ITIMER_REAL, &span, NULL);
+    for (int i = 0; i < 4; i++) SAY(read(S, bytes, 10));
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    SAY(caught);
+    SAY_PEER(OP_SEND, 5);
+    SAY(get(5));
+}
+
+CASE(handler_uses_the_session, SOCK, ALL_PHASES) {
+    extern void use_it(int);
+    char bytes[10];
+    struct sigaction action = {.sa_handler = use_it, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+    for (int i = 0; i < 4; i++) {
+        later3(OP_SIGNAL, SIGUSR1, 0, 0);
+        pid_t child = fork();
+        if (child == 0) {
+            peer_done();
+            /* What the handler wrote, then an answer. */
+            NEED(peer(OP_RECV, 3) == 3);
+            NEED(peer(OP_SEND, 10) == 10);
+            _exit(0);
+        }
+        check(bytes, SAY(read(S, bytes, 10)));
+        int status;
+        waitpid(child, &status, 0);
+        say_status("child", status);
+    }
+}
+
+void use_it(int signal) {
+    char bytes[3];
+    int error = errno;
+    (void)signal;
+    fill(bytes, 3);
+    NEED(write(S, bytes, 3) == 3);
+    errno = error;
+}
+
+CASE(handler_while_busy, SOCK, "km") {
+    /* Signals at any point of short calls; the handler uses the session too. */
+    int echoed = 0;
+    extern void count_and_look(int);
+    struct sigaction action = {.sa_handler = count_and_look, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval span = {{0, 150}, {0, 150}};
+    later3(OP_ECHO, 2000, 200, 0);
+    setitimer(ITIMER_REAL, &span, NULL);
+    char bytes[200];
+    for (int i = 0; i < 2000; i++) {
+        memset(bytes, i, 200);
+        for (int at = 0; at < 200;) {
+            ssize_t n = write(S, bytes + at, 200 - at);
+            NEED(n > 0);
+            at += n;
+        }
+        for (int at = 0; at < 200;) {
+            ssize_t n = read(S, bytes + at, 200 - at);
+            NEED(n > 0);
+            at += n;
+        }
+        for (int at = 0; at < 200; at++) NEED(bytes[at] == (char)i);
+        echoed++;
+    }
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    SAY(echoed);
+    say("echoes: %ld", peer_done());
+    HOLDS(caught > 0);
+}
+
+void count_and_look(int signal) {
+    (void)signal;
+    int error = errno, count;
+    struct pollfd one = {S, POLLIN, 0};
+    char byte;
+    caught++;
+    ioctl(S, FIONREAD, &count);
+    poll(&one, 1, 0);
+    if (recv(S, &byte, 1, MSG_PEEK | MSG_DONTWAIT)) {}
+    errno = error;
+}
+
+static void *blocked(void *unused) {
+    char bytes[10];
+    (void)unused;
+    ssize_t n = read(S, bytes, 10);
+    note("not cancelled: %zd", n);
+    return NULL;
+}
+
+static pthread_t begin_blocked(void) { return begin(blocked); }
+
+CASE(cancelled_in_a_read, IN, ALL_PHASES) {
+    pthread_t thread = begin_blocked();
+    void *result;
+    point();
+    SAY(pthread_cancel(thread));
+    SAY(pthread_join(thread, &result));
+    HOLDS(result == PTHREAD_CANCELED);
+    SAY_PEER(OP_SEND, 10);
+    SAY(get(10));
+    /* And again, for what the first may have left locked. */
+    thread = begin_blocked();
+    SAY(pthread_cancel(thread));
+    SAY(pthread_join(thread, &result));
+    SAY_PEER(OP_SEND, 10);
+    SAY(get(10));
+}
+
+static void *polling(void *unused) {
+    struct pollfd one = {S, POLLIN, 0};
+    (void)unused;
+    poll(&one, 1, -1);
+    note("not cancelled");
+    return NULL;
+}
+
+CASE(cancelled_in_a_poll, IN, ALL_PHASES) {
+    pthread_t thread = begin(polling);
+    void *result;
+    SAY(pthread_cancel(thread));
+    SAY(pthread_join(thread, &result));
+    HOLDS(result == PTHREAD_CANCELED);
+    SAY_PEER(OP_SEND, 10);
+    SAY(get(10));
+}
+
+static void *pending_cancel(void *unused) {
+    char bytes[10];
+    (void)unused;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
+    pthread_cancel(pthread_self());
+    /* A cancellation point, data or not. */
+    ssize_t n = read(S, bytes, 5);
+    note("not cancelled: %zd", n);
+    return NULL;
+}
+
+CASE(cancellation_pending_at_a_read, IN, ALL_PHASES) {
+    pthread_t thread;
+    void *result;
+    SAY_PEER(OP_SEND, 10);
+    pthread_create(&thread, NULL, pending_cancel, NULL);
+    pthread_join(thread, &result);
+    HOLDS(result == PTHREAD_CANCELED);
+    SAY(get(10));
+}
+
+CASE(signals_through_a_descriptor, IN, ALL_PHASES) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    struct pollfd two[2] = {{S, POLLIN, 0}, {fd, POLLIN, 0}};
+    later3(OP_SIGNAL, SIGUSR1, 0, 0);
+    SAY(poll(two, 2, 5000));
+    peer_done();
+    SAY(two[0].revents), SAY(two[1].revents);
+    struct signalfd_siginfo info;
+    SAY(read(fd, &info, sizeof info));
+    SAY(info.ssi_signo);
+    point();
+    later(OP_SEND, 5);
+    SAY(poll(two, 2, 5000));
+    peer_done();
+    SAY(two[0].revents), SAY(two[1].revents);
+}
+
+static void *sleeper(void *unused) {
+    char bytes[10];
+    (void)unused;
+    ssize_t n = read(S, bytes, 10);
+    note("thread: %zd %s, caught %d", n, n < 0 ? strerrorname_np(errno) : "", caught);
+    return NULL;
+}
+
+CASE(signal_to_a_thread, IN, ALL_PHASES) {
+    install(SIGUSR1, 0);
+    pthread_t thread = begin(sleeper);
+    point();
+    SAY(pthread_kill(thread, SIGUSR1));
+    join(thread);
+}
+
+CASE(stopped_and_continued, IN, ALL_PHASES) {
+    char bytes[10];
+    pid_t child = fork();
+    if (child == 0) {
+        until_asleep(getppid(), getppid());
+        kill(getppid(), SIGSTOP);
+        nap(10);
+        kill(getppid(), SIGCONT);
+        nap(10);
+        NEED(peer(OP_SEND, 5) == 5);
+        _exit(0);
+    }
+    check(bytes, SAY(read(S, bytes, 10)));
+    int status;
+    waitpid(child, &status, 0);
+}
+
+CASE(handlers_as_installed, PIN, "km") {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_NODEFER}, found;
+    sigaddset(&action.sa_mask, SIGUSR2);
+    SAY(sigaction(SIGUSR1, &action, NULL));
+    SAY(sigaction(SIGUSR1, NULL, &found));
+    HOLDS(found.sa_handler == on_signal);
+    SAY(found.sa_flags & ~0x04000000);
+    SAY(sigismember(&found.sa_mask, SIGUSR2));
+    SAY(sigismember(&found.sa_mask, SIGTERM));
+    HOLDS(signal(SIGUSR1, SIG_IGN) == on_signal);
+    HOLDS(signal(SIGUSR1, SIG_DFL) == SIG_IGN);
+    SAY(sigaction(SIGKILL, &action, NULL));
+    SAY(sigaction(99, &action, NULL));
+    for (int i = 1; i < 64; i++) {
+        if (sigaction(i, NULL, &found)) continue;
+        if (found.sa_handler != SIG_DFL) say("%d is not the default", i);
+    }
+}
