@@ -10,6 +10,7 @@ use crate::raw;
 use crate::vectors::{self, IOV_MAX, Rounds};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
+use core::sync::atomic::Ordering;
 use libc::iovec;
 use rustix::io::Errno;
 
@@ -103,6 +104,18 @@ pub(crate) fn receive(
     if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, kernel) }
 }
 
+/// Handlers that ended calls of this thread until now.
+fn breaks() -> u32 {
+    crate::tls::here().breaks.load(Ordering::Relaxed)
+}
+
+/// A session went home while this call waited, and a handler ran before it could wait in the kernel, where that
+/// would have ended it.
+#[cold]
+fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
+    breaks() != before && !dont_wait && !raw::is_nonblocking(fd)
+}
+
 #[inline(never)]
 fn receive_noted(
     fd: c_int,
@@ -111,6 +124,7 @@ fn receive_noted(
     buffers: Buffers,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
+    let breaks = breaks();
     loop {
         let call = match way_in(fd) {
             Path::Plain => return kernel(),
@@ -144,6 +158,9 @@ fn receive_noted(
         }
         if call.number_is_another() {
             return errno::count(Err(Errno::BADF));
+        }
+        if is_broken(fd, breaks, how.dont_wait) {
+            return errno::count(Err(Errno::INTR));
         }
     }
 }
@@ -206,6 +223,7 @@ fn send_noted(
     buffers: Buffers,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
+    let breaks = breaks();
     loop {
         let call = match way_out(fd) {
             Path::Plain => return kernel(),
@@ -228,6 +246,9 @@ fn send_noted(
         }
         if call.number_is_another() {
             return errno::count(Err(Errno::BADF));
+        }
+        if is_broken(fd, breaks, how.dont_wait) {
+            return errno::count(Err(Errno::INTR));
         }
     }
 }

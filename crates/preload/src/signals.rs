@@ -153,6 +153,11 @@ unsafe extern "C-unwind" fn on_signal(
         // SAFETY: the kernel's own structures.
         return unsafe { late::put_off(thread, signal, entry_point(index), info, context.cast()) };
     }
+    if word & RESTARTS == 0 {
+        // Of this thread alone: no other handler that ends between the two is to be told apart.
+        let before = thread.breaks.load(Ordering::Relaxed);
+        thread.breaks.store(before.wrapping_add(1), Ordering::Relaxed);
+    }
     // SAFETY: the kernel's.
     late::take_turn(thread, signal, unsafe { &mut *info });
     if is_outside {

@@ -18,6 +18,8 @@ pub(crate) struct Thread {
     pub(crate) waiting: AtomicU32,
     /// What ran since the wait began: 0 nothing, 1 handlers that restart, 2 one that does not.
     pub(crate) ran: AtomicU32,
+    /// Counts handlers of the program's that ran here and do not restart calls.
+    pub(crate) breaks: AtomicU32,
     /// How many cancelled threads this one has looked after: see `process`.
     pub(crate) cancels_seen: AtomicU32,
     /// Signals that were put off and are blocked, bit `n - 1` for signal `n`.
