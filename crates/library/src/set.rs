@@ -88,12 +88,14 @@ impl Set {
     ) -> Result<Changed, Errno> {
         let mut state = lock(&self.state);
         match op {
+            op::ADD if state.put_back(look, epfd, fd, (events, data))? => {}
             op::ADD => {
                 control(epfd, op, fd, (events, data))?;
                 // What is known of the number, if it was closed by a way that we did not see.
                 state.forget(fd);
                 state.registrations.insert(fd, Registration::new(events, data));
             }
+            op::DEL if state.take_out(fd)? => {}
             op::DEL => {
                 control(epfd, op, fd, (0, 0))?;
                 state.forget(fd);
@@ -134,6 +136,11 @@ impl Set {
         let epfd = state.epfd;
         let Some(registration) = state.registrations.get_mut(&fd) else { return };
         let Some(member) = registration.member.checked_sub(1) else { return };
+        if registration.is_absent {
+            let _ = control(epfd, op::DEL, fd, (0, 0));
+            state.forget(fd);
+            return;
+        }
         registration.member = 0;
         registration.next_count();
         let registration = *registration;
@@ -186,7 +193,8 @@ impl Set {
     pub(crate) fn full(&self, look: &dyn Look, fd: i32) {
         let mut state = lock(&self.state);
         let Some(registration) = state.registrations.get(&fd).copied() else { return };
-        let wants = registration.events & bit::OUTPUT != 0 && !registration.is_spent;
+        let is_heard = !registration.is_spent && !registration.is_absent;
+        let wants = registration.events & bit::OUTPUT != 0 && is_heard;
         let Some(member) = registration.member.checked_sub(1).filter(|_| wants) else { return };
         look.arm(fd, false, true);
         if look.ring(fd).output == Some(true) {

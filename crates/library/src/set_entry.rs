@@ -95,6 +95,10 @@ pub(crate) struct Registration {
     pub(crate) is_watched: bool,
     /// One-shot, watched or joined: has been reported and not been changed since.
     pub(crate) is_spent: bool,
+    /// Joined, and taken out of the set by the program: the kernel keeps it, for the program may put it back at once.
+    pub(crate) is_absent: bool,
+    /// Joined: what the kernel has been asked for.
+    pub(crate) asked: u32,
 }
 
 impl Registration {
@@ -119,8 +123,10 @@ impl Registration {
     }
 
     /// What the kernel is to have while the library answers: enough to learn of the kernel's part, edge by edge.
-    pub(crate) fn joined_form(&self, fd: i32) -> (u32, u64) {
-        let asked = self.events & (bit::PRI | bit::RDBAND | bit::OUTPUT);
+    /// Room is the kernel's affair only as long as bytes go there.
+    pub(crate) fn joined_form(&self, fd: i32, sends_to_kernel: bool) -> (u32, u64) {
+        let output = if sends_to_kernel { bit::OUTPUT } else { 0 };
+        let asked = self.events & (bit::PRI | bit::RDBAND | output);
         (bit::IN | bit::RDHUP | bit::ET | asked, self.tag(fd))
     }
 
@@ -193,7 +199,7 @@ mod tests {
         for _ in 0..COUNTS + 3 {
             registration.next_count();
         }
-        let (_, data) = registration.joined_form(9);
+        let (_, data) = registration.joined_form(9, true);
         assert_eq!(Tag::of_data(data), Some(Tag::Descriptor(9, registration.count)));
         assert_eq!(registration.count, 3);
     }

@@ -179,7 +179,7 @@ impl ReadyList {
         self.list(index);
     }
 
-    /// It joins as one that has had its shot.
+    /// It has had its shot, or is out of the set: nothing is said of it until it changes.
     pub(crate) fn spend(&mut self, index: u32) {
         self.members[index as usize].is_spent = true;
     }
@@ -201,6 +201,11 @@ impl ReadyList {
             member.kernel_has = true;
             self.list(index);
         }
+    }
+
+    /// The kernel said something of it while the program did not want to know: it is asked again later.
+    pub(crate) fn kernel_stirred(&mut self, index: u32) {
+        self.members[index as usize].kernel_has = true;
     }
 
     /// It may have something to say.

@@ -54,28 +54,87 @@ impl State {
         (events, data): (u32, u64),
     ) -> Result<(), Errno> {
         let mut new = self.registrations.get(&fd).copied().unwrap_or_default();
-        let member = new.member.checked_sub(1);
-        // The kernel would refuse this; the registration it has while a session is joined would not show it.
-        if member.is_some() && (new.events | events) & bit::EXCLUSIVE != 0 {
-            return Err(Errno::INVAL);
+        if new.is_absent {
+            return Err(Errno::NOENT);
+        }
+        if let Some(member) = new.member.checked_sub(1) {
+            return self.modify_joined(look, epfd, fd, member, (events, data));
         }
         new.change(events, data);
         let is_oneshot = new.is_oneshot();
-        new.is_watched = is_oneshot
-            && !self.is_unfit
-            && (new.is_watched || new.is_wanted || member.is_some())
-            && Tag::fits(fd);
-        let form = if member.is_some() { new.joined_form(fd) } else { new.kernel_form(fd) };
-        control(epfd, op::MOD, fd, form)?;
+        let is_known = new.is_watched || new.is_wanted;
+        new.is_watched = is_oneshot && !self.is_unfit && is_known && Tag::fits(fd);
+        control(epfd, op::MOD, fd, new.kernel_form(fd))?;
         self.registrations.insert(fd, new);
-        if let Some(member) = member {
-            self.ready.change(member, events, data);
-            // A one-shot registration changes with each event: nobody is woken for nothing.
-            if self.ready.may_say(member, look) {
-                self.wake();
-            }
+        Ok(())
+    }
+
+    /// The registration of a joined session becomes another. The kernel hears of it only if it is to be asked for more.
+    fn modify_joined(
+        &mut self,
+        look: &dyn Look,
+        epfd: i32,
+        fd: i32,
+        member: u32,
+        (events, data): (u32, u64),
+    ) -> Result<(), Errno> {
+        let Some(mut new) = self.registrations.get(&fd).copied() else { return Err(Errno::NOENT) };
+        // The kernel would refuse this; the registration it has while a session is joined would not show it.
+        if (new.events | events) & bit::EXCLUSIVE != 0 {
+            return Err(Errno::INVAL);
+        }
+        new.change(events, data);
+        new.is_watched = new.is_oneshot() && !self.is_unfit && Tag::fits(fd);
+        let form = new.joined_form(fd, look.ring(fd).output.is_none());
+        if form.0 & !new.asked != 0 {
+            control(epfd, op::MOD, fd, form)?;
+            new.asked = form.0;
+        }
+        new.is_absent = false;
+        self.registrations.insert(fd, new);
+        self.ready.change(member, events, data);
+        // A one-shot registration changes with each event: nobody is woken for nothing.
+        if self.ready.may_say(member, look) {
+            self.wake();
         }
         Ok(())
+    }
+
+    /// The program puts `fd` into the set. Whether it is a joined session that was out of it only for a while.
+    pub(crate) fn put_back(
+        &mut self,
+        look: &dyn Look,
+        epfd: i32,
+        fd: i32,
+        (events, data): (u32, u64),
+    ) -> Result<bool, Errno> {
+        let Some(found) = self.registrations.get(&fd).copied().filter(|found| found.is_absent)
+        else {
+            return Ok(false);
+        };
+        if events & bit::EXCLUSIVE != 0 {
+            // Known to the kernel alone: anew.
+            control(epfd, op::DEL, fd, (0, 0))?;
+            return Ok(false);
+        }
+        self.modify_joined(look, epfd, fd, found.member - 1, (events, data))?;
+        Ok(true)
+    }
+
+    /// The program takes `fd` out of the set. Whether it is a joined session: the kernel keeps that, and nothing is
+    /// said of it until it is put back.
+    pub(crate) fn take_out(&mut self, fd: i32) -> Result<bool, Errno> {
+        let Some(registration) = self.registrations.get_mut(&fd) else { return Ok(false) };
+        let Some(member) = registration.member.checked_sub(1) else { return Ok(false) };
+        if registration.is_absent {
+            return Err(Errno::NOENT);
+        }
+        if registration.events & bit::EXCLUSIVE != 0 || self.is_unfit {
+            return Ok(false);
+        }
+        registration.is_absent = true;
+        self.ready.spend(member);
+        Ok(true)
     }
 
     pub(crate) fn forget(&mut self, fd: i32) {
@@ -145,7 +204,8 @@ impl State {
         let epfd = self.epfd;
         let Some(registration) = self.registrations.get_mut(&fd) else { return false };
         registration.next_count();
-        let form = registration.joined_form(fd);
+        let form = registration.joined_form(fd, true);
+        registration.asked = form.0;
         if !replace(epfd, fd, registration, form) {
             return false;
         }
@@ -243,6 +303,12 @@ impl State {
             Some(Tag::Descriptor(fd, count)) => (fd, count),
         };
         let registration = self.registrations.get_mut(&fd)?;
+        if registration.is_absent {
+            let member = registration.member - 1;
+            self.ready.kernel_stirred(member);
+            look.stirred(fd);
+            return None;
+        }
         if let Some(member) = registration.member.checked_sub(1) {
             // Room in the kernel's buffer is no news where bytes go to the ring.
             let is_news = if look.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };

@@ -337,7 +337,7 @@ impl Library {
         let numbers: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
         for fd in numbers {
             if let Some(entry) = self.table.known(fd)
-                && entry.set.load(Ordering::SeqCst) == word
+                && [&entry.set, &entry.last_set].iter().any(|of| of.load(Ordering::SeqCst) == word)
             {
                 entry.mark(mark::SETS);
                 self.go_home(fd, ReasonT::Fork, true);

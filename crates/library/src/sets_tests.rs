@@ -166,6 +166,29 @@ fn taken_out_and_put_back_it_is_heard_of_again() {
 }
 
 #[test]
+fn out_of_the_set_it_is_as_if_it_had_never_been_there() {
+    let set = Epoll::new();
+    let pair = joined_in(&set, bit::IN);
+    set.change(op::DEL, pair.fd(0), 0).unwrap();
+    assert_eq!(set.change(op::DEL, pair.fd(0), 0), Err(Errno::NOENT));
+    assert_eq!(set.change(op::MOD, pair.fd(0), bit::IN), Err(Errno::NOENT));
+    write(pair.fd(1), b"x").unwrap();
+    assert_eq!(set.wait(NOW), []);
+    set.change(op::ADD, pair.fd(0), bit::IN | bit::ET).unwrap();
+    assert_eq!(set.change(op::ADD, pair.fd(0), bit::IN), Err(Errno::EXIST));
+    // What came meanwhile is news.
+    assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
+    assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(1));
+    set.change(op::DEL, pair.fd(0), 0).unwrap();
+    library().go_home(pair.fd(0), sojourn_session::ReasonT::User, false);
+    // Home: the kernel does not have it either.
+    assert_eq!(set.wait(NOW), []);
+    assert_eq!(set.change(op::DEL, pair.fd(0), 0), Err(Errno::NOENT));
+    set.change(op::ADD, pair.fd(0), bit::IN).unwrap();
+    assert_eq!(set.wait(NOW), []);
+}
+
+#[test]
 fn sets_that_others_can_see_carry_no_sessions() {
     type Use = fn(&Epoll) -> Option<Epoll>;
     let uses: [Use; 5] = [
