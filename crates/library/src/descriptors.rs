@@ -97,6 +97,7 @@ impl Library {
         if old == new {
             return;
         }
+        self.take_back(old, from);
         // One number of two can be forgotten by a close that we do not see: both are looked at closely
         // before either moves, and what has moved goes home.
         self.go_home(old, ReasonT::Operation, false);
@@ -106,8 +107,21 @@ impl Library {
         to.reset(kept, from.epoch.load(Ordering::Relaxed));
     }
 
+    /// Takes back an offer: what it said of the descriptor's holders is true no more.
+    fn take_back(&self, fd: i32, entry: &Entry) {
+        let Some(engine) = self.engine() else { return };
+        let _joining = lock(&engine.joining);
+        if entry.has(mark::OFFERED) {
+            entry.unmark(mark::OFFERED);
+            library().push(Job::Withdraw { fd });
+        }
+    }
+
     /// `fd` is about to be given to somebody else.
     pub fn passing(&self, fd: i32) {
+        if let Some(entry) = self.table.known(fd) {
+            self.take_back(fd, entry);
+        }
         self.go_home(fd, ReasonT::Passed, false);
         self.set_shared(fd);
         if let Some(entry) = self.table.entry(fd) {

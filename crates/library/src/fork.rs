@@ -5,6 +5,7 @@
 //! has brought it home. Read `docs/streams.md`, "Going home".
 
 use crate::engine::{BOARD_SLOTS, Engine};
+use crate::session::lock;
 use crate::table::{Entry, mark};
 use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
@@ -65,7 +66,11 @@ impl Engine {
 impl Library {
     /// Before `fork`.
     pub fn before_fork(&self) {
-        self.fork_epoch.fetch_add(1, Ordering::SeqCst);
+        {
+            // A join is done by now, so that the child's table has it, or comes later and sees the epoch.
+            let _joining = self.engine().map(|engine| lock(&engine.joining));
+            self.fork_epoch.fetch_add(1, Ordering::SeqCst);
+        }
         self.sets_before_fork();
         let Some(engine) = self.engine() else { return };
         if engine.away.load(Ordering::SeqCst) > 0 && engine.board().is_none() {

@@ -47,6 +47,10 @@ impl Library {
         if !is_same || !entry.has(mark::OFFERED) || self.policy.is_forbidden() {
             return Err(ReasonT::Closed);
         }
+        if offer.epoch != self.fork_epoch.load(Ordering::SeqCst) {
+            // A child may have it, too, and know of no session.
+            return Err(ReasonT::Fork);
+        }
         if self.set_for_offer(&offer.numbers) != Some(offer.what.set) {
             return Err(ReasonT::Set);
         }

@@ -15,6 +15,8 @@ pub(crate) struct Offer {
     pub(crate) local: u64,
     pub(crate) fd: i32,
     pub(crate) version: u32,
+    /// The `fork` epoch: who holds the descriptor was looked at then.
+    pub(crate) epoch: u32,
     pub(crate) kind: KindT,
     /// Every number of the description in this process, `fd` first.
     pub(crate) numbers: Vec<i32>,
@@ -44,15 +46,16 @@ impl Library {
         if entry.version.load(Ordering::SeqCst) != version {
             return None;
         }
+        let epoch = self.fork_epoch.load(Ordering::SeqCst);
         let numbers = self.numbers_of(fd, entry)?;
         let set = self.set_for_offer(&numbers)?;
         let is_sole = entry.has(mark::BORN_HERE)
             && !entry.has(mark::PASSED)
-            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst);
+            && entry.epoch.load(Ordering::SeqCst) == epoch;
         let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
         let ring_bytes = self.policy.config().ring_bytes(kind);
         let what = OfferT { local, set, ring_bytes, is_sole };
-        Some(Offer { local, fd, version, kind, numbers, what })
+        Some(Offer { local, fd, version, epoch, kind, numbers, what })
     }
 
     /// Every number of the open file description of `fd`.

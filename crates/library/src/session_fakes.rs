@@ -76,7 +76,8 @@ impl Pair {
         let what = OfferT { local: 0, set, ring_bytes: RING_BYTES, is_sole: true };
         let version = entry.version.load(Ordering::SeqCst);
         let kind = KindT::Unix;
-        let offer = Offer { local: 0, fd, version, kind, numbers: vec![fd], what };
+        let epoch = crate::library().fork_epoch.load(Ordering::SeqCst);
+        let offer = Offer { local: 0, fd, version, epoch, kind, numbers: vec![fd], what };
         let none = || InboxT {
             id: 0,
             slot: 0,
