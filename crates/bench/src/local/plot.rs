@@ -40,7 +40,11 @@ fn bars(cells: &[Cell]) -> Vec<(String, usize, f64)> {
         let own = value(cells, &cell.case, cell.way)?;
         Some((cell.case.clone(), way, advantage(cell.unit, own, plain)))
     };
-    cells.iter().filter_map(bar).collect()
+    let mut bars: Vec<_> = cells.iter().filter_map(bar).collect();
+    // The cells of a row come way by way; its bars, case by case.
+    let place = |case: &str| cells.iter().position(|cell| cell.case == case);
+    bars.sort_by_key(|(case, ..)| place(case));
+    bars
 }
 
 /// Pixels of one bar.
