@@ -85,7 +85,12 @@ impl State {
         }
         new.change(events, data);
         new.is_watched = new.is_oneshot() && !self.is_unfit && Tag::fits(fd);
-        let form = new.joined_form(fd, look.ring(fd).output.is_none());
+        let sends_to_kernel = look.ring(fd).output.is_none();
+        let form = new.joined_form(fd, sends_to_kernel);
+        if sends_to_kernel {
+            // The kernel may have said that there is room while nobody wanted to know.
+            self.ready.kernel_stirred(member);
+        }
         if form.0 & !new.asked != 0 {
             control(epfd, op::MOD, fd, form)?;
             new.asked = form.0;

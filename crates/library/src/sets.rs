@@ -236,10 +236,12 @@ impl Library {
 
     /// It is home again.
     pub(crate) fn set_left(&self, fd: i32, _session: &Session) {
-        if let Some(entry) = self.table.known(fd)
-            && let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst))
-        {
-            slot.set.leave(fd);
+        let Some(entry) = self.table.known(fd) else { return };
+        // Also the set that it is out of for the moment, as the program sees it.
+        for word in [&entry.set, &entry.last_set] {
+            if let Some((_, slot)) = self.own_set(word.load(Ordering::SeqCst)) {
+                slot.set.leave(fd);
+            }
         }
     }
 
@@ -271,10 +273,17 @@ impl Library {
         if let SetAt::Own(word, slot) = self.set_at(fd) {
             self.close_set(entry, word, slot);
         }
-        if word == 0 && !is_several {
+        let last = entry.last_set.load(Ordering::SeqCst);
+        if word == 0 && last == 0 && !is_several {
             return;
         }
         let Some(sets) = self.sets() else { return };
+        if let Some((_, slot)) = self.own_set(last).filter(|_| last != word) {
+            slot.set.closed(fd, false);
+        }
+        if word == 0 && !is_several {
+            return;
+        }
         let is_kept = entry.has(mark::ALIASED);
         if is_kept {
             sets.has_left_behind.store(true, Ordering::SeqCst);

@@ -189,6 +189,23 @@ fn out_of_the_set_it_is_as_if_it_had_never_been_there() {
 }
 
 #[test]
+fn room_is_said_again_after_each_time_out_of_the_set() {
+    let set = Epoll::new();
+    // Not warmed up: what is sent still goes to the kernel, which says only once that it has room.
+    let pair = Pair::new();
+    set.change(op::ADD, pair.fd(0), bit::OUT).unwrap();
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    for _ in 0..3 {
+        assert_eq!(set.wait(Some(LONG)), [(bit::OUT, pair.fd(0))]);
+        set.change(op::DEL, pair.fd(0), 0).unwrap();
+        set.change(op::ADD, pair.fd(0), bit::IN).unwrap();
+        assert_eq!(set.wait(NOW), []);
+        set.change(op::DEL, pair.fd(0), 0).unwrap();
+        set.change(op::ADD, pair.fd(0), bit::OUT).unwrap();
+    }
+}
+
+#[test]
 fn sets_that_others_can_see_carry_no_sessions() {
     type Use = fn(&Epoll) -> Option<Epoll>;
     let uses: [Use; 5] = [
