@@ -4,6 +4,7 @@
 //! programs never come that far.
 
 use crate::Library;
+use crate::environment::Kept;
 use crate::table::{Entry, mark};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::FileType;
@@ -21,6 +22,8 @@ pub(crate) struct Policy {
     after_bytes: AtomicU64,
     is_forbidden: AtomicBool,
     config: OnceLock<Config>,
+    /// What the configuration is read from, if the program changes its environment.
+    pub(crate) environment: OnceLock<Kept>,
 }
 
 impl Policy {
@@ -31,6 +34,7 @@ impl Policy {
             after_bytes: AtomicU64::new(u64::MAX),
             is_forbidden: AtomicBool::new(false),
             config: OnceLock::new(),
+            environment: OnceLock::new(),
         }
     }
 
@@ -54,7 +58,10 @@ impl Policy {
     pub(crate) fn config(&self) -> &Config {
         self.config.get_or_init(|| {
             // `sojourn run` has checked the variables; what others put there is not worth a program's life.
-            let config = Config::from_env(std::env::vars_os());
+            let config = match self.environment.get() {
+                Some(kept) => Config::from_env(kept.over_those_of_now()),
+                None => Config::from_env(std::env::vars_os()),
+            };
             if !self.is_forbidden() {
                 self.after_calls.store(config.move_after_calls.max(1), Ordering::Relaxed);
                 self.after_bytes.store(config.move_after_bytes.max(1), Ordering::Relaxed);

@@ -8,6 +8,7 @@
 mod calls;
 mod descriptors;
 mod engine;
+mod environment;
 mod fork;
 mod home;
 mod host;
@@ -100,6 +101,15 @@ impl Library {
     pub fn set_host(&self, host: &'static dyn Host) {
         // A second one changes nothing: the first may be in use.
         let _ = self.host.set(host);
+    }
+
+    /// Hands over the program's environment, `NAME=VALUE` each, as it is at the start: once, before the program runs.
+    /// Without it the environment counts as it is when the first data call is made.
+    pub fn keep_environment<'a>(&self, variables: impl Iterator<Item = &'a [u8]>) {
+        if let Some(kept) = environment::Kept::of(variables) {
+            // A second one changes nothing.
+            let _ = self.policy.environment.set(kept);
+        }
     }
 
     pub(crate) fn host(&self) -> &'static dyn Host {

@@ -5,6 +5,7 @@
 //! home mean (`join`, `home`). Read `docs/streams.md` first.
 
 use crate::engine::{Engine, Job};
+use crate::environment::Kept;
 use crate::join::{self, Parts};
 use crate::offer::Offer;
 use crate::table::mark;
@@ -471,9 +472,12 @@ impl Thread {
     }
 
     fn open_client(&self) -> Option<SessionClient<Connection>> {
-        let place = Surroundings::of_this_process(&self.library.policy.config().server)
-            .for_client()
-            .ok()?;
+        let policy = &self.library.policy;
+        let mut around = Surroundings::of_this_process(&policy.config().server);
+        if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
+            around.runtime = Some(runtime);
+        }
+        let place = around.for_client().ok()?;
         let address = Address::parse(&place).ok()?.socket_address()?;
         let flags = SocketFlags::CLOEXEC;
         let socket =

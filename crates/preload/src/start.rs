@@ -4,6 +4,7 @@
 use crate::host::SHELL;
 use crate::library::library;
 use crate::{gate, process};
+use core::ffi::{CStr, c_char};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -15,6 +16,24 @@ extern "C" fn start() {
         std::panic::set_hook(Box::new(|_| ()));
     }
     library().set_host(&SHELL);
+    library().keep_environment(environment());
     process::watch_forks();
     gate::start();
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// What the program was started with.
+fn environment<'a>() -> impl Iterator<Item = &'a [u8]> {
+    // SAFETY: the C library's, set before constructors run; no other thread is there to change it.
+    let all = unsafe { environ };
+    let len = if all.is_null() { 0 } else { usize::MAX };
+    (0..len).map_while(move |at| {
+        // SAFETY: an array that ends with a null pointer, at which we stop.
+        let variable = unsafe { *all.add(at) };
+        // SAFETY: a string of the environment.
+        (!variable.is_null()).then(|| unsafe { CStr::from_ptr(variable) }.to_bytes())
+    })
 }

@@ -89,7 +89,8 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     let (text, is_public) = match &options.place {
         Place::User => (around.prepare_own()?.to_string_lossy().into_owned(), around.user == 0),
         Place::System => (around.prepare_system()?.to_string_lossy().into_owned(), true),
-        Place::At(text) => (text.clone(), false),
+        // Root's server serves every user, wherever it is.
+        Place::At(text) => (text.clone(), around.user == 0),
     };
     let address = Address::parse(&text).map_err(|error| RunError::Address(text.clone(), error))?;
     let lock = match &address {
@@ -103,7 +104,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         _ => None,
     };
     let served = Sojournd::new()?;
-    // Who may connect is decided by the socket's mode; everybody may at the system's place.
+    // Who may connect is decided by the socket's mode; everybody may to root's server.
     let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
     let before = umask(mask);
     let endpoint = Endpoint::bind(address, server_options());
