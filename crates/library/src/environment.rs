@@ -25,7 +25,7 @@ impl Kept {
     pub(crate) fn of<'a>(variables: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut kept: Option<Self> = None;
         for variable in variables.filter(|variable| counts(variable)) {
-            let kept = kept.get_or_insert_with(|| Self { text: [0; ROOM], len: 0 });
+            let kept = kept.get_or_insert(Self { text: [0; ROOM], len: 0 });
             let end = kept.len + variable.len();
             if end < ROOM {
                 kept.text[kept.len..end].copy_from_slice(variable);

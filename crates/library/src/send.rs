@@ -120,6 +120,7 @@ impl Session {
         if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
+        self.note_writers_cpu(stream);
         match stream.write(bufs, at_least) {
             Ok(len) => Step::Done(Ok(len)),
             Err(Stop::Full) => Step::Full,

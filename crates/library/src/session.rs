@@ -184,6 +184,17 @@ impl Session {
         lock(&self.tx_policy)
     }
 
+    /// A pipe's writer seldom waits on this session, and its peer learns where it runs only from its writes: that both
+    /// are on one processor, where spinning never pays, must be known even so.
+    #[inline]
+    pub(crate) fn note_writers_cpu(&self, stream: &Stream) {
+        if self.kind() == KindT::Pipe
+            && let Ok(mut policy) = self.tx_policy.try_lock()
+        {
+            stream.set_cpu(policy.cpu());
+        }
+    }
+
     /// Room with which a session counts as writable (bytes): a pipe promises that the smallest writes go whole.
     pub(crate) fn room_wanted(&self) -> usize {
         if self.kind() == KindT::Pipe { crate::send::PIPE_BUF } else { 1 }
