@@ -11,6 +11,8 @@
 //!
 //! What the kernel knows of a member (bytes from before the move, the end, errors) is asked for only after the kernel said that
 //! there is something: its registration is edge-triggered, so `kernel_has` stays set until it was found to have nothing.
+//! For an edge-triggered member that is not enough to report it: `has_news` says that the kernel has said something, or the
+//! registration has changed, since the last report. A bell that was rung for another reason is no edge.
 
 use crate::set_entry::bit;
 use std::collections::VecDeque;
@@ -51,6 +53,8 @@ struct Member {
     is_spent: bool,
     is_vacant: bool,
     kernel_has: bool,
+    /// What the kernel has was not reported yet.
+    has_news: bool,
     /// When it was last reported, or joined: then the kernel may have reported it.
     round: u64,
 }
@@ -176,6 +180,7 @@ impl ReadyList {
         member.events = events;
         member.data = data;
         member.is_spent = false;
+        member.has_news = true;
         self.list(index);
     }
 
@@ -199,6 +204,7 @@ impl ReadyList {
         let member = &mut self.members[index as usize];
         if events & (member.events | bit::ALWAYS) != 0 {
             member.kernel_has = true;
+            member.has_news = true;
             self.list(index);
         }
     }
@@ -303,13 +309,16 @@ impl Member {
             return self.now(look).0;
         }
         look.arm(self.fd, self.wants(bit::INPUT), false);
-        let (events, ring) = self.now(look);
+        let (mut events, ring) = self.now(look);
         // A bell for room rings at each read of the peer; so it is armed only where there is none.
-        if ring.output != Some(false) || !self.wants(bit::OUTPUT) {
-            return events;
+        if ring.output == Some(false) && self.wants(bit::OUTPUT) {
+            look.arm(self.fd, false, true);
+            events = self.now(look).0;
         }
-        look.arm(self.fd, false, true);
-        self.now(look).0
+        if events != 0 {
+            self.has_news = false;
+        }
+        events
     }
 
     fn wants(&self, bits: u32) -> bool {
@@ -337,7 +346,11 @@ impl Member {
             let asked = (self.events & !not_asked) | bit::IN | bit::RDHUP;
             let said = look.kernel(self.fd, asked & 0xffff) & !not_asked;
             self.kernel_has = said != 0;
-            found |= said;
+            let is_edge = self.events & bit::ET == 0 || self.has_news;
+            // Beside what the ring says it is told again, as the kernel tells all there is at each edge.
+            if is_edge || found & (self.events | bit::ALWAYS) != 0 {
+                found |= said;
+            }
         }
         (found & (self.events | bit::ALWAYS), ring)
     }

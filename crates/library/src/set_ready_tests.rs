@@ -298,12 +298,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// epoll(7) for one session: what it knows is whether an event came since the last look (`is_pending`).
+/// epoll(7) for one session: what it knows is whether an event came since the last look (`is_pending`), and whether
+/// that was the ring's alone (`is_rung`): what the kernel has is in front of that and was reported before.
 #[derive(Clone, Copy, Debug)]
 struct Model {
     member: u32,
     events: u32,
     is_pending: bool,
+    is_rung: bool,
     is_spent: bool,
 }
 
@@ -320,12 +322,12 @@ impl World {
         Self { fakes: Fakes::new(SESSIONS as usize), list: ReadyList::default(), models }
     }
 
-    /// What the kernel would say of it if it had everything.
-    fn now(&self, fd: i32) -> u32 {
+    /// What the ring would say of it, and what the kernel would if it had everything.
+    fn now(&self, fd: i32) -> (u32, u32) {
         self.fakes.with(fd, |fake| {
             let input = if fake.bytes > 0 { bit::IN } else { 0 };
             let output = if fake.is_full { 0 } else { bit::OUT };
-            input | output | fake.kernel
+            (input | output, input | output | fake.kernel)
         })
     }
 
@@ -336,7 +338,7 @@ impl World {
         }
         if let Some(model) = &mut self.models[fd as usize] {
             // A bell armed for an earlier registration still rings once: an edge too many, which epoll allows.
-            model.is_pending |= rang || events & (model.events | bit::ALWAYS) != 0;
+            model.is_rung |= rang || events & (model.events | bit::ALWAYS) != 0;
         }
     }
 
@@ -370,7 +372,8 @@ impl World {
                 let news = events & !before;
                 if let Some(model) = self.models[fd as usize].filter(|_| news != 0) {
                     self.list.kernel_said(model.member, news);
-                    self.happened(fd, false, news);
+                    let model = self.models[fd as usize].as_mut().unwrap();
+                    model.is_pending |= news & (model.events | bit::ALWAYS) != 0;
                 }
             }
             Step::Change(fd, events) => {
@@ -388,8 +391,9 @@ impl World {
             Step::Add(fd, events) => {
                 if self.models[fd as usize].is_none() {
                     let member = self.list.add(fd, (0, fd as u32), (events, fd as u64));
+                    let (is_pending, is_rung, is_spent) = (true, true, false);
                     self.models[fd as usize] =
-                        Some(Model { member, events, is_pending: true, is_spent: false });
+                        Some(Model { member, events, is_pending, is_rung, is_spent });
                     if self.fakes.with(fd, |fake| fake.kernel) != 0 {
                         self.list.kernel_said(member, !0);
                     }
@@ -403,8 +407,10 @@ impl World {
         let due: Vec<(i32, u32)> = (0..SESSIONS)
             .filter_map(|fd| {
                 let model = self.models[fd as usize]?;
-                let events = self.now(fd) & (model.events | bit::ALWAYS);
-                let is_due = model.events & bit::ET == 0 || model.is_pending;
+                let (ring, all) = self.now(fd);
+                let events = all & (model.events | bit::ALWAYS);
+                let is_rung = model.is_rung && ring & model.events != 0;
+                let is_due = model.events & bit::ET == 0 || model.is_pending || is_rung;
                 (events != 0 && !model.is_spent && is_due).then_some((fd, events))
             })
             .collect();
@@ -414,7 +420,7 @@ impl World {
             assert!(due.contains(&(one.fd, one.events)), "{one:?} of {due:?}");
             assert_eq!(one.data, one.fd as u64);
             let model = self.models[one.fd as usize].as_mut().unwrap();
-            model.is_pending = false;
+            (model.is_pending, model.is_rung) = (false, false);
             model.is_spent = model.events & bit::ONESHOT != 0;
             assert_eq!(one.is_spent, model.is_spent);
         }
@@ -424,7 +430,7 @@ impl World {
                 if !due.iter().any(|(due, _)| *due == fd as i32)
                     && let Some(model) = model
                 {
-                    model.is_pending = false;
+                    (model.is_pending, model.is_rung) = (false, false);
                 }
             }
         }
@@ -441,4 +447,22 @@ proptest! {
             world.run(step);
         }
     }
+}
+
+#[test]
+fn a_bell_that_brings_nothing_is_no_edge_for_bytes_of_the_kernels() {
+    let fakes = Fakes::new(1);
+    let mut list = ReadyList::default();
+    let member = list.add(0, (0, 0), (bit::IN | bit::ET, 7));
+    collect(&mut list, &fakes, 9);
+    fakes.with(0, |fake| fake.kernel = bit::IN);
+    list.kernel_said(member, bit::IN);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    // Some are left; the peer rings for another reason.
+    list.rang(0, 0);
+    assert_eq!(collect(&mut list, &fakes, 9), []);
+    list.kernel_said(member, bit::IN);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    list.change(member, bit::IN | bit::ET, 8);
+    assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 8)]);
 }
