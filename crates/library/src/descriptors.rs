@@ -43,7 +43,7 @@ impl Library {
     /// Before the program closes `fd`.
     pub fn closing(&self, fd: i32) {
         let Some(entry) = self.table.known(fd) else { return };
-        self.descriptor_closed(fd);
+        self.descriptor_closed(fd, true);
         if entry.session.load(Ordering::SeqCst) == 0 && !entry.has(mark::OFFERED) {
             entry.reset(0, 0);
             return;
@@ -210,7 +210,7 @@ impl Library {
             session.abandon();
         }
         entry.session.store(0, Ordering::SeqCst);
-        self.descriptor_closed(fd);
+        self.descriptor_closed(fd, false);
     }
 }
 

@@ -43,6 +43,17 @@ pub(crate) struct Set {
     pub(crate) state: Mutex<State>,
 }
 
+/// Who holds a description whose number is closed. The kernel forgets its registration with the last of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Nobody, as far as is known.
+    Not,
+    /// Another number of the program's: the registration stays.
+    Kept,
+    /// Perhaps the server or the protocol thread, for a moment that the program must not see.
+    ByUs,
+}
+
 /// What becomes of a change by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
@@ -149,13 +160,16 @@ impl Set {
         state.ready.remove(member);
     }
 
-    /// The number `fd` is going to be closed. The kernel forgets it by itself, unless another number keeps
-    /// the description open (`is_kept`).
-    pub(crate) fn closed(&self, fd: i32, is_kept: bool) {
-        if is_kept {
+    /// The number `fd` is going to be closed, or has been.
+    pub(crate) fn closed(&self, fd: i32, held: Held) {
+        if held == Held::Kept {
             self.leave(fd);
         }
-        lock(&self.state).forget(fd);
+        let mut state = lock(&self.state);
+        if held == Held::ByUs && state.registrations.contains_key(&fd) {
+            let _ = control(state.epfd, op::DEL, fd, (0, 0));
+        }
+        state.forget(fd);
     }
 
     /// Sessions cannot be in it any more. Those that are.

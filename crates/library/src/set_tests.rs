@@ -1,5 +1,6 @@
 //! Sets as a program sees them, in one process, with the kernel's epoll and fake sessions.
 
+use crate::set::Held;
 use crate::set::op;
 use crate::set_entry::bit;
 use crate::set_fakes::{LONG, World};
@@ -316,11 +317,23 @@ fn a_closed_number_is_forgotten() {
     let world = World::joined(2, Wait::Park, bit::IN);
     world.publish(0);
     world.publish(1);
-    world.set.closed(world.all[0].fd(), false);
+    world.set.closed(world.all[0].fd(), Held::Not);
     assert_eq!(world.now(), [(bit::IN, 1)]);
     let mut numbers = world.set.close();
     numbers.sort_unstable();
     assert_eq!(numbers, [world.all[1].fd()]);
+}
+
+#[test]
+fn a_closed_number_that_we_may_still_hold_leaves_nothing_in_the_kernels_set() {
+    let world = World::new(2, Wait::Park);
+    for at in 0..2 {
+        world.control(op::ADD, at, bit::IN).unwrap();
+        (&world.all[at].peer).write_all(b"x").unwrap();
+    }
+    // The description lives on, as in an offer that is on its way.
+    world.set.closed(world.all[0].fd(), Held::ByUs);
+    assert_eq!(world.now(), [(bit::IN, 1)]);
 }
 
 #[test]

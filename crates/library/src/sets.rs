@@ -8,7 +8,7 @@
 use crate::kernel;
 use crate::poll_sleep::Pollers;
 use crate::session::lock;
-use crate::set::{Changed, EpollEvent, Set, control, op};
+use crate::set::{Changed, EpollEvent, Held, Set, control, op};
 use crate::set_ready::{Look, RingSays};
 use crate::set_wait::Call;
 use crate::table::{Entry, mark};
@@ -266,8 +266,8 @@ impl Library {
         }
     }
 
-    /// The number is going to be closed, or has been.
-    pub(crate) fn descriptor_closed(&self, fd: i32) {
+    /// The number is going to be closed, or has been (`is_open` says which).
+    pub(crate) fn descriptor_closed(&self, fd: i32, is_open: bool) {
         let Some(entry) = self.table.known(fd) else { return };
         let (word, is_several) = (entry.set.load(Ordering::SeqCst), entry.has(mark::SETS));
         if let SetAt::Own(word, slot) = self.set_at(fd) {
@@ -278,20 +278,29 @@ impl Library {
             return;
         }
         let Some(sets) = self.sets() else { return };
+        let is_kept = entry.has(mark::ALIASED);
+        let is_sole = entry.has(mark::BORN_HERE)
+            && !entry.has(mark::PASSED)
+            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst);
+        let held = match is_kept {
+            true => Held::Kept,
+            // An offer's duplicate may be on its way.
+            false if is_open && is_sole && entry.has(mark::WAS_OFFERED) => Held::ByUs,
+            false => Held::Not,
+        };
         if let Some((_, slot)) = self.own_set(last).filter(|_| last != word) {
-            slot.set.closed(fd, false);
+            slot.set.closed(fd, if is_kept { Held::Not } else { held });
         }
         if word == 0 && !is_several {
             return;
         }
-        let is_kept = entry.has(mark::ALIASED);
         if is_kept {
             sets.has_left_behind.store(true, Ordering::SeqCst);
         }
         if is_several {
-            sets.all().for_each(|slot| slot.set.closed(fd, is_kept));
+            sets.all().for_each(|slot| slot.set.closed(fd, held));
         } else if let Some((_, slot)) = self.own_set(word) {
-            slot.set.closed(fd, is_kept);
+            slot.set.closed(fd, held);
         }
     }
 

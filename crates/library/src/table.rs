@@ -38,6 +38,8 @@ pub(crate) mod mark {
     pub(crate) const SETS: u32 = 16;
     /// An offer is under way or waits.
     pub(crate) const OFFERED: u32 = 32;
+    /// An offer has been made of it: the server may have had a duplicate, and may still have it.
+    pub(crate) const WAS_OFFERED: u32 = 64;
 }
 
 /// One descriptor number.
