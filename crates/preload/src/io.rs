@@ -267,7 +267,9 @@ fn send_rest(fd: c_int, buffers: &[iovec], done: usize, how: Send, flags: Option
     if let Path::Session(_) = way_out(fd) {
         return done as isize;
     }
-    if raw::has_failed(fd) {
+    // For room first: a call that has sent something leaves an error that comes later for the next one to say,
+    // and that would not be so for one that waits without having sent anything.
+    if !raw::has_room(fd) {
         return done as isize;
     }
     let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
