@@ -9,10 +9,15 @@ use crate::session::{Receiver, RxPhase, Session, lock};
 use crate::sleep::Waited;
 use crate::table::Way;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
+
+/// How long a call that must not wait waits even so, for bytes that the peer had sent and that a return has on their way
+/// to the kernel: as a rule some ten microseconds, until the peer's protocol thread runs.
+const OWED_LIMIT: Duration = Duration::from_millis(20);
 
 /// What one look gave.
 enum Step {
@@ -58,6 +63,14 @@ impl Session {
                     continue;
                 }
                 Step::Done(Err(error)) => Err(error),
+                Step::Empty if got == 0 && !may_wait && self.is_flush_due() => {
+                    // They were here before the return, and may have been reported: not "nothing".
+                    let until = *deadline.get_or_insert_with(|| Deadline::after(OWED_LIMIT));
+                    match self.wait_readable(until) {
+                        Waited::Look if !until.is_over() => continue,
+                        _ => Err(Errno::AGAIN),
+                    }
+                }
                 Step::Empty if !may_wait || (how.wait_all && got > 0 && how.dont_wait) => {
                     Err(Errno::AGAIN)
                 }
@@ -74,6 +87,18 @@ impl Session {
             };
             return Some(if got > 0 { Ok(got) } else { result });
         }
+    }
+
+    /// Whether the stream is frozen with bytes for us that the peer has not put into the kernel yet.
+    #[cold]
+    fn is_flush_due(&self) -> bool {
+        let rx = lock(&self.rx);
+        let Some(stream) = rx.stream.as_ref().filter(|_| rx.phase == RxPhase::Residue) else {
+            return false;
+        };
+        !rx.peer_is_dead
+            && stream.peer_flushed().is_none()
+            && stream.peer_leftover().is_ok_and(|owed| rx.since_freeze < owed)
     }
 
     /// One look, into the buffers beyond the first `skip` bytes.

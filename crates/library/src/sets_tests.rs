@@ -107,6 +107,24 @@ fn going_home_and_moving_again_loses_no_edge() {
 }
 
 #[test]
+fn what_was_reported_is_there_to_be_read_while_its_session_goes_home() {
+    let set = Epoll::new();
+    let pair = joined_in(&set, bit::IN);
+    assert_eq!(write(pair.fd(1), b"bytes"), Ok(5));
+    assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
+    let session = library().session_of(pair.fd(0)).unwrap();
+    session.leave(sojourn_session::ReasonT::Operation, false);
+    // The peer hands over a little later, as its protocol thread comes to it.
+    let peer = pair.fd(1);
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(2));
+        library().session_of(peer).unwrap().attend();
+    });
+    assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(5));
+    later.join().unwrap();
+}
+
+#[test]
 fn a_writer_hears_of_room_also_edge_triggered() {
     let set = Epoll::new();
     let pair = joined_in(&set, bit::OUT | bit::ET);
