@@ -123,7 +123,8 @@ impl Polling<'_> {
             next_ns = now_ns() + ASK_INTERVAL_NS;
             self.fill(kernel);
             let said = self.library.host().poll(&mut kernel[..len], Some(Duration::ZERO), None);
-            said.is_ok_and(|_| self.has_asked(&kernel[..len]))
+            self.must_ask |= said.is_ok_and(|_| self.has_asked(&kernel[..len]));
+            self.must_ask
         });
         let parks = policy.parks();
         lock(&pollers.state).spare_policies.push(policy);
@@ -181,6 +182,8 @@ impl Polling<'_> {
         host.wait_begins();
         let is_over = self.ring_has() || self.is_interrupted();
         let slept = if is_over { Ok(0) } else { self.sleep_in_kernel(places, number, kernel) };
+        let len = self.fds.len();
+        self.must_ask |= !is_over && self.has_asked(&kernel[..len]);
         let is_interrupted = self.is_interrupted();
         host.wait_ends();
         places.inboxes.iter().for_each(|inbox| inbox.withdraw());

@@ -134,10 +134,16 @@ impl Set {
             let since = state.ready.begin_round();
             let room = call.events.len();
             let is_last = call.deadline.is_over();
+            let asked_ns = state.asked_ns;
             let is_due = (is_last || !state.ready.is_idle()) && state.is_due(is_last);
             let quota = if is_due { state.quota(room) } else { room };
             let found = state.collect(since, call.look, &mut call.events[..quota]);
-            if !is_due {
+            // The list had nothing but what was ready before: the wait that follows asks the kernel anyway.
+            let will_wait = is_due && found == 0 && quota > 0 && !is_last;
+            if will_wait {
+                state.asked_ns = asked_ns;
+            }
+            if !is_due || will_wait {
                 state.settle();
                 return Ok(found);
             }
@@ -200,7 +206,7 @@ impl Set {
 
     /// One waiter of a set spins, the others sleep.
     fn spin(&self, call: &mut Call<'_>) -> Option<Pause> {
-        let (mut policy, inboxes, asked_ns) = {
+        let (mut policy, inboxes) = {
             let mut state = lock(&self.state);
             if call.mask.is_some() || state.spinners > 0 || state.ready.len() == 0 {
                 return None;
@@ -208,10 +214,11 @@ impl Set {
             let policy = state.policy.take();
             state.spinners += 1;
             let policy = policy.unwrap_or_else(|| Box::new(Policy::new((call.wait)())));
-            (policy, Arc::clone(&state.inboxes), state.asked_ns)
+            (policy, Arc::clone(&state.inboxes))
         };
         let mut said = 0;
-        let (mut looks, mut next_ns) = (0u32, asked_ns + ASK_INTERVAL_NS);
+        // Not at once: most answers come sooner, and the sleep that follows asks too.
+        let (mut looks, mut next_ns, mut asked_ns) = (0u32, now_ns() + ASK_INTERVAL_NS, 0);
         policy.spin(0, call.deadline, || {
             if has_ready(&inboxes) || call.is_interrupted() {
                 return true;
@@ -224,14 +231,14 @@ impl Set {
             if now < next_ns {
                 return false;
             }
-            next_ns = now + ASK_INTERVAL_NS;
+            (asked_ns, next_ns) = (now, now + ASK_INTERVAL_NS);
             // An error shows again when we sleep.
             said = call.ask(0, Some(Duration::ZERO), None).unwrap_or(0);
             said > 0
         });
         let mut state = lock(&self.state);
         state.spinners = state.spinners.saturating_sub(1);
-        state.asked_ns = state.asked_ns.max(next_ns - ASK_INTERVAL_NS);
+        state.asked_ns = state.asked_ns.max(asked_ns);
         let parks = policy.parks();
         state.policy = Some(policy);
         drop(state);

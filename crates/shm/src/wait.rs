@@ -24,6 +24,10 @@ pub enum Wait {
 
 /// How often the machine's load is looked at, at most.
 const LOAD_INTERVAL_NS: u64 = 10_000_000;
+/// How firmly a crowd is believed in: so many looks, at most, until it is over.
+const CROWDED_MAX: u32 = 8;
+/// How firmly it is believed in now.
+static CROWDED: AtomicU32 = AtomicU32::new(0);
 /// Bounds of the measured budget.
 const BUDGET_NS: core::ops::RangeInclusive<u64> = 2_000..=100_000;
 /// Waits that skip spinning once spinning has failed this often in a row, as a power of two.
@@ -143,6 +147,8 @@ impl Policy {
             Wait::Adaptive if peer_cpu != 0 && peer_cpu == cpu => return Spun::GaveUp,
             Wait::Spin(None) => u64::MAX,
             Wait::Spin(Some(limit)) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+            // Not even a short spin: whoever is to answer may be waiting for this processor.
+            Wait::Adaptive if is_known_crowd() && is_oversubscribed() => return Spun::GaveUp,
             Wait::Adaptive => u64::MAX - 1,
         };
         self.quiet.keep();
@@ -266,11 +272,16 @@ fn measure_wake_cost() -> u64 {
     rounds[rounds.len() / 2].clamp(*BUDGET_NS.start(), *BUDGET_NS.end())
 }
 
+/// What [`is_oversubscribed`] said last, without a look at the clock.
+#[inline(always)]
+fn is_known_crowd() -> bool {
+    CROWDED.load(Ordering::Relaxed) > 2
+}
+
 /// Whether more threads want to run than there are processors: from `/proc/loadavg`, at most once in
 /// ten milliseconds per process. Without `/proc` the answer is no.
 fn is_oversubscribed() -> bool {
     static NEXT_NS: AtomicU64 = AtomicU64::new(0);
-    static ANSWER: AtomicU32 = AtomicU32::new(0);
     let now = now_ns();
     let next = NEXT_NS.load(Ordering::Relaxed);
     if now >= next
@@ -279,11 +290,13 @@ fn is_oversubscribed() -> bool {
             .is_ok()
     {
         let crowded = runnable().is_some_and(|running| running > processors());
-        // One crowded moment is chance: a third thread that ran for a few microseconds.
-        let before = ANSWER.load(Ordering::Relaxed);
-        ANSWER.store(if crowded { (before + 1).min(2) } else { 0 }, Ordering::Relaxed);
+        // One crowded moment is chance: a third thread that ran for a few microseconds. So is one quiet moment in a crowd,
+        // all the more as a crowd that does not spin runs for short times only.
+        let before = CROWDED.load(Ordering::Relaxed);
+        let after = if crowded { (before + 2).min(CROWDED_MAX) } else { before.saturating_sub(1) };
+        CROWDED.store(after, Ordering::Relaxed);
     }
-    ANSWER.load(Ordering::Relaxed) > 1
+    is_known_crowd()
 }
 
 /// Threads running or wanting to, this one included.
