@@ -251,14 +251,15 @@ impl Polling<'_> {
     }
 
     /// Puts together what the kernel and the rings say. How many descriptors have something.
-    fn merge(&mut self, kernel: &[PollFd]) -> usize {
+    pub(crate) fn merge(&mut self, kernel: &[PollFd]) -> usize {
         let mut found = 0;
         for (said, polled) in kernel.iter().zip(&mut *self.fds) {
             let mut events = u32::from(said.revents as u16);
             if let Some(session) = self.library.session_of(polled.fd) {
                 events |= stirs(session, polled.fd, events) | ring_says(session);
-                events &= polled.asked() | bit::ALWAYS | bit::NVAL;
             }
+            // Also of one that has gone home since the kernel was asked: it was asked for more than the program asks for.
+            events &= polled.asked() | bit::ALWAYS | bit::NVAL;
             polled.revents = events as i16;
             found += usize::from(events != 0);
         }

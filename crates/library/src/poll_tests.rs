@@ -1,7 +1,7 @@
 //! `poll` as a program sees it, on sessions with both ends in this process.
 
 use crate::library;
-use crate::poll::PollFd;
+use crate::poll::{PollFd, Polling};
 use crate::session_fakes::{Pair, is_away, read, write};
 use crate::set_entry::bit;
 use crate::set_fakes::LONG;
@@ -44,6 +44,19 @@ fn rings_and_kernel_are_looked_at_together() {
     let all = vec![bit::IN | bit::OUT, 0, bit::IN, 0, bit::NVAL];
     assert_eq!(poll(&asked, Some(LONG)), (3, all));
     assert!(is_away(pair.fd(0)) && is_away(pair.fd(1)));
+}
+
+#[test]
+fn of_one_that_went_home_meanwhile_no_more_is_said_than_was_asked() {
+    let (near, _far) = UnixStream::pair().unwrap();
+    let mut fds = [ask(near.as_raw_fd(), bit::RDHUP)];
+    let deadline = sojourn_shm::Deadline::NOW;
+    let library = library();
+    let mut polling = Polling { library, fds: &mut fds, deadline, mask: None, must_ask: false };
+    let said = (bit::IN | bit::RDHUP | bit::HUP) as i16;
+    let kernel = [PollFd { fd: near.as_raw_fd(), events: 0, revents: said }];
+    assert_eq!(polling.merge(&kernel), 1);
+    assert_eq!(u32::from(fds[0].revents as u16), bit::RDHUP | bit::HUP);
 }
 
 #[test]
