@@ -6,8 +6,29 @@ use std::process::{Command, Stdio};
 
 /// For every build: C stubs and examples.
 pub(crate) const BUILD: &[&str] = &["gcc", "libc6-dev", "pkg-config"];
-/// For the tests: the headers are also checked as C++.
-pub(crate) const TEST: &[&str] = &["gcc", "g++", "libc6-dev", "make", "pkg-config"];
+/// For the tests: the headers are also checked as C++; the programs that `tests/system` runs.
+pub(crate) const TEST: &[&str] = &[
+    "gcc",
+    "g++",
+    "libc6-dev",
+    "make",
+    "pkg-config",
+    "redis-server",
+    "redis-tools",
+    "nginx",
+    "wrk",
+    "postgresql",
+    "memcached",
+    "openssh-server",
+    "openssh-client",
+    "rsync",
+    "iperf3",
+    "socat",
+    "curl",
+    "python3",
+    "nodejs",
+    "openjdk-17-jdk-headless",
+];
 /// For the benchmarks: rpcgen and its library, and the Cap'n Proto compiler, to be measured beside.
 pub(crate) const BENCH: &[&str] =
     &["gcc", "libc6-dev", "pkg-config", "rpcsvc-proto", "libtirpc-dev", "capnproto"];
