@@ -224,9 +224,13 @@ pub fn wake_cost_ns() -> u64 {
 
 /// Processors of the machine, not those we may run on: the peer may run on others.
 fn processors() -> usize {
-    // SAFETY: asks for a number.
-    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(online).unwrap_or(1).max(1)
+    // The C library reads a file for it.
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        // SAFETY: asks for a number.
+        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        usize::try_from(online).unwrap_or(1).max(1)
+    })
 }
 
 /// Moves this thread away from `processor`, if that is allowed; else the figure is that of one
