@@ -308,7 +308,7 @@ fn death_of_the_server() {
     let _redis = Running::start(command).unwrap();
     wait_for("redis-server", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let mut command = world.command("redis-benchmark");
-    command.args(["-p", &port.to_string(), "-q", "-n", "400000", "-c", "10", "-t", "get"]);
+    command.args(["-p", &port.to_string(), "-q", "-n", "1200000", "-c", "10", "-t", "get"]);
     let mut benchmark = Running::start(command).unwrap();
     let mut admin = Admin::new(&world.sandbox).unwrap();
     wait_for("sessions moved", || admin.away().unwrap().len() == 20);
@@ -317,7 +317,11 @@ fn death_of_the_server() {
     std::thread::sleep(Duration::from_millis(200));
     world.sandbox.start_server().unwrap();
     let mut admin = Admin::new(&world.sandbox).unwrap();
-    wait_for("sessions registered again", || admin.away().unwrap().len() == 20);
+    wait_for("sessions registered again", || {
+        let away = admin.away().unwrap().len();
+        assert!(benchmark.is_running(), "it ended when {away} were registered again");
+        away == 20
+    });
     assert!(benchmark.is_running(), "it ended before they were registered again");
     let said = benchmark.finish(LIMIT).unwrap().success("redis-benchmark").unwrap();
     assert!(said.contains("requests per second"), "{said}");
