@@ -308,7 +308,7 @@ fn death_of_the_server() {
     let _redis = Running::start(command).unwrap();
     wait_for("redis-server", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let mut command = world.command("redis-benchmark");
-    command.args(["-p", &port.to_string(), "-q", "-n", "1200000", "-c", "10", "-t", "get"]);
+    command.args(["-p", &port.to_string(), "-q", "-n", "4000000", "-c", "10", "-t", "get"]);
     let mut benchmark = Running::start(command).unwrap();
     let mut admin = Admin::new(&world.sandbox).unwrap();
     wait_for("sessions moved", || admin.away().unwrap().len() == 20);
