@@ -51,6 +51,8 @@ struct OwnInbox {
     inbox: Arc<Inbox>,
     /// Slot in the inbox → slot of the session.
     slots: HashMap<u32, u32>,
+    /// Sessions that have it, as far as the server knows.
+    uses: usize,
 }
 
 /// The thread's own state.
@@ -291,6 +293,7 @@ impl Thread {
         let session = self.library.join(self.engine, offer, join, &parts)?;
         if let Some(inbox) = self.own_inboxes.get_mut(&join.own.id) {
             inbox.slots.insert(join.own.slot, session.slot());
+            inbox.uses += 1;
         }
         if let Some((_, uses)) = self.peer_inboxes.get_mut(&join.peer.id) {
             *uses += 1;
@@ -335,7 +338,7 @@ impl Thread {
         let data = EventData::new_u64(INBOX | number);
         epoll::add(&self.set, opened.attention_fd(), data, EventFlags::IN)
             .map_err(|_| ReasonT::Resources)?;
-        let known = OwnInbox { number, inbox: Arc::clone(&opened), slots: HashMap::new() };
+        let known = OwnInbox { number, inbox: Arc::clone(&opened), slots: HashMap::new(), uses: 0 };
         self.own_inboxes.insert(inbox.id, known);
         Ok(opened)
     }
@@ -371,14 +374,17 @@ impl Thread {
         Ok(())
     }
 
-    /// A session's descriptor is the kernel's alone again.
-    fn unwatch(&self, local: u64, reason: ReasonT) {
+    /// A session's descriptor is the kernel's alone again, and its slot in the inbox may soon be another's.
+    fn unwatch(&mut self, local: u64, reason: ReasonT) {
+        let Some(joined) = self.joined.get(&local) else { return };
         // Before a close that has been done: see `Session::close`.
         if reason != ReasonT::Closed
-            && let Some(joined) = self.joined.get(&local)
             && let Ok(fd) = kernel::at(joined.offer.fd)
         {
             let _ = epoll::delete(&self.set, fd);
+        }
+        if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
+            inbox.slots.remove(&joined.own_slot);
         }
     }
 
@@ -386,7 +392,7 @@ impl Thread {
     fn forget(&mut self, local: u64) {
         let Some(joined) = self.joined.remove(&local) else { return };
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
-            inbox.slots.remove(&joined.own_slot);
+            inbox.uses -= 1;
         }
         if let Some((_, uses)) = self.peer_inboxes.get_mut(&joined.peer_inbox) {
             *uses -= 1;
@@ -399,7 +405,7 @@ impl Thread {
 
     /// Lets go of those that no session needs. The server counts in the same way, and gives others next time.
     fn release(&mut self, own_inbox: u64, peer_inbox: u64, peer_pid: u32) {
-        if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.slots.is_empty())
+        if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.uses == 0)
             && let Some(OwnInbox { inbox, .. }) = self.own_inboxes.remove(&own_inbox)
         {
             let _ = epoll::delete(&self.set, inbox.attention_fd());
