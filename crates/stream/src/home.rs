@@ -66,9 +66,6 @@ impl Stream {
     fn copy_leftover(&self, ring: usize, skip: usize, buf: &mut [u8]) -> usize {
         let words = if ring == self.side { self.out_ring() } else { self.in_ring() };
         let Ok((head, len)) = words.leftover(self.layout.ring_bytes(ring)) else { return 0 };
-        if ring != self.side {
-            self.learn_extent();
-        }
         let wanted = len.saturating_sub(skip).min(buf.len());
         let mut copied = 0;
         while copied < wanted {

@@ -47,16 +47,6 @@ impl Stream {
         used(self.in_ring().tail()?, self.reading.own.load(Ordering::Relaxed), self.in_bytes())
     }
 
-    /// How much of the ring the bytes lie in that have just been seen. Reader lock, for which they stay unread.
-    #[inline]
-    pub(crate) fn learn_extent(&self) {
-        let said = self.in_ring().extent();
-        if said != self.reading.extent.load(Ordering::Relaxed) {
-            let extent = self.checked_extent(1 - self.side, said);
-            self.reading.extent.store(extent, Ordering::Relaxed);
-        }
-    }
-
     /// Copies what there is to `bufs`, up to their length, and consumes it unless `peek`; rings a writer
     /// that waits for room. Answers the bytes copied. Reader lock.
     ///
@@ -90,7 +80,6 @@ impl Stream {
             return Ok(known);
         }
         let available = self.available()?;
-        self.learn_extent();
         self.reading.peer.store(head + available as u64, Ordering::Relaxed);
         if available > 0 { Ok(available) } else { Err(Stop::Empty) }
     }
@@ -103,7 +92,7 @@ impl Stream {
         mut available: usize,
         target: &mut Target<'_, '_>,
     ) -> Result<usize, Stop> {
-        let (mut read, piece) = (0, chunk(self.reading.extent.load(Ordering::Relaxed)));
+        let (mut read, piece) = (0, chunk(self.in_bytes()));
         loop {
             let part = self.copy_out(head, available.min(piece), target);
             if part == 0 {
@@ -122,7 +111,6 @@ impl Stream {
                 }
                 match self.available() {
                     Ok(more) if more > 0 => {
-                        self.learn_extent();
                         available = more;
                         self.reading.peer.store(head + more as u64, Ordering::Relaxed);
                     }

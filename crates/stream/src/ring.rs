@@ -48,7 +48,7 @@ pub enum Stop {
 pub struct TailLine {
     /// Bytes published, and [`FROZEN`].
     pub tail: AtomicU64,
-    /// Not 0: the writer has switched (`RING`), and so much of the ring is in use, in bytes.
+    /// Not 0: the writer has switched (`RING`).
     rings: AtomicU32,
     /// The processor the writer was last seen on, plus one.
     pub cpu: AtomicU32,
@@ -141,24 +141,10 @@ impl Ring {
         self.reader.consents.load(Ordering::Acquire) != 0
     }
 
-    /// The writer writes here from now on, in the first `extent` bytes.
-    pub fn start(&self, extent: u32) {
+    /// The writer writes here from now on.
+    pub fn start(&self) {
         // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
-        self.tail.rings.store(extent, Ordering::Release);
-    }
-
-    /// The writer uses `extent` bytes from now on. Only while the ring is empty.
-    pub fn extend(&self, extent: u32) {
-        // Relaxed: readers see it with the next tail that they see, see `extent`.
-        self.tail.rings.store(extent, Ordering::Relaxed);
-    }
-
-    /// How many bytes of the ring are in use: untrusted. For bytes that are published and not consumed it is what it
-    /// was when they were published, for the writer changes it only when there are none.
-    #[inline(always)]
-    pub fn extent(&self) -> u32 {
-        // SYNC: after an acquire load of the tail, whose release in `publish` comes after `extend`.
-        self.tail.rings.load(Ordering::Relaxed)
+        self.tail.rings.store(1, Ordering::Release);
     }
 
     /// Whether the writer has switched.

@@ -13,10 +13,6 @@ use sojourn_shm::futex::{self, Woken};
 use sojourn_shm::{Access, Mapping};
 use std::sync::Arc;
 
-/// How much of a ring is in use at first. Most sessions exchange short messages, and would walk through all of a large
-/// ring for nothing: what is never written to never becomes memory.
-pub(crate) const EXTENT_START: u32 = 16 << 10;
-
 /// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its own.
 #[repr(align(128))]
 #[derive(Debug, Default)]
@@ -27,10 +23,6 @@ pub(crate) struct Seen {
     pub(crate) peer: AtomicU64,
     /// Whether this direction has switched to the ring, as far as we know.
     pub(crate) rings: AtomicBool,
-    /// How much of the ring is in use, as far as we know: a power of two, no more than the ring.
-    pub(crate) extent: AtomicU32,
-    /// The writer has been short of room: it waits for an empty ring, to use more of it.
-    pub(crate) wants_more: AtomicBool,
     /// The processor as last told to the peer.
     pub(crate) told_cpu: AtomicU32,
     /// Our sleepers.
@@ -100,29 +92,11 @@ impl Stream {
         let head = into.head.head.load(Ordering::Acquire) & !FROZEN;
         self.writing.own.store(tail, Ordering::Relaxed);
         self.reading.own.store(head, Ordering::Relaxed);
-        let found = self.checked_extent(self.side, out.extent());
-        self.writing.extent.store(found, Ordering::Relaxed);
-        self.reading
-            .extent
-            .store(self.checked_extent(1 - self.side, into.extent()), Ordering::Relaxed);
         // Full and empty as far as we know: the first look goes to the peer's line.
-        let full = tail.saturating_sub(u64::from(found));
+        let full = tail.saturating_sub(u64::from(self.layout.ring_bytes(self.side)));
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
         self.writing.rings.store(out.rings(), Ordering::Relaxed);
-    }
-
-    /// What a ring word says of how much is in use, made into something that can be.
-    #[inline]
-    pub(crate) fn checked_extent(&self, ring: usize, said: u32) -> u32 {
-        let all = self.layout.ring_bytes(ring);
-        if said.is_power_of_two() && said <= all { said } else { all.min(EXTENT_START) }
-    }
-
-    /// How much of the own ring is in use.
-    #[inline]
-    pub(crate) fn out_extent(&self) -> u32 {
-        self.writing.extent.load(Ordering::Relaxed)
     }
 
     fn control(&self) -> &Control {
@@ -179,9 +153,8 @@ impl Stream {
     /// call [`Stream::room`] once more *after* this and before it sleeps. Answers as [`Stream::announce_reader`].
     pub fn announce_writer(&self, how: Bell, room: usize) -> u32 {
         let ring = self.out_ring();
-        let bytes = u64::from(self.out_extent());
-        let is_to_be_empty = self.writing.wants_more.load(Ordering::Relaxed);
-        let room = if is_to_be_empty { bytes } else { (room.max(1) as u64).min(bytes) };
+        let bytes = u64::from(self.out_bytes());
+        let room = (room.max(1) as u64).min(bytes);
         let tail = self.writing.own.load(Ordering::Relaxed);
         let want = (tail + room).saturating_sub(bytes);
         self.writing.sleepers.announce_want(&ring.writer.bell, how, &ring.writer.want, want)

@@ -13,9 +13,6 @@ pub(crate) fn chunk(ring_bytes: u32) -> usize {
     (ring_bytes as usize / 4).clamp(4096, 16 << 10)
 }
 
-/// A writer that is short of room uses so many times as much of the ring.
-const EXTENT_STEP: u32 = 4;
-
 impl Stream {
     /// Whether the peer's reader has consented: it looks at the ring from then on.
     pub fn has_consent(&self) -> bool {
@@ -30,7 +27,7 @@ impl Stream {
         }
         self.writing.rings.store(true, Ordering::Relaxed);
         let ring = self.out_ring();
-        ring.start(self.out_extent());
+        ring.start();
         if ring.reader.bell.has_sleepers_after_store() {
             self.wake_peer(&ring.reader.bell);
         }
@@ -50,49 +47,22 @@ impl Stream {
             return Err(Stop::NotRinging);
         }
         self.out_ring().tail()?;
-        let room = self.look_for_room(self.writing.own.load(Ordering::Relaxed))?;
-        let is_short = self.writing.wants_more.load(Ordering::Relaxed);
-        Ok(if is_short && room < self.out_extent() as usize { 0 } else { room })
+        self.look_for_room(self.writing.own.load(Ordering::Relaxed))
     }
 
     fn look_for_room(&self, tail: u64) -> Result<usize, Stop> {
         let head = self.out_ring().head()?;
-        let extent = self.out_extent();
-        let used = used(tail, head, extent)?;
+        let used = used(tail, head, self.out_bytes())?;
         self.writing.peer.store(head, Ordering::Relaxed);
-        Ok(extent as usize - used)
+        Ok(self.out_bytes() as usize - used)
     }
 
     /// Room for `wanted` bytes as far as is known; looks at the peer's position only if that is not enough.
     #[inline]
     fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
-        let extent = self.out_extent();
-        let known = used(tail, self.writing.peer.load(Ordering::Relaxed), extent)?;
-        let room = extent as usize - known;
-        let is_enough = room >= wanted && !self.writing.wants_more.load(Ordering::Relaxed);
-        if is_enough { Ok(room) } else { self.make_room(tail, wanted) }
-    }
-
-    /// Room for `wanted` bytes, by using more of the ring if that helps. More can be used only from one moment on at
-    /// which the ring is empty; a writer that was short of room waits for that moment, so there are few of these.
-    #[inline(never)]
-    fn make_room(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
-        let room = self.look_for_room(tail)?;
-        let (extent, all) = (self.out_extent(), self.out_bytes());
-        if extent == all || (room >= wanted && !self.writing.wants_more.load(Ordering::Relaxed)) {
-            self.writing.wants_more.store(false, Ordering::Relaxed);
-            return Ok(room);
-        }
-        if room < extent as usize {
-            let was_short = self.writing.wants_more.swap(true, Ordering::Relaxed);
-            return Ok(if was_short { 0 } else { room });
-        }
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).min(all).next_power_of_two();
-        let more = wanted.max(extent * EXTENT_STEP).min(all);
-        self.writing.extent.store(more, Ordering::Relaxed);
-        self.writing.wants_more.store(false, Ordering::Relaxed);
-        self.out_ring().extend(more);
-        Ok(more as usize)
+        let known = used(tail, self.writing.peer.load(Ordering::Relaxed), self.out_bytes())?;
+        let room = self.out_bytes() as usize - known;
+        if room >= wanted { Ok(room) } else { self.look_for_room(tail) }
     }
 
     /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or all, if
@@ -116,7 +86,7 @@ impl Stream {
             return self.write_short(tail, bufs, len);
         }
         let mut source = Source { bufs, at: 0 };
-        let (mut written, mut piece) = (0, chunk(self.out_extent()).max(at_least));
+        let (mut written, mut piece) = (0, chunk(self.out_bytes()).max(at_least));
         while written < len {
             let part = piece.min(len - written);
             source.copy(self, tail, part);
@@ -125,7 +95,7 @@ impl Stream {
                 Err(_) if written > 0 => break,
                 Err(stop) => return Err(stop),
             }
-            (tail, written, piece) = (tail + part as u64, written + part, chunk(self.out_extent()));
+            (tail, written, piece) = (tail + part as u64, written + part, chunk(self.out_bytes()));
         }
         Ok(written)
     }
@@ -189,7 +159,7 @@ impl Stream {
     pub fn pending(&self) -> usize {
         let tail = self.out_ring().tail.tail.load(Ordering::Acquire) & !crate::ring::FROZEN;
         let head = self.out_ring().head.head.load(Ordering::Acquire) & !crate::ring::FROZEN;
-        used(tail, head, self.out_extent()).unwrap_or(0)
+        used(tail, head, self.out_bytes()).unwrap_or(0)
     }
 
     #[inline]
@@ -204,10 +174,9 @@ impl Stream {
         Ok(())
     }
 
-    /// The bytes of ring `ring` from `position` on, `len` of them or up to the end of what is in use of it.
+    /// The bytes of ring `ring` from `position` on, `len` of them or up to the end of the ring's memory.
     pub(crate) fn span(&self, ring: usize, position: u64, len: usize) -> Option<Span<'_>> {
-        let seen = if ring == self.side { &self.writing } else { &self.reading };
-        let bytes = seen.extent.load(Ordering::Relaxed) as usize;
+        let bytes = self.layout.ring_bytes(ring) as usize;
         let at = position as usize & bytes.wrapping_sub(1);
         self.mapping.span(self.layout.ring_offset(ring) + at, len.min(bytes.checked_sub(at)?))
     }
