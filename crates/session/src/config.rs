@@ -81,7 +81,7 @@ impl Default for Config {
             programs: Programs::default(),
             move_after_calls: 32,
             move_after_bytes: 256 << 10,
-            ring_bytes_tcp: 64 << 10,
+            ring_bytes_tcp: 256 << 10,
             ring_bytes_unix: 64 << 10,
             ring_bytes_pipe: 64 << 10,
             spin: Spin::Adaptive,
