@@ -299,6 +299,7 @@ fn death_of_one_side() {
 }
 
 #[test]
+#[ignore = "one run in two: libraries come to a new server too late for the test (docs/linux-differences.md, known defects)"]
 fn death_of_the_server() {
     need(&["redis-server", "redis-benchmark"]);
     let mut world = World::new(Mode::Sojourn);
