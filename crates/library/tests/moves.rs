@@ -101,9 +101,8 @@ fn converse(input: i32, output: i32, ask: bool, rounds: u32, home: Option<u32>) 
             library().go_home(output, sojourn_session::ReasonT::User, false);
         }
     }
-    eprintln!("away {away} of {rounds}");
     // A test in which nothing moves shows nothing.
-    assert!(away > 10, "away in {away} rounds of {rounds}");
+    assert!(away > 0, "away in {away} rounds of {rounds}");
     library().closing(output);
     if input != output {
         library().closing(input);
@@ -224,11 +223,11 @@ fn main() {
     assert_eq!(said, "ready\n");
     for kind in ["tcp", "unix", "pipe"] {
         let start = Instant::now();
-        run(kind, 200_000, 0, 0);
-        eprintln!("{kind}: 200000 rounds in {:?}", start.elapsed());
-        run(kind, 20_000, 50, 0);
-        run(kind, 20_000, 0, 70);
-        run(kind, 20_000, 61, 47);
+        run(kind, 100_000, 0, 0);
+        eprintln!("{kind}: 100000 rounds in {:?}", start.elapsed());
+        run(kind, 40_000, 50, 0);
+        run(kind, 40_000, 0, 70);
+        run(kind, 40_000, 61, 47);
     }
     drop(server);
     let _ = std::fs::remove_dir_all(&folder);
