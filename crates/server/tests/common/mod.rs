@@ -88,7 +88,7 @@ impl Server {
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
-        let mut child = command.spawn().unwrap();
+        let mut child = spawn(&mut command);
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("ready "), "{line:?}");
@@ -182,7 +182,7 @@ impl Program {
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
-        Self { child: command.spawn().unwrap(), socket: ours }
+        Self { child: spawn(&mut command), socket: ours }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -476,4 +476,13 @@ fn offer(local: u64, is_sole: bool) -> OfferT {
 /// Whether a socket's file is there.
 pub(crate) fn is_there(address: &str) -> bool {
     Path::new(address).exists()
+}
+
+/// Held while a process is started: until it runs its own program it has every descriptor of this one, of all tests,
+/// and a look at who holds an end would find it.
+pub(crate) static STARTING: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
+fn spawn(command: &mut Command) -> std::process::Child {
+    let _alone = STARTING.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+    command.spawn().unwrap()
 }
