@@ -1,7 +1,10 @@
 //! A program that runs, with a deadline, and that is gone when its owner is.
 
+#![allow(unsafe_code, reason = "a hook between fork and exec")]
+
 use anyhow::{Context, Result, bail};
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -40,13 +43,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command` with its output collected.
+    /// Starts `command` with its output collected, in a session (setsid(2)) of its own: among the kin that tests
+    /// run under may be processes that nobody here may inspect, and a server does not trust what their session
+    /// inherits.
     ///
     /// # Errors
     /// If it cannot be started.
     pub fn start(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // SAFETY: setsid is async-signal-safe and touches no memory of ours.
+        unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let out = child.stdout.take().map(collect);
         let err = child.stderr.take().map(collect);

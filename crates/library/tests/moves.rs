@@ -202,7 +202,9 @@ fn main() {
     if let Ok(role) = std::env::var("MOVES_ROLE") {
         return play(&role);
     }
-
+    // What a session inherits is not trusted if somebody of it may not be inspected. As is already so if this is
+    // its leader.
+    let _ = rustix::process::setsid();
     let folder = std::env::temp_dir().join(format!("sojourn-moves-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let address = folder.join("server").to_string_lossy().into_owned();
