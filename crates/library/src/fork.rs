@@ -37,16 +37,16 @@ impl Engine {
         self.board.get()?.as_ref()?.word32(0)
     }
 
-    /// Brings home what children have asked for.
-    pub(crate) fn serve_board(&self, joined: &[u32]) {
+    /// Brings home what children have asked for, of the sessions in the slots `joined`.
+    pub(crate) fn serve_board(&self, joined: impl Iterator<Item = u32>) {
         let Some(requests) = self.requests() else { return };
         // SYNC: acquire; pairs with the child's increment after it has written its word.
         if requests.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
         for slot in joined {
-            if self.word(*slot).is_some_and(|word| word.load(Ordering::Acquire) == WANTED)
-                && let Some(session) = self.pool.session(*slot)
+            if self.word(slot).is_some_and(|word| word.load(Ordering::Acquire) == WANTED)
+                && let Some(session) = self.pool.session(slot)
             {
                 session.leave(ReasonT::Fork, true);
             }
@@ -79,14 +79,11 @@ impl Library {
         }
     }
 
-    /// After `fork`, in the parent.
-    pub fn after_fork_parent(&self) {}
-
-    /// After `fork`, in the child: nothing of the parent's engine is touched but its board.
+    /// After `fork`, in the child: nothing of the parent's engine is touched but its board. That every session and set
+    /// there was is the parent's, the words of the table say already.
     pub fn after_fork_child(&self) {
         let parent = self.engine();
         self.next_generation();
-        self.sets_after_fork_child();
         for fd in parent.map(Engine::numbers_to_close).unwrap_or_default() {
             self.host().close(fd);
         }

@@ -133,7 +133,7 @@ impl Thread {
             for event in &events {
                 self.handle(event.data.u64());
             }
-            self.serve_board();
+            self.engine.serve_board(self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
             if self.client.is_none() && !self.joined.is_empty() {
                 self.connect();
@@ -452,11 +452,6 @@ impl Thread {
                 session.attend();
             }
         }
-    }
-
-    fn serve_board(&mut self) {
-        let joined: Vec<u32> = self.joined.values().map(|joined| joined.slot).collect();
-        self.engine.serve_board(&joined);
     }
 
     /// Looks for a server; not more often than every so often.

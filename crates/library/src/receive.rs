@@ -96,8 +96,7 @@ impl Session {
         let Some(stream) = rx.stream.as_ref().filter(|_| rx.phase == RxPhase::Residue) else {
             return false;
         };
-        !rx.peer_is_dead
-            && stream.peer_flushed().is_none()
+        flushed(stream, &rx).is_none()
             && stream.peer_leftover().is_ok_and(|owed| rx.since_freeze < owed)
     }
 
@@ -262,19 +261,16 @@ impl Session {
             self.finish(rx);
             return Step::Home;
         };
-        let flushed = if rx.peer_is_dead { Some(0) } else { stream.peer_flushed() };
+        let flushed = flushed(stream, rx);
         let from_kernel = flushed.unwrap_or(owed).min(owed);
-        if rx.since_freeze >= owed {
+        // Where all of it is in the kernel, in order, nothing is left to be counted either.
+        let is_in_kernel = flushed == Some(owed) && !peek;
+        if rx.since_freeze >= owed || is_in_kernel {
             self.finish(rx);
             return Step::Home;
         }
         if rx.since_freeze >= from_kernel {
             return self.rest_from_ring(rx, stream, bufs, peek, owed);
-        }
-        if flushed == Some(owed) && !peek {
-            // All of it is in the kernel, in order: nothing is left to be counted.
-            self.finish(rx);
-            return Step::Home;
         }
         let len = from_kernel - rx.since_freeze;
         match self.receive_some(bufs, len, peek) {
@@ -327,9 +323,13 @@ impl Session {
     }
 }
 
+/// In `Residue`: how much of what it owes the peer has put into the kernel, as far as it has said.
+fn flushed(stream: &Stream, rx: &Receiver) -> Option<usize> {
+    if rx.peer_is_dead { Some(0) } else { stream.peer_flushed() }
+}
+
 /// In `Residue`: whether bytes can be had from the ring now.
 pub(crate) fn rest_is_here(stream: &Stream, rx: &Receiver) -> bool {
     let owed = stream.peer_leftover().unwrap_or(0);
-    let flushed = if rx.peer_is_dead { Some(0) } else { stream.peer_flushed() };
-    flushed.is_some_and(|flushed| rx.since_freeze >= flushed && rx.since_freeze < owed)
+    flushed(stream, rx).is_some_and(|flushed| rx.since_freeze >= flushed && rx.since_freeze < owed)
 }

@@ -64,7 +64,6 @@ struct Member {
 struct Slots {
     /// Per slot: index + 1.
     members: Vec<u32>,
-    used: u32,
 }
 
 /// What [`ReadyList::collect`] reports.
@@ -141,7 +140,6 @@ impl ReadyList {
             slots.members.resize(slot as usize + 1, 0);
         }
         slots.members[slot as usize] = index + 1;
-        slots.used += 1;
         self.len += 1;
         // Room for each member, so that listing one never allocates.
         self.queue.reserve(self.members.len() - self.queue.len());
@@ -149,18 +147,15 @@ impl ReadyList {
         index
     }
 
-    /// It leaves. The inbox that nobody of the set is in any more, if that is so.
-    pub(crate) fn remove(&mut self, index: u32) -> Option<usize> {
+    /// It leaves.
+    pub(crate) fn remove(&mut self, index: u32) {
         let member = &mut self.members[index as usize];
-        let inbox = member.inbox as usize;
-        let slots = &mut self.inboxes[inbox];
-        slots.used -= 1;
+        let slots = &mut self.inboxes[member.inbox as usize];
         if let Some(at) = slots.members.get_mut(member.slot as usize)
             && *at == index + 1
         {
             *at = 0;
         }
-        let is_empty = slots.used == 0;
         if self.left.len() == LEFT_KEPT {
             self.left.pop_front();
         }
@@ -171,7 +166,6 @@ impl ReadyList {
         if !member.is_listed {
             self.free.push(index);
         }
-        is_empty.then_some(inbox)
     }
 
     /// Its registration changes: it is looked at again, as `EPOLL_CTL_MOD` does.

@@ -322,9 +322,6 @@ impl Library {
             }
         }
     }
-
-    /// In a `fork` child: every set there was is the parent's. The words of the table say so already.
-    pub(crate) fn sets_after_fork_child(&self) {}
 }
 
 impl Library {

@@ -18,25 +18,15 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Has the library told of every `fork`, also of those that the C library makes (`daemon`, `forkpty`).
+/// Has the library told of every `fork`, also of those that the C library makes (`daemon`, `forkpty`). The parent has
+/// nothing to do afterwards.
 pub(crate) fn watch_forks() {
-    // SAFETY: three functions that live as long as the program.
-    unsafe {
-        __register_atfork(
-            Some(before_fork),
-            Some(after_fork),
-            Some(in_child),
-            core::ptr::null_mut(),
-        )
-    };
+    // SAFETY: two functions that live as long as the program.
+    unsafe { __register_atfork(Some(before_fork), None, Some(in_child), core::ptr::null_mut()) };
 }
 
 unsafe extern "C" fn before_fork() {
     tell(|library| library.before_fork());
-}
-
-unsafe extern "C" fn after_fork() {
-    tell(|library| library.after_fork_parent());
 }
 
 unsafe extern "C" fn in_child() {
@@ -50,11 +40,9 @@ unsafe extern "C-unwind" fn _Fork() -> c_int {
     tell(|library| library.before_fork());
     // SAFETY: passed on.
     let child = unsafe { next!(c"_Fork" as unsafe extern "C-unwind" fn() -> c_int)() };
-    match child {
+    if child == 0 {
         // SAFETY: this is the child.
-        0 => unsafe { in_child() },
-        // SAFETY: this is the parent.
-        _ => unsafe { after_fork() },
+        unsafe { in_child() };
     }
     child
 }

@@ -22,11 +22,15 @@ pub(crate) struct Entry {
 unsafe impl Sync for Entry {}
 
 impl Entry {
+    /// `name` ends in a zero: constant text, so another would not compile.
     pub(crate) const fn new(
-        name: &'static CStr,
+        name: &'static str,
         hook: unsafe extern "C" fn(&Entry, &[usize; 6]) -> usize,
         detail: usize,
     ) -> Self {
+        let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+            panic!("the name of a function does not end in its only zero")
+        };
         Self { slot: AtomicUsize::new(0), hook, name: name.as_ptr(), detail }
     }
 
@@ -94,13 +98,8 @@ pub(crate) unsafe extern "C" fn ask_first() {
 macro_rules! asks_first {
     ($hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
         const _: () = {
-            static ENTRY: $crate::trampoline::Entry = {
-                // SAFETY: ends in a zero, and has no other.
-                let name = unsafe {
-                    core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes())
-                };
-                $crate::trampoline::Entry::new(name, $hook, $detail)
-            };
+            static ENTRY: $crate::trampoline::Entry =
+                $crate::trampoline::Entry::new(concat!(stringify!($name), "\0"), $hook, $detail);
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
@@ -120,13 +119,8 @@ pub(crate) use asks_first;
 macro_rules! asks_while {
     ($armed:path, $hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
         const _: () = {
-            static ENTRY: $crate::trampoline::Entry = {
-                // SAFETY: ends in a zero, and has no other.
-                let name = unsafe {
-                    core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes())
-                };
-                $crate::trampoline::Entry::new(name, $hook, $detail)
-            };
+            static ENTRY: $crate::trampoline::Entry =
+                $crate::trampoline::Entry::new(concat!(stringify!($name), "\0"), $hook, $detail);
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {

@@ -145,6 +145,15 @@ impl World {
         Running::start(self.lab(way, words))
     }
 
+    /// Starts it as the server that `word` says, and waits until it listens: its address, and itself.
+    pub(crate) fn lab_service(&self, way: Way, word: &str) -> Result<(String, Running)> {
+        let port = free_port("127.0.0.1")?;
+        let address = format!("127.0.0.1:{port}");
+        let mut server = self.lab_server(way, &[word, &address])?;
+        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        Ok((address, server))
+    }
+
     /// Runs it to its end; what it measured.
     pub(crate) fn lab_result(&self, way: Way, words: &[&str]) -> Result<Value> {
         let text = run(self.lab(way, words))?;

@@ -652,3 +652,15 @@ int be_peer(int end, pid_t parent) {
 }
 
 int conform_channel(void) { return channel; }
+
+void works(const char *what) {
+    if (kind != POUT) {
+        NEED(peer(OP_SEND, 10) == 10);
+        if (get(10) != 10) say("%s: does not receive", what);
+    }
+    if (kind != PIN) {
+        if (put(10) != 10) say("%s: does not send", what);
+        else NEED(peer(OP_RECV, 10) == 10);
+    }
+    say("%s: works", what);
+}

@@ -105,6 +105,8 @@ int conform_channel(void);
 /* Whole amounts, with blocking calls; -1 and errno, or the count up to the end of file. */
 long put(size_t len);
 long get(size_t len);
+/* Sends and receives a little, whichever this end can, and says so. */
+void works(const char *what);
 
 /* What the peer can do with its end. */
 enum op {

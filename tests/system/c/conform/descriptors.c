@@ -19,18 +19,6 @@ static void say_numbers(void) {
     say("open:%s", text);
 }
 
-static void works(const char *what) {
-    if (kind != POUT) {
-        NEED(peer(OP_SEND, 10) == 10);
-        if (get(10) != 10) say("%s: does not receive", what);
-    }
-    if (kind != PIN) {
-        if (put(10) != 10) say("%s: does not send", what);
-        else NEED(peer(OP_RECV, 10) == 10);
-    }
-    say("%s: works", what);
-}
-
 CASE(numbers, ANY, ALL_PHASES) {
     if (phase == 'm') {
         say_numbers();

@@ -4,18 +4,6 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 
-static void works(const char *what) {
-    if (kind != POUT) {
-        NEED(peer(OP_SEND, 10) == 10);
-        if (get(10) != 10) say("%s: does not receive", what);
-    }
-    if (kind != PIN) {
-        if (put(10) != 10) say("%s: does not send", what);
-        else NEED(peer(OP_RECV, 10) == 10);
-    }
-    say("%s: works", what);
-}
-
 static void on_and_on(void) {
     for (int i = 0; i < 50; i++) {
         NEED(kind == POUT || (peer(OP_SEND, 1) == 1 && get(1) == 1));

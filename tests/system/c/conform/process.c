@@ -9,18 +9,6 @@ static void say_child(const char *what, pid_t child) {
     say_status(what, status);
 }
 
-static void works(const char *what) {
-    if (kind != POUT) {
-        NEED(peer(OP_SEND, 10) == 10);
-        if (get(10) != 10) say("%s: does not receive", what);
-    }
-    if (kind != PIN) {
-        if (put(10) != 10) say("%s: does not send", what);
-        else NEED(peer(OP_RECV, 10) == 10);
-    }
-    say("%s: works", what);
-}
-
 /* In a child the byte sequences are its own copies, so the parent is told how far it came. */
 static long child_gets(long len) {
     int told[2];

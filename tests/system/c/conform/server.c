@@ -1,18 +1,6 @@
 /* The session server is killed while sessions are away, and another comes. */
 #include "conform.h"
 
-static void works(const char *what) {
-    if (kind != POUT) {
-        NEED(peer(OP_SEND, 10) == 10);
-        if (get(10) != 10) say("%s: does not receive", what);
-    }
-    if (kind != PIN) {
-        if (put(10) != 10) say("%s: does not send", what);
-        else NEED(peer(OP_RECV, 10) == 10);
-    }
-    say("%s: works", what);
-}
-
 CASE(killed, ANY, "m") {
     works("before");
     kill_server();

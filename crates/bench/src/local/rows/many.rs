@@ -8,7 +8,7 @@ use sojourn_lab::Running;
 use super::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::way::Way;
-use crate::local::world::{World, free_port, listens, wait_until};
+use crate::local::world::World;
 
 struct Many {
     name: &'static str,
@@ -40,10 +40,7 @@ impl Row for Many {
     }
 
     fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
-        let port = free_port("127.0.0.1")?;
-        let address = format!("127.0.0.1:{port}");
-        let mut server = world.lab_server(way, &["many-serve", &address])?;
-        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client {
             way,
             row: self.name,

@@ -10,7 +10,7 @@ use sojourn_lab::Running;
 
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::way::Way;
-use crate::local::world::{LIMIT, World, free_port, listens, wait_until};
+use crate::local::world::{LIMIT, World, wait_until};
 
 const FEW: u64 = 10;
 const MANY: u64 = 1010;
@@ -43,10 +43,7 @@ struct Look {
 impl Look {
     /// Bytes with so many sessions, all of them used for a while.
     fn with(&self, world: &World, sessions: u64) -> Result<f64> {
-        let port = free_port("127.0.0.1")?;
-        let address = format!("127.0.0.1:{port}");
-        let mut server = world.lab_server(self.way, &["many-serve", &address])?;
-        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        let (address, server) = world.lab_service(self.way, "many-serve")?;
         let ready = world.top().join("memory-ready");
         let path = ready.to_string_lossy().into_owned();
         let count = sessions.to_string();

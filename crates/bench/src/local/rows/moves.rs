@@ -11,7 +11,7 @@ use sojourn_lab::Running;
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::server::Admin;
 use crate::local::way::Way;
-use crate::local::world::{LIMIT, World, free_port, listens, wait_until};
+use crate::local::world::{LIMIT, World, wait_until};
 
 const SESSIONS: u64 = 1000;
 
@@ -32,10 +32,7 @@ impl Row for Moves {
     }
 
     fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
-        let port = free_port("127.0.0.1")?;
-        let address = format!("127.0.0.1:{port}");
-        let mut server = world.lab_server(way, &["many-serve", &address])?;
-        wait_until(&mut server, || listens("127.0.0.1", port))?;
+        let (address, server) = world.lab_service(way, "many-serve")?;
         Ok(Box::new(Client { way, address, _server: server }))
     }
 }
