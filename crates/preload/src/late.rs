@@ -98,12 +98,14 @@ pub(crate) unsafe fn put_off(
     info: *mut siginfo_t,
     context: *mut ucontext_t,
 ) {
+    // From here until the thread goes on, no other handler: each is to know of all that were put off before it.
+    mask(libc::SIG_BLOCK, !0);
     let bit = 1u64 << (signal - 1);
-    thread.put_off.fetch_or(bit, Ordering::Relaxed);
-    // In the mask that the thread goes on with, and now: the handler may be one that does not block its signal.
-    // SAFETY: the kernel's set is the first word of the C library's.
-    unsafe { *(&raw mut (*context).uc_sigmask).cast::<u64>() |= bit };
-    mask(libc::SIG_BLOCK, bit);
+    // All of them, for the kernel lays handlers upon one another before the last of them runs: the mask that an
+    // earlier one goes back to is from before what a later one put off.
+    let all = thread.put_off.fetch_or(bit, Ordering::Relaxed) | bit;
+    // SAFETY: the caller's promise.
+    unsafe { *going_on_with(context) |= all };
     reinstall(signal, handler);
     // SAFETY: the caller's promise.
     keep_turn(thread, signal, unsafe { &mut *info });
@@ -143,6 +145,24 @@ fn mask(how: c_int, signals: u64) {
     let arguments = [how as usize, (&raw const signals) as usize, 0, 8, 0, 0];
     // SAFETY: this thread's mask.
     unsafe { raw::call(libc::SYS_rt_sigprocmask, arguments) };
+}
+
+/// The mask of the thread once the handler has returned.
+fn going_on_with(context: *mut ucontext_t) -> *mut u64 {
+    // SAFETY: no access; the kernel's set is the first word of the C library's.
+    unsafe { (&raw mut (*context).uc_sigmask).cast() }
+}
+
+/// A handler interrupted a thread that has left the library and is about to [`release`]. What the handler itself
+/// puts off and releases must not pass for that: the thread is released when it goes on.
+///
+/// # Safety
+/// `context` is the kernel's, of a handler that is running.
+#[cold]
+pub(crate) unsafe fn release_later(thread: &Thread, context: *mut ucontext_t) {
+    let signals = thread.put_off.swap(0, Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe { *going_on_with(context) &= !signals };
 }
 
 /// Lets signals come that were put off.

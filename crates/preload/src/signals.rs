@@ -161,6 +161,10 @@ unsafe extern "C-unwind" fn on_signal(
     // SAFETY: the kernel's.
     late::take_turn(thread, signal, unsafe { &mut *info });
     if is_outside {
+        if thread.put_off.load(Ordering::Relaxed) != 0 {
+            // SAFETY: the kernel's.
+            unsafe { late::release_later(thread, context.cast()) };
+        }
         // SAFETY: as the kernel would; a handler that takes one argument ignores the others.
         return unsafe { handler(signal, info, context) };
     }
