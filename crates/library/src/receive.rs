@@ -24,6 +24,8 @@ enum Step {
     Done(Result<usize, Errno>),
     /// Nothing yet.
     Empty,
+    /// Nothing yet, but the peer had not put into the kernel yet what it owes us from before a return.
+    Owed,
     /// The peer, or a violation, ended the stream: go home, then look again.
     Leave(ReasonT),
     /// Home: the kernel serves this call.
@@ -63,7 +65,7 @@ impl Session {
                     continue;
                 }
                 Step::Done(Err(error)) => Err(error),
-                Step::Empty if got == 0 && !may_wait && self.is_flush_due() => {
+                Step::Owed if got == 0 && !may_wait => {
                     // They were here before the return, and may have been reported: not "nothing".
                     let until = *deadline.get_or_insert_with(|| Deadline::after(OWED_LIMIT));
                     match self.wait_readable(until) {
@@ -71,10 +73,12 @@ impl Session {
                         _ => Err(Errno::AGAIN),
                     }
                 }
-                Step::Empty if !may_wait || (how.wait_all && got > 0 && how.dont_wait) => {
+                Step::Empty | Step::Owed
+                    if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
+                {
                     Err(Errno::AGAIN)
                 }
-                Step::Empty => {
+                Step::Empty | Step::Owed => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     match self.wait_readable(until) {
                         Waited::Look => continue,
@@ -87,17 +91,6 @@ impl Session {
             };
             return Some(if got > 0 { Ok(got) } else { result });
         }
-    }
-
-    /// Whether the stream is frozen with bytes for us that the peer has not put into the kernel yet.
-    #[cold]
-    fn is_flush_due(&self) -> bool {
-        let rx = lock(&self.rx);
-        let Some(stream) = rx.stream.as_ref().filter(|_| rx.phase == RxPhase::Residue) else {
-            return false;
-        };
-        flushed(stream, &rx).is_none()
-            && stream.peer_leftover().is_ok_and(|owed| rx.since_freeze < owed)
     }
 
     /// One look, into the buffers beyond the first `skip` bytes.
@@ -282,6 +275,7 @@ impl Session {
                 rx.since_freeze += if peek { 0 } else { len };
                 Step::Done(Ok(len))
             }
+            Err(Errno::AGAIN | Errno::INTR) if flushed.is_none() => Step::Owed,
             Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
             Err(error) => Step::Done(Err(error)),
         }
