@@ -14,8 +14,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-ipc", &["sojourn-shm"]),
     ("sojourn-stream", &["sojourn-shm"]),
     ("sojourn-session", &["sojourn-idl", "sojourn-ipc"]),
-    ("sojourn-server", &["sojourn-ipc", "sojourn-session", "sojourn-shm", "sojourn-stream"]),
-    ("sojourn-library", &["sojourn-ipc", "sojourn-session", "sojourn-shm", "sojourn-stream"]),
+    ("sojourn-wire", &[]),
+    ("sojourn-proto", &["sojourn-wire"]),
+    ("sojourn-netif", &["sojourn-wire"]),
+    ("sojourn-filter", &["sojourn-wire"]),
+    ("sojourn-server", SIDES),
+    ("sojourn-library", SIDES),
     ("sojourn-preload", &["sojourn-library", "sojourn-session"]),
     ("sojourn-cli", &["sojourn-ipc", "sojourn-session"]),
     ("sojourn-lab", &[]),
@@ -28,6 +32,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-stubs-rust", &["sojourn-idl", "sojourn-ipc"]),
     ("sojourn-interop", &["sojourn-idl", "sojourn-ipc", "sojourn-stubs-rust"]),
     ("xtask", &[]),
+];
+
+/// What the library and the session server, the two sides of a session, may use.
+const SIDES: &[&str] = &[
+    "sojourn-filter",
+    "sojourn-ipc",
+    "sojourn-netif",
+    "sojourn-proto",
+    "sojourn-session",
+    "sojourn-shm",
+    "sojourn-stream",
+    "sojourn-wire",
 ];
 
 /// Fails on the first edge that is not allowed.
