@@ -218,9 +218,13 @@ fn nginx_with_reloads() {
     same(&["nginx", "curl", "wrk"], "nginx.sh", 10);
 }
 
+/// Run by root, its processes are another user's: without the right to look into those, nothing moves.
 #[test]
 fn postgres() {
-    same(&["psql", "setpriv"], "postgres.sh", 8);
+    let held = rustix::thread::capabilities(None).unwrap().effective;
+    let is_root = rustix::process::geteuid().is_root();
+    let moves = !is_root || held.contains(rustix::thread::CapabilitySet::SYS_PTRACE);
+    same(&["psql", "setpriv"], "postgres.sh", if moves { 8 } else { 0 });
 }
 
 #[test]
