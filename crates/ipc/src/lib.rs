@@ -44,10 +44,9 @@ mod c;
 mod connect;
 mod connection;
 mod control;
-use sojourn_shm::{deadline, wait};
+use sojourn_shm::{deadline, fault, wait};
 mod draft;
 mod endpoint;
-mod fault;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

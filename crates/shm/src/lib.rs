@@ -26,6 +26,9 @@ pub mod deadline;
 #[cfg(not(loom))]
 pub mod descriptor;
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub mod fault;
+#[cfg(not(loom))]
 pub mod futex;
 #[cfg(not(loom))]
 mod mapping;

@@ -2,12 +2,15 @@
 //!
 //! Debug builds only; in a release build a point is nothing at all. The environment variable
 //! `SOJOURN_FAULT_POINT` names the label and, after a colon, how often it is passed before.
-//! The tests that use it: `tests/death.rs`. `SOJOURN_WITHOUT` names a facility of the kernel that this
-//! process is to do without, as on an older one: `futex_waitv`; the test is in `tests/features.rs`.
+//! Labels begin with the part they are in: `client.` and `server.` (the IPC), `stream.`, `library.`, `sojournd.`.
+//! The tests that use them: `tests/death.rs` of `sojourn-ipc`, `tests/deaths.rs` of `sojourn-library`.
+//!
+//! `SOJOURN_WITHOUT` names a facility of the kernel that this process is to do without, as on an older one:
+//! `futex_waitv`; the test is `tests/features.rs` of `sojourn-ipc`.
 
 /// Dies here if that is wanted.
 #[inline(always)]
-pub(crate) fn point(label: &str) {
+pub fn point(label: &str) {
     #[cfg(debug_assertions)]
     pass(label);
     #[cfg(not(debug_assertions))]
@@ -39,6 +42,6 @@ fn pass(label: &str) {
 }
 
 /// Whether this process is to do without a facility of the kernel.
-pub(crate) fn is_without(facility: &str) -> bool {
+pub fn is_without(facility: &str) -> bool {
     cfg!(debug_assertions) && std::env::var("SOJOURN_WITHOUT").is_ok_and(|name| name == facility)
 }
