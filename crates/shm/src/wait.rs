@@ -116,6 +116,21 @@ impl Policy {
         Self { wait, failures: 0, skip: 0, cpu: 0, cpu_uses: 0, quiet }
     }
 
+    /// Waits in another way from now on, keeping what was learnt; answers the way before.
+    #[inline]
+    pub fn set_wait(&mut self, wait: Wait) -> Wait {
+        if wait == Wait::Adaptive {
+            // As in `new`: not in the middle of the first wait.
+            wake_cost_ns();
+        }
+        core::mem::replace(&mut self.wait, wait)
+    }
+
+    /// How this side waits.
+    pub fn wait(&self) -> Wait {
+        self.wait
+    }
+
     /// The processor we run on, plus one.
     #[inline]
     pub fn cpu(&mut self) -> u16 {
@@ -335,6 +350,19 @@ mod tests {
         let mut spin = Policy::new(Wait::Spin(Some(Duration::from_micros(10))));
         assert_eq!(spin.spin(cpu(), Deadline::NEVER, || true), Spun::Ready);
         assert_eq!(spin.spin(cpu(), Deadline::NEVER, || false), Spun::GaveUp);
+    }
+
+    #[test]
+    fn a_policy_can_change_and_says_what_it_was() {
+        let mut policy = Policy::new(Wait::Spin(None));
+        assert!(!policy.parks());
+        assert_eq!(policy.set_wait(Wait::Park), Wait::Spin(None));
+        assert!(policy.parks());
+        assert_eq!(policy.wait(), Wait::Park);
+        assert_eq!(policy.spin(0, Deadline::NEVER, || true), Spun::GaveUp);
+        assert_eq!(policy.set_wait(Wait::Adaptive), Wait::Park);
+        assert_eq!(policy.set_wait(Wait::Spin(None)), Wait::Adaptive);
+        assert_eq!(policy.spin(0, Deadline::NEVER, || true), Spun::Ready);
     }
 
     #[test]
