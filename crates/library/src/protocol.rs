@@ -20,7 +20,7 @@ use sojourn_ipc::rt;
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_session::place::Surroundings;
 use sojourn_session::{EventT, InboxT, JoinT, ReasonT, SessionClient, session_connect_options};
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::{Access, Segment, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -189,6 +189,7 @@ impl Thread {
 
     fn tell_left(&mut self, local: u64, reason: ReasonT, sent: u64, received: u64) {
         let Some(client) = &mut self.client else { return };
+        fault::point("library.left");
         if client
             .with_deadline(Deadline::after(ANSWER_LIMIT))
             .left(local, reason, sent, received)
@@ -220,9 +221,11 @@ impl Thread {
             self.decline(&offer);
             return;
         };
+        fault::point("library.offer");
         let deadline = Deadline::after(ANSWER_LIMIT);
         match client.with_deadline(deadline).offer(Some(end), &offer.what) {
             Ok(_) => {
+                fault::point("library.offered");
                 self.offers.insert(offer.local, offer);
                 self.take_events();
             }
@@ -273,6 +276,7 @@ impl Thread {
     }
 
     fn join(&mut self, join: &JoinT) {
+        fault::point("library.join");
         let Some(offer) = self.offers.remove(&join.local) else {
             self.tell_left(join.local, ReasonT::Closed, 0, 0);
             return;
@@ -315,6 +319,7 @@ impl Thread {
         self.watch_descriptor(offer.fd, session.slot());
         // What stirred before it was watched is looked at once.
         session.kernel_stirred();
+        fault::point("library.joined");
         Ok(())
     }
 

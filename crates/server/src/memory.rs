@@ -6,7 +6,7 @@
 use crate::registry::Maker;
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_ipc::rt::Descriptor;
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::{Access, Segment, fault};
 use sojourn_stream::{CONTROL_BYTES, Inbox, Layout, totals_in_header};
 use std::os::fd::AsRawFd;
 
@@ -22,7 +22,9 @@ pub struct Memory;
 
 impl Maker for Memory {
     fn region(&mut self, ring_bytes: [u32; 2]) -> Option<Descriptor> {
-        segment("sojourn-stream", Layout::new(ring_bytes)?.len())
+        let made = segment("sojourn-stream", Layout::new(ring_bytes)?.len());
+        fault::point("sojournd.region");
+        made
     }
 
     fn inbox(&mut self) -> Option<[Descriptor; 3]> {

@@ -19,6 +19,7 @@ use sojourn_session::{
     FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT,
     RefusalT, ServerStatsT, SessionServer,
 };
+use sojourn_shm::fault::point;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -258,7 +259,9 @@ impl SessionServer for Sojournd {
             state.errands.close(uid, end);
             return Err(fault(FAULT_RESOURCES));
         }
+        point("sojournd.offer");
         let taken = Self::taken(&mut state, caller, &end, wish_of(what), self.now_ms());
+        point("sojournd.offered");
         // Before the caller goes on, if it can be: else its peer would not see that it closes the end.
         state.errands.close(uid, end);
         drop(state);
@@ -274,8 +277,14 @@ impl SessionServer for Sojournd {
     fn next(&self, caller: &Caller) -> Result<EventT, Fault> {
         Ok(match self.lock().registry.next(caller.client)? {
             None => EventT::Case0,
-            Some(Delivery::Join(join)) => EventT::Join(join_of(*join)),
-            Some(Delivery::Recall { local, reason }) => EventT::Recall(RecallT { local, reason }),
+            Some(Delivery::Join(join)) => {
+                point("sojournd.join");
+                EventT::Join(join_of(*join))
+            }
+            Some(Delivery::Recall { local, reason }) => {
+                point("sojournd.recall");
+                EventT::Recall(RecallT { local, reason })
+            }
             Some(Delivery::Refused { local, reason }) => {
                 EventT::Refused(RefusalT { local, reason })
             }
@@ -283,6 +292,7 @@ impl SessionServer for Sojournd {
     }
 
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, _received: u64) {
+        point("sojournd.left");
         let mut state = self.lock();
         let State { registry, errands, .. } = &mut *state;
         registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);

@@ -3,6 +3,7 @@
 use crate::ring::{FLUSHED, Stop};
 use crate::stream::Stream;
 use core::sync::atomic::Ordering;
+use sojourn_shm::fault;
 
 impl Stream {
     /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
@@ -12,7 +13,9 @@ impl Stream {
     /// half-way.
     pub fn freeze(&self) {
         self.out_ring().freeze();
+        fault::point("stream.freezing");
         self.in_ring().freeze();
+        fault::point("stream.frozen");
     }
 
     /// Whether a freeze has at least begun.
@@ -31,6 +34,7 @@ impl Stream {
 
     /// Copies the own leftover from its byte `skip` on; answers how many bytes, 0 at its end.
     pub fn copy_own_leftover(&self, skip: usize, buf: &mut [u8]) -> usize {
+        fault::point("stream.flushing");
         self.copy_leftover(self.side, skip, buf)
     }
 
@@ -39,6 +43,7 @@ impl Stream {
     pub fn set_flushed(&self, bytes: usize) {
         // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `peer_flushed`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
+        fault::point("stream.flushed");
     }
 
     /// Bytes of the frozen other ring that this side had not read: they come through the kernel.

@@ -22,7 +22,7 @@ use crate::bits::{Bits, SLOTS};
 use crate::door::{Door, Within};
 use core::ptr::NonNull;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_shm::{Access, Mapping};
+use sojourn_shm::{Access, Mapping, fault};
 
 /// The region.
 #[repr(C)]
@@ -75,7 +75,9 @@ impl Inbox {
     pub fn post_ready(&self, slot: u32) {
         let region = self.region();
         region.ready.post(slot);
+        fault::point("stream.posted");
         if region.door.must_ring() {
+            fault::point("stream.ringing");
             signal(&self.ready);
         }
     }
@@ -91,6 +93,7 @@ impl Inbox {
     /// A peer's: marks `slot` as wanting attention, and tells the owner if that is news.
     pub fn post_attention(&self, slot: u32) {
         if self.region().attention.post(slot) {
+            fault::point("stream.attention");
             signal(&self.attention);
         }
     }

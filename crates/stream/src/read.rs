@@ -4,6 +4,7 @@ use crate::ring::{SHORT_MAX, Stop, used};
 use crate::stream::Stream;
 use crate::write::chunk;
 use core::sync::atomic::Ordering;
+use sojourn_shm::fault;
 use std::io::IoSliceMut;
 
 /// A read of less than this does not look again for more.
@@ -14,6 +15,7 @@ impl Stream {
     pub fn consent(&self) {
         if self.in_bytes() != 0 {
             self.in_ring().consent();
+            fault::point("stream.consented");
         }
     }
 
@@ -139,7 +141,9 @@ impl Stream {
         let ring = self.in_ring();
         self.tell_cpu(&self.reading, &ring.reader.cpu);
         let to = head + len as u64;
+        fault::point("stream.read");
         ring.consume(head, to)?;
+        fault::point("stream.consumed");
         self.reading.own.store(to, Ordering::Relaxed);
         if ring.writer.bell.has_sleepers() && to >= ring.writer.want.load(Ordering::Relaxed) {
             self.wake_peer(&ring.writer.bell);

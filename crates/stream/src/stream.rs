@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use sojourn_shm::futex::{self, Woken};
-use sojourn_shm::{Access, Mapping};
+use sojourn_shm::{Access, Mapping, fault};
 use std::sync::Arc;
 
 /// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its own.
@@ -146,6 +146,7 @@ impl Stream {
     /// Sleeps as reader, after [`Stream::announce_reader`] has answered `said` and a further look has
     /// found nothing. Returns for any reason, as [`futex::wait`].
     pub fn sleep_reader(&self, said: u32, timeout: Option<Duration>) -> Woken {
+        fault::point("stream.sleeps");
         futex::wait(self.reader_bell(), said, timeout)
     }
 
@@ -172,6 +173,7 @@ impl Stream {
 
     /// Sleeps as writer; as [`Stream::sleep_reader`].
     pub fn sleep_writer(&self, said: u32, timeout: Option<Duration>) -> Woken {
+        fault::point("stream.full");
         futex::wait(self.writer_bell(), said, timeout)
     }
 
@@ -200,6 +202,7 @@ impl Stream {
     #[cold]
     pub(crate) fn wake_peer(&self, bell: &BellWord) {
         let flags = bell.take();
+        fault::point("stream.taken");
         if flags & bell::FUTEX != 0 {
             futex::wake_all(bell.word());
         }

@@ -3,7 +3,7 @@
 use crate::ring::{SHORT_MAX, Stop, used};
 use crate::stream::Stream;
 use core::sync::atomic::Ordering;
-use sojourn_shm::Span;
+use sojourn_shm::{Span, fault};
 use std::io::IoSlice;
 
 /// Bytes after which a long write publishes, and a long read consumes, what it has done so far: the
@@ -28,6 +28,7 @@ impl Stream {
         self.writing.rings.store(true, Ordering::Relaxed);
         let ring = self.out_ring();
         ring.start();
+        fault::point("stream.started");
         if ring.reader.bell.has_sleepers_after_store() {
             self.wake_peer(&ring.reader.bell);
         }
@@ -166,7 +167,9 @@ impl Stream {
     fn publish(&self, tail: u64, len: usize) -> Result<(), Stop> {
         let ring = self.out_ring();
         self.tell_cpu(&self.writing, &ring.tail.cpu);
+        fault::point("stream.copied");
         ring.publish(tail, tail + len as u64)?;
+        fault::point("stream.published");
         self.writing.own.store(tail + len as u64, Ordering::Relaxed);
         if ring.reader.bell.has_sleepers() {
             self.wake_peer(&ring.reader.bell);
