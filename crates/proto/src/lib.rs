@@ -10,4 +10,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod cc;
+pub mod position;
+pub mod reassembly;
+pub mod recovery;
+pub mod rtt;
 pub mod time;
