@@ -1,0 +1,233 @@
+//! A session record: everything that must cross over when a session changes its home, as a value and as bytes.
+//!
+//! Whoever holds a session makes a record of it (the server from a kernel socket, the engine from a connection), whoever takes it over
+//! imports it. A record is complete in itself: times in it are spans, not instants, because the two homes need not share a clock.
+//! This file is the envelope; `record_tcp` and `record_udp` are what is in it, `record_codec` the encoding. The bytes are drawn in
+//! `docs/session-record.md`.
+
+use crate::record_codec::{Field, Reader, record};
+pub use crate::record_tcp::{
+    CloseReason, CongestionName, ControllerKind, EcnRecord, OutOfOrder, TcpCounters, TcpOptions,
+    TcpRecord, TcpState, TcpTuning, TimestampUnit, TimestampsRecord,
+};
+pub use crate::record_udp::{Datagram, UdpOptions, UdpRecord};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+
+/// The version that `encode` writes and `decode` accepts; any other is refused.
+pub const VERSION: u16 = 1;
+
+/// The first four bytes of every record.
+pub const MAGIC: [u8; 4] = *b"SJSR";
+
+/// Bytes in front of the body: magic, version, protocol, reserved, length, checksum.
+pub const HEADER_LEN: usize = 20;
+
+/// A session on its way from one home to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionRecord {
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end; none for a UDP socket that is not connected. Of the same family as `local`.
+    pub remote: Option<SocketAddr>,
+    /// What the session's packets carry in their IP headers.
+    pub ip: IpOptions,
+    /// The protocol's state.
+    pub kind: Kind,
+}
+
+/// The protocol's part of a record.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "records are few and live shortly")]
+pub enum Kind {
+    /// A TCP connection.
+    Tcp(TcpRecord),
+    /// A UDP socket.
+    Udp(UdpRecord),
+}
+
+record! {
+    /// Socket options that show in the IP header (`ip(7)`, `ipv6(7)`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct IpOptions {
+        /// `IP_TOS` or `IPV6_TCLASS`; TCP leaves the two ECN bits to its own use.
+        pub traffic_class: u8,
+        /// `IP_TTL` or `IPV6_UNICAST_HOPS` in effect.
+        pub hop_limit: u8,
+        /// Whether IPv4 packets carry "don't fragment" (`IP_MTU_DISCOVER` other than `IP_PMTUDISC_DONT`).
+        pub dont_fragment: bool,
+        /// IPv6 flow label of outgoing packets, 20 bits.
+        pub flow_label: u32,
+        /// `SO_PRIORITY`; which queue of an interface takes the packets.
+        pub priority: u32,
+    }
+}
+
+impl Default for IpOptions {
+    fn default() -> IpOptions {
+        IpOptions {
+            traffic_class: 0,
+            hop_limit: 64,
+            dont_fragment: true,
+            flow_label: 0,
+            priority: 0,
+        }
+    }
+}
+
+/// Why bytes are not a record that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    /// The first bytes are not `MAGIC`.
+    NotARecord,
+    /// Written by another version of the format, which is given.
+    Version(u16),
+    /// The bytes end before the record does.
+    Truncated,
+    /// The record ends before the bytes do.
+    Excess,
+    /// The checksum does not fit the bytes.
+    Damaged,
+    /// A field has a value that it cannot have; the text says which.
+    Value(&'static str),
+    /// Every field is possible, but not together; the text says which.
+    Inconsistent(&'static str),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordError::NotARecord => f.write_str("not a session record"),
+            RecordError::Version(version) => {
+                write!(f, "session record of version {version}, this program reads {VERSION}")
+            }
+            RecordError::Truncated => f.write_str("session record is cut short"),
+            RecordError::Excess => f.write_str("session record is followed by other bytes"),
+            RecordError::Damaged => f.write_str("session record is damaged (checksum)"),
+            RecordError::Value(what) => write!(f, "session record: {what}"),
+            RecordError::Inconsistent(what) => {
+                write!(f, "session record contradicts itself: {what}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for RecordError {}
+
+impl SessionRecord {
+    /// Appends the record's bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        VERSION.put(out);
+        let protocol: u8 = match self.kind {
+            Kind::Tcp(_) => 6,
+            Kind::Udp(_) => 17,
+        };
+        protocol.put(out);
+        0u8.put(out);
+        out.extend_from_slice(&[0; 12]);
+        self.local.put(out);
+        self.remote.put(out);
+        self.ip.put(out);
+        match &self.kind {
+            Kind::Tcp(tcp) => tcp.put(out),
+            Kind::Udp(udp) => udp.put(out),
+        }
+        let length = (out.len() - start) as u32;
+        out[start + 8..start + 12].copy_from_slice(&length.to_le_bytes());
+        let sum = checksum(&out[start + HEADER_LEN..]);
+        out[start + 12..start + 20].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Reads a record that takes up all of `bytes`.
+    ///
+    /// # Errors
+    /// Every way in which the bytes are not a usable record of this version, see [`RecordError`]. What is returned without error has passed [`SessionRecord::check`].
+    pub fn decode(bytes: &[u8]) -> Result<SessionRecord, RecordError> {
+        let mut reader = Reader::new(bytes);
+        let magic: [u8; 4] = reader.array()?;
+        if magic != MAGIC {
+            return Err(RecordError::NotARecord);
+        }
+        let version = u16::take(&mut reader)?;
+        if version != VERSION {
+            return Err(RecordError::Version(version));
+        }
+        let (protocol, reserved) = (u8::take(&mut reader)?, u8::take(&mut reader)?);
+        let (length, sum) = (u32::take(&mut reader)? as usize, u64::take(&mut reader)?);
+        if length > bytes.len() {
+            return Err(RecordError::Truncated);
+        }
+        if length < bytes.len() {
+            return Err(RecordError::Excess);
+        }
+        if checksum(&bytes[HEADER_LEN..]) != sum {
+            return Err(RecordError::Damaged);
+        }
+        if reserved != 0 {
+            return Err(RecordError::Value("a reserved byte is not 0"));
+        }
+        let local = SocketAddr::take(&mut reader)?;
+        let remote = Field::take(&mut reader)?;
+        let ip = IpOptions::take(&mut reader)?;
+        let kind = match protocol {
+            6 => Kind::Tcp(TcpRecord::take(&mut reader)?),
+            17 => Kind::Udp(UdpRecord::take(&mut reader)?),
+            _ => return Err(RecordError::Value("the protocol is neither TCP (6) nor UDP (17)")),
+        };
+        reader.finish()?;
+        let record = SessionRecord { local, remote, ip, kind };
+        record.check()?;
+        Ok(record)
+    }
+
+    /// Whether the fields can be true together; `decode` and every import ask.
+    ///
+    /// # Errors
+    /// [`RecordError::Value`] or [`RecordError::Inconsistent`] with the first contradiction found.
+    pub fn check(&self) -> Result<(), RecordError> {
+        if self.remote.is_some_and(|remote| remote.is_ipv4() != self.local.is_ipv4()) {
+            return Err(RecordError::Inconsistent("the two endpoints are of different families"));
+        }
+        if self.ip.hop_limit == 0 {
+            return Err(RecordError::Value("the hop limit is 0"));
+        }
+        if self.ip.flow_label >> 20 != 0 {
+            return Err(RecordError::Value("the flow label has more than 20 bits"));
+        }
+        match &self.kind {
+            Kind::Tcp(tcp) => {
+                if self.remote.is_none() {
+                    return Err(RecordError::Inconsistent(
+                        "a TCP session without a remote endpoint",
+                    ));
+                }
+                tcp.check(self.local.is_ipv4())
+            }
+            Kind::Udp(udp) => udp.check(),
+        }
+    }
+}
+
+/// Finds accidents, not attacks: FNV-1a over little-endian words of eight bytes (the last padded with zeros), with a rotation so that
+/// high bits matter too. Fast enough for megabytes of queued data within a move.
+fn checksum(bytes: &[u8]) -> u64 {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut add = |word: u64| sum = (sum ^ word).wrapping_mul(PRIME).rotate_left(23);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        add(u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    add(u64::from_le_bytes(last));
+    add(bytes.len() as u64);
+    sum
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

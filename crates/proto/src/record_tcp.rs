@@ -1,0 +1,410 @@
+//! The TCP part of a session record: sequence numbers, windows, estimates, queues.
+//!
+//! Field names are RFC 9293's, 7323's and 6298's; where Linux has a word for it (`tcp(7)`, `struct tcp_info`), the comment gives that.
+//! Options of the program and settings of the system are in `record_tcp_options`, the envelope in `record`.
+
+use crate::record::RecordError;
+use crate::record_codec::{Field, QUEUE_MAX, Reader, put_list, record, record_enum, take_list};
+pub use crate::record_tcp_options::{
+    CongestionName, ControllerKind, TcpCounters, TcpOptions, TcpTuning,
+};
+use crate::time::Duration;
+use alloc::vec::Vec;
+
+/// The largest shift that window scaling knows (RFC 7323, 2.3).
+pub(crate) const WINDOW_SCALE_MAX: u8 = 14;
+
+record_enum! {
+    /// States of a connection (RFC 9293, 3.3.2) that a record can have, with Linux's numbers (`tcpi_state`).
+    pub enum TcpState, "the TCP state is not one that moves" {
+        /// Data flows both ways.
+        Established = 1,
+        /// We closed; our FIN waits behind data, or is sent, and is not acknowledged.
+        FinWait1 = 4,
+        /// We closed and the peer knows; it may still send.
+        FinWait2 = 5,
+        /// Both closed; only old segments can still arrive.
+        TimeWait = 6,
+        /// Over: reset, timed out or both closed and forgotten.
+        Closed = 7,
+        /// The peer closed; we may still send.
+        CloseWait = 8,
+        /// Both closed, the peer first; our FIN is not acknowledged.
+        LastAck = 9,
+        /// Both closed at once; our FIN is not acknowledged.
+        Closing = 11,
+    }
+}
+
+impl TcpState {
+    /// Whether the peer's FIN was received; `rcv_nxt` then counts it.
+    pub const fn peer_closed(self) -> bool {
+        matches!(
+            self,
+            TcpState::CloseWait | TcpState::LastAck | TcpState::Closing | TcpState::TimeWait
+        )
+    }
+
+    /// Whether this end has closed its direction, with or without having sent the FIN.
+    pub const fn locally_closed(self) -> bool {
+        !matches!(self, TcpState::Established | TcpState::CloseWait)
+    }
+}
+
+record_enum! {
+    /// Why a connection ended otherwise than by two FINs.
+    pub enum CloseReason, "the reason of closing is unknown" {
+        /// The peer sent RST (`ECONNRESET`).
+        Reset = 1,
+        /// Nothing came back for too long (`ETIMEDOUT`).
+        TimedOut = 2,
+        /// This end gave up and sent RST (`ECONNABORTED`).
+        Aborted = 3,
+        /// The peer reset a connection on which its FIN had come before (`EPIPE`).
+        BrokenPipe = 4,
+    }
+}
+
+record_enum! {
+    /// What one tick of the timestamp clock is (RFC 7323, 4; microseconds: Linux 6.7, `TCP_RTO_MIN_US` routes).
+    pub enum TimestampUnit, "the unit of timestamps is unknown" {
+        /// One millisecond.
+        Milliseconds = 1,
+        /// One microsecond.
+        Microseconds = 2,
+    }
+}
+
+record! {
+    /// Timestamps option in use (RFC 7323, 3).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct TimestampsRecord {
+        /// What one tick is.
+        pub unit: TimestampUnit,
+        /// What this end would send as `TSval` now (`TCP_TIMESTAMP`, without its lowest bit that Linux uses for the unit).
+        pub value: u32,
+        /// `TS.Recent`: what is to be echoed.
+        pub recent: u32,
+        /// How long ago `recent` was taken. When it cannot be known: zero.
+        pub recent_age: Duration,
+        /// Whether `recent` has ever been taken; if not, the next acceptable segment's is taken without a check.
+        pub recent_valid: bool,
+    }
+}
+
+record! {
+    /// Explicit congestion notification (RFC 3168).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EcnRecord {
+        /// Both ends agreed to use it.
+        pub negotiated: bool,
+        /// A mark was received and the peer's CWR was not: acknowledgements carry ECE.
+        pub echo: bool,
+        /// The window was reduced for an echo: the next data carries CWR.
+        pub reduced: bool,
+    }
+}
+
+record! {
+    /// Bytes that arrived beyond a gap. The kernel's repair interface cannot take these; they are dropped on the way there.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OutOfOrder {
+        /// Sequence number of the first byte.
+        pub sequence: u32,
+        /// The bytes.
+        pub bytes: Vec<u8>,
+    }
+}
+
+/// A connection's state. Sequence numbers are as on the wire; windows are in bytes, unscaled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpRecord {
+    /// State of the connection.
+    pub state: TcpState,
+    /// Why it ended, if it did otherwise than by two FINs; state is then `Closed`.
+    pub closed: Option<CloseReason>,
+    /// The program has shut down receiving (`SHUT_RD`).
+    pub receive_shutdown: bool,
+    /// An acknowledgement is owed to the peer.
+    pub ack_pending: bool,
+    /// Oldest sequence number not acknowledged; where `send_queue` begins.
+    pub snd_una: u32,
+    /// Next sequence number to send. Counts our FIN once that was sent.
+    pub snd_nxt: u32,
+    /// The peer's window in bytes, from `snd_una`.
+    pub snd_wnd: u32,
+    /// Sequence number of the segment that last set `snd_wnd` (`snd_wl1`).
+    pub snd_wl1: u32,
+    /// Acknowledgement number of that segment. Linux has none: give `snd_una`.
+    pub snd_wl2: u32,
+    /// The largest window that the peer ever offered, bytes.
+    pub max_window: u32,
+    /// Next sequence number expected. Counts the peer's FIN once that was received.
+    pub rcv_nxt: u32,
+    /// The window last told to the peer, in bytes from `rcv_wup`.
+    pub rcv_wnd: u32,
+    /// `rcv_nxt` at the time the window was last told.
+    pub rcv_wup: u32,
+    /// The most payload per segment that the peer told, options not deducted (RFC 9293, 3.7.1).
+    pub peer_mss: u16,
+    /// What we told (`tcpi_advmss`).
+    pub advertised_mss: u16,
+    /// `TCP_MAXSEG` set by the program; 0 if not.
+    pub user_mss: u16,
+    /// Largest IP packet that the path takes, bytes (`tcpi_pmtu`).
+    pub path_mtu: u32,
+    /// Whether window scaling was agreed; if not, both shifts are 0.
+    pub window_scaling: bool,
+    /// Shift of windows that we receive (`tcpi_snd_wscale`).
+    pub snd_wscale: u8,
+    /// Shift of windows that we send (`tcpi_rcv_wscale`).
+    pub rcv_wscale: u8,
+    /// Selective acknowledgements were agreed (RFC 2018).
+    pub sack: bool,
+    /// Timestamps, if they were agreed.
+    pub timestamps: Option<TimestampsRecord>,
+    /// Congestion marks.
+    pub ecn: EcnRecord,
+    /// Smoothed round-trip time; zero if there was no sample (`tcpi_rtt`).
+    pub srtt: Duration,
+    /// Its mean deviation (`tcpi_rttvar`).
+    pub rttvar: Duration,
+    /// The smallest sample of late; zero if none (`tcpi_min_rtt`).
+    pub min_rtt: Duration,
+    /// Congestion window in bytes (`tcpi_snd_cwnd` times the segment size).
+    pub cwnd: u32,
+    /// Slow-start threshold in bytes; `u32::MAX` while there is none.
+    pub ssthresh: u32,
+    /// CUBIC's `W_max` in bytes (RFC 9438, 4.1.2); 0 if there was no loss or another controller runs.
+    pub w_max: u32,
+    /// Reordering seen, in segments; 3 at first (`tcpi_reordering`).
+    pub reordering: u32,
+    /// How often the retransmission timer has doubled (`tcpi_backoff`).
+    pub backoff: u8,
+    /// Window or keepalive probes sent without an answer (`tcpi_probes`).
+    pub probes: u8,
+    /// Time since the peer was last heard (`tcpi_last_ack_recv`).
+    pub idle: Duration,
+    /// Time since the oldest unanswered transmission; zero if nothing is outstanding. The user timeout counts from there.
+    pub stalled: Duration,
+    /// What the program has set.
+    pub options: TcpOptions,
+    /// What the system or the namespace has set.
+    pub tuning: TcpTuning,
+    /// What was counted so far.
+    pub counters: TcpCounters,
+    /// Bytes received in order and not read; they end at `rcv_nxt`, less the FIN.
+    pub receive_queue: Vec<u8>,
+    /// Bytes received beyond a gap, in order and not touching.
+    pub out_of_order: Vec<OutOfOrder>,
+    /// Bytes from `snd_una` on: first those sent and not acknowledged, then those not sent. See [`TcpRecord::sent`].
+    pub send_queue: Vec<u8>,
+}
+
+impl Default for TcpRecord {
+    /// An established connection on Ethernet with all sequence numbers 0, nothing queued, and Linux's settings.
+    fn default() -> TcpRecord {
+        TcpRecord {
+            state: TcpState::Established,
+            closed: None,
+            receive_shutdown: false,
+            ack_pending: false,
+            snd_una: 0,
+            snd_nxt: 0,
+            snd_wnd: 65_535,
+            snd_wl1: 0,
+            snd_wl2: 0,
+            max_window: 65_535,
+            rcv_nxt: 0,
+            rcv_wnd: 65_535,
+            rcv_wup: 0,
+            peer_mss: 1_460,
+            advertised_mss: 1_460,
+            user_mss: 0,
+            path_mtu: 1_500,
+            window_scaling: false,
+            snd_wscale: 0,
+            rcv_wscale: 0,
+            sack: false,
+            timestamps: None,
+            ecn: EcnRecord::default(),
+            srtt: Duration::ZERO,
+            rttvar: Duration::ZERO,
+            min_rtt: Duration::ZERO,
+            cwnd: 14_600,
+            ssthresh: u32::MAX,
+            w_max: 0,
+            reordering: 3,
+            backoff: 0,
+            probes: 0,
+            idle: Duration::ZERO,
+            stalled: Duration::ZERO,
+            options: TcpOptions::default(),
+            tuning: TcpTuning::default(),
+            counters: TcpCounters::default(),
+            receive_queue: Vec::new(),
+            out_of_order: Vec::new(),
+            send_queue: Vec::new(),
+        }
+    }
+}
+
+impl TcpRecord {
+    /// How many bytes of `send_queue` have been sent.
+    pub fn sent(&self) -> usize {
+        (self.snd_nxt.wrapping_sub(self.snd_una) as usize).min(self.send_queue.len())
+    }
+
+    /// Whether our FIN was sent and is not acknowledged.
+    pub fn fin_in_flight(&self) -> bool {
+        self.snd_nxt.wrapping_sub(self.snd_una) as usize == self.send_queue.len() + 1
+    }
+
+    /// See [`SessionRecord::check`](crate::record::SessionRecord::check).
+    pub(crate) fn check(&self, ipv4: bool) -> Result<(), RecordError> {
+        self.check_sizes(ipv4)?;
+        self.check_sending()?;
+        self.check_receiving()?;
+        self.options.check()?;
+        self.tuning.check()
+    }
+
+    fn check_sizes(&self, ipv4: bool) -> Result<(), RecordError> {
+        if self.snd_wscale > WINDOW_SCALE_MAX || self.rcv_wscale > WINDOW_SCALE_MAX {
+            return Err(RecordError::Value("a window scale is above 14"));
+        }
+        if !self.window_scaling && (self.snd_wscale | self.rcv_wscale) != 0 {
+            return Err(RecordError::Inconsistent("windows are not scaled, but there is a scale"));
+        }
+        if self.peer_mss < 48 {
+            return Err(RecordError::Value("the peer's segment size is below 48"));
+        }
+        let headers_and_some = if ipv4 { 68 } else { 1280 };
+        if self.path_mtu < headers_and_some {
+            return Err(RecordError::Value("the path MTU is below the protocol's minimum"));
+        }
+        if self.cwnd == 0 {
+            return Err(RecordError::Value("the congestion window is 0"));
+        }
+        if self.send_queue.len() > QUEUE_MAX || self.receive_queue.len() > QUEUE_MAX {
+            return Err(RecordError::Value("a queue is longer than 64 MiB"));
+        }
+        Ok(())
+    }
+
+    fn check_sending(&self) -> Result<(), RecordError> {
+        use TcpState::*;
+        let sent = self.snd_nxt.wrapping_sub(self.snd_una) as usize;
+        let queued = self.send_queue.len();
+        let fin_possible = matches!(self.state, FinWait1 | Closing | LastAck | Closed);
+        if sent > queued + usize::from(fin_possible) {
+            return Err(RecordError::Inconsistent("more was sent than the send queue has"));
+        }
+        if matches!(self.state, FinWait2 | TimeWait) && (sent, queued) != (0, 0) {
+            return Err(RecordError::Inconsistent("our FIN is acknowledged, but data is not"));
+        }
+        if (self.closed.is_some()) && self.state != Closed {
+            return Err(RecordError::Inconsistent("a connection that has failed is not closed"));
+        }
+        let window_max = if self.window_scaling { 65_535 << self.snd_wscale } else { 65_535 };
+        if self.snd_wnd > window_max || self.max_window > window_max {
+            return Err(RecordError::Inconsistent(
+                "the peer's window is larger than its scale allows",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_receiving(&self) -> Result<(), RecordError> {
+        if self.rcv_nxt.wrapping_sub(self.rcv_wup) > 1 << 30 || self.rcv_wnd > 1 << 30 {
+            return Err(RecordError::Inconsistent("the receive window lies too far off"));
+        }
+        let mut end = self.rcv_nxt;
+        for block in &self.out_of_order {
+            let distance = block.sequence.wrapping_sub(end);
+            if distance == 0 || distance > 1 << 30 {
+                return Err(RecordError::Inconsistent("bytes out of order are not beyond a gap"));
+            }
+            if block.bytes.is_empty() || block.bytes.len() > QUEUE_MAX {
+                return Err(RecordError::Value("bytes out of order are none, or too many"));
+            }
+            end = block.sequence.wrapping_add(block.bytes.len() as u32);
+            if end.wrapping_sub(self.rcv_nxt) > 1 << 30 {
+                return Err(RecordError::Inconsistent("bytes out of order lie too far off"));
+            }
+        }
+        if self.state.peer_closed() && !self.out_of_order.is_empty() {
+            return Err(RecordError::Inconsistent("bytes out of order after the peer's FIN"));
+        }
+        Ok(())
+    }
+}
+
+/// Lists the fields of `TcpRecord` in the order of their encoding; the queues come last.
+macro_rules! for_each_field {
+    ($apply:ident) => {
+        $apply!(
+            state,
+            closed,
+            receive_shutdown,
+            ack_pending,
+            snd_una,
+            snd_nxt,
+            snd_wnd,
+            snd_wl1,
+            snd_wl2,
+            max_window,
+            rcv_nxt,
+            rcv_wnd,
+            rcv_wup,
+            peer_mss,
+            advertised_mss,
+            user_mss,
+            path_mtu,
+            window_scaling,
+            snd_wscale,
+            rcv_wscale,
+            sack,
+            timestamps,
+            ecn,
+            srtt,
+            rttvar,
+            min_rtt,
+            cwnd,
+            ssthresh,
+            w_max,
+            reordering,
+            backoff,
+            probes,
+            idle,
+            stalled,
+            options,
+            tuning,
+            counters,
+            receive_queue,
+            send_queue
+        )
+    };
+}
+
+impl Field for TcpRecord {
+    fn put(&self, out: &mut Vec<u8>) {
+        macro_rules! put_all {
+            ($($field:ident),*) => { $(self.$field.put(out);)* };
+        }
+        for_each_field!(put_all);
+        put_list(&self.out_of_order, out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
+        macro_rules! take_all {
+            ($($field:ident),*) => {
+                TcpRecord {
+                    $($field: Field::take(reader)?,)*
+                    out_of_order: take_list(reader)?,
+                }
+            };
+        }
+        Ok(for_each_field!(take_all))
+    }
+}

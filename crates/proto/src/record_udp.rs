@@ -1,0 +1,87 @@
+//! The UDP part of a session record: options and datagrams not yet read. Endpoints are in the envelope (`record`).
+
+use crate::record::RecordError;
+use crate::record_codec::{Field, Reader, put_list, record, take_list};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+/// A UDP socket's state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UdpRecord {
+    /// Options of `udp(7)` and `socket(7)`.
+    pub options: UdpOptions,
+    /// Datagrams received and not yet read, oldest first.
+    pub receive_queue: Vec<Datagram>,
+}
+
+record! {
+    /// Socket options of a UDP session.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct UdpOptions {
+        /// `UDP_SEGMENT`: bytes of payload per datagram when one send makes many; 0 is off.
+        pub gso_size: u16,
+        /// `UDP_GRO`: whether the program takes merged datagrams.
+        pub gro: bool,
+        /// `SO_NO_CHECK`: IPv4 datagrams leave without checksum.
+        pub no_checksum: bool,
+        /// `SO_BROADCAST`.
+        pub broadcast: bool,
+        /// Largest IP packet that the path takes, in bytes.
+        pub path_mtu: u32,
+        /// `SO_RCVBUF` as `getsockopt` gives it, bytes.
+        pub rcvbuf: u32,
+        /// `SO_SNDBUF` as `getsockopt` gives it, bytes.
+        pub sndbuf: u32,
+    }
+}
+
+impl Default for UdpOptions {
+    fn default() -> UdpOptions {
+        UdpOptions {
+            gso_size: 0,
+            gro: false,
+            no_checksum: false,
+            broadcast: false,
+            path_mtu: 1500,
+            rcvbuf: 212_992,
+            sndbuf: 212_992,
+        }
+    }
+}
+
+record! {
+    /// A datagram waiting to be read.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Datagram {
+        /// Who sent it.
+        pub source: SocketAddr,
+        /// Size of each merged datagram in `payload`; 0 if it is a single one.
+        pub segment_size: u16,
+        /// Its payload.
+        pub payload: Vec<u8>,
+    }
+}
+
+impl Field for UdpRecord {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.options.put(out);
+        put_list(&self.receive_queue, out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
+        Ok(UdpRecord { options: Field::take(reader)?, receive_queue: take_list(reader)? })
+    }
+}
+
+impl UdpRecord {
+    /// See [`SessionRecord::check`](crate::record::SessionRecord::check).
+    pub(crate) fn check(&self) -> Result<(), RecordError> {
+        if self.receive_queue.iter().any(|datagram| datagram.payload.len() > 65_535) {
+            return Err(RecordError::Value("a datagram is longer than 65535 bytes"));
+        }
+        if self.options.path_mtu < 68 {
+            return Err(RecordError::Value("the path MTU is below 68"));
+        }
+        Ok(())
+    }
+}
