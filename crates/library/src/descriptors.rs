@@ -135,8 +135,9 @@ impl Library {
         self.engine().is_some_and(|engine| engine.owns(fd))
     }
 
-    /// A child changes what belongs to the description: the parent's session, which knows nothing of it, goes home.
-    fn recall_foreign(&self, fd: i32) {
+    /// If the session of `fd` is that of a process we were `fork`ed from, it goes home: that process knows nothing of what
+    /// we change, and nobody tells us of what comes.
+    pub fn recall_foreign(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd)
             && entry.session.load(Ordering::Relaxed) != 0
         {

@@ -68,6 +68,8 @@ impl Library {
             if entry.epoll.load(Ordering::Relaxed) != 0 {
                 self.set_shared(polled.fd);
             }
+            // Nobody rings a child for what is its parent's.
+            self.recall_foreign(polled.fd);
             sessions += usize::from(entry.session.load(Ordering::SeqCst) != 0);
         }
         if sessions == 0

@@ -386,7 +386,10 @@ impl Library {
             self.unfit(fd);
             return;
         }
-        let Some(session) = self.session_of(fd) else { return };
+        let Some(session) = self.session_of(fd) else {
+            self.recall_foreign(fd);
+            return;
+        };
         // Its peers post to an inbox: if that is this set's, it has only been away for a while.
         let is_of_this = self.own_index(word).is_some_and(|index| session.set() == index + 1);
         let is_back = !entry.has(mark::ALIASED | mark::SETS)

@@ -69,9 +69,11 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) 
     // The kernel looks at 32 bits.
     match c_ulong::from(request as u32) {
         libc::FIONREAD => {
+            tell(|library| library.recall_foreign(fd));
             queued(kernel(), argument, || within(|library| library.input_queue(fd)).flatten())
         }
         libc::TIOCOUTQ | SIOCOUTQNSD => {
+            tell(|library| library.recall_foreign(fd));
             queued(kernel(), argument, || within(|library| library.output_queue(fd)).flatten())
         }
         libc::FIONBIO => {

@@ -249,7 +249,6 @@ fn ssh() {
 }
 
 #[test]
-#[ignore = "known defect: under Sojourn an rsync daemon's transfer does not end (docs/linux-differences.md)"]
 fn rsync_daemon() {
     same(&["rsync"], "rsyncd.sh", 0);
 }

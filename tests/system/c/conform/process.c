@@ -37,6 +37,82 @@ CASE(child_reads, IN, ALL_PHASES) {
     works("parent");
 }
 
+/* What a child does first with a session of its parent's is wait for it. */
+static void child_waits(int (*wait)(void)) {
+    SAY_PEER(OP_SEND, 100);
+    pid_t child = fork();
+    if (child == 0) {
+        SAY(wait());
+        SAY(get(100));
+        later(OP_SEND, 50);
+        SAY(wait());
+        SAY(get(50));
+        SAY(peer_done());
+        _exit(0);
+    }
+    point();
+    say_child("child", child);
+    skip_received(150);
+    works("parent");
+}
+
+static int wait_by_poll(void) {
+    struct pollfd asked[2] = {{S, POLLIN, 0}, {-1, 0, 0}};
+    int found = poll(asked, 2, 5000);
+    return found == 1 ? asked[0].revents : -found;
+}
+
+static int wait_by_select(void) {
+    fd_set asked;
+    struct timeval limit = {5, 0};
+    FD_ZERO(&asked);
+    FD_SET(S, &asked);
+    return select(S + 1, &asked, NULL, NULL, &limit);
+}
+
+static int wait_by_epoll(void) {
+    struct epoll_event event = {EPOLLIN, {.u64 = 7}}, found = {0};
+    int set = epoll_create1(0);
+    NEED(epoll_ctl(set, EPOLL_CTL_ADD, S, &event) == 0);
+    int count = epoll_wait(set, &found, 1, 5000);
+    NEED(close(set) == 0);
+    return count == 1 ? (int)found.data.u64 : -count;
+}
+
+static int ask_how_much(void) {
+    int there = 0;
+    for (int i = 0; i < 5000 && there == 0; i++) {
+        NEED(ioctl(S, FIONREAD, &there) == 0);
+        if (there == 0) nap(1);
+    }
+    return there;
+}
+
+CASE(child_polls, IN, ALL_PHASES) {
+    child_waits(wait_by_poll);
+}
+
+CASE(child_selects, IN, ALL_PHASES) {
+    child_waits(wait_by_select);
+}
+
+CASE(child_waits_by_epoll, IN, ALL_PHASES) {
+    child_waits(wait_by_epoll);
+}
+
+CASE(child_asks_how_much, IN, "m") {
+    SAY_PEER(OP_SEND, 100);
+    pid_t child = fork();
+    if (child == 0) {
+        SAY(ask_how_much());
+        SAY(get(100));
+        _exit(0);
+    }
+    say_child("child", child);
+    skip_received(100);
+    works("parent");
+}
+
 CASE(child_reads_what_comes_later, IN, ALL_PHASES) {
     pid_t child = fork();
     if (child == 0) {

@@ -1,0 +1,244 @@
+//! A program with the library: asks or answers until the other side has gone, and records what it saw.
+
+use crate::record::{Record, end};
+use rustix::event::PollFlags;
+use rustix::fd::AsRawFd;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use sojourn_library::{Origin, Path, PollFd, Recv, Send, library};
+use sojourn_server::run::{Options, Place};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The variable that makes this test program a program with a role: `server ADDRESS`, or
+/// `asks|answers KIND one|many FOLDER`.
+pub(crate) const ROLE: &str = "DEATHS_ROLE";
+/// Bytes read at once.
+pub(crate) const READ_MAX: usize = 16 << 10;
+/// Sizes of questions and answers: some wait for room, whatever the ring.
+const SIZES: [usize; 8] = [1, 300, 40, 5000, 7, 700_000, 1, 70_000];
+/// Byte `n` of a direction is `n` modulo this.
+const PERIOD: usize = 251;
+/// However it goes, a program is gone after this.
+const LIFE: Duration = Duration::from_secs(90);
+
+pub(crate) fn play(role: &str) {
+    std::thread::spawn(|| {
+        std::thread::sleep(LIFE);
+        std::process::exit(3);
+    });
+    let words: Vec<&str> = role.split(' ').collect();
+    if words[0] == "server" {
+        let options = Options { place: Place::At(words[1].into()), idle_exit: None };
+        sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
+        return;
+    }
+    let folder = PathBuf::from(words[3]);
+    let is_pipe = words[1] == "pipe";
+    let output = if is_pipe { 1 } else { 0 };
+    for fd in [0, output] {
+        library().opened(fd, Origin::Unknown);
+    }
+    let content = (0..SIZES[5] + PERIOD).map(|at| (at % PERIOD) as u8).collect();
+    let idle = std::io::pipe().unwrap();
+    let talk = Talk {
+        output,
+        content,
+        other: (words[2] == "many").then_some(idle.0.as_raw_fd()),
+        record: Record::create(&folder.join(words[0])),
+    };
+    talk.run(words[0] == "asks", words[1] == "tcp", &folder.join("stop"));
+}
+
+/// The conversation has ended.
+struct Over;
+
+struct Talk {
+    output: i32,
+    content: Vec<u8>,
+    /// A descriptor that is waited for, too, and never ready.
+    other: Option<i32>,
+    record: Record,
+}
+
+impl Talk {
+    fn run(mut self, asks: bool, is_tcp: bool, stop: &std::path::Path) {
+        for round in 0.. {
+            // Only whoever asks ends it: then nothing is on its way.
+            if asks && stop.exists() {
+                break;
+            }
+            let size = SIZES[round % SIZES.len()];
+            let turns = if asks { [true, false] } else { [false, true] };
+            let went = turns.into_iter().try_for_each(|sends| {
+                if sends { self.send(size, round) } else { self.receive(size) }
+            });
+            if went.is_err() {
+                self.see_the_end(is_tcp);
+                break;
+            }
+        }
+        self.close();
+        self.record.now.is_tidy = u64::from(is_tidy());
+        self.record.write();
+    }
+
+    /// Sends the next bytes; now and then the session goes home with them on their way.
+    fn send(&mut self, size: usize, round: usize) -> Result<(), Over> {
+        self.record.now.begun += size as u64;
+        self.record.write();
+        let mut left = size;
+        while left > 0 {
+            let at = self.record.now.sent as usize % PERIOD;
+            match write(self.output, &self.content[at..at + left]) {
+                Ok(len) => {
+                    self.record.now.sent += len as u64;
+                    left -= len;
+                }
+                Err(error) => return Err(self.note(error)),
+            }
+            self.record.write();
+        }
+        if round % 13 == 9 {
+            library().go_home(self.output, sojourn_session::ReasonT::User, false);
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, size: usize) -> Result<(), Over> {
+        let mut left = size;
+        while left > 0 {
+            left -= self.receive_some(left)?;
+        }
+        Ok(())
+    }
+
+    fn receive_some(&mut self, most: usize) -> Result<usize, Over> {
+        let mut buf = [0; READ_MAX];
+        if let Some(other) = self.other {
+            let polled = |fd| PollFd { fd, events: PollFlags::IN.bits() as i16, revents: 0 };
+            library().poll(&mut [polled(0), polled(other)], None, None).unwrap();
+        }
+        match read(0, &mut buf[..most.min(READ_MAX)]) {
+            Ok(0) => {
+                self.record.now.end |= end::OF_FILE;
+                self.record.write();
+                Err(Over)
+            }
+            Ok(len) => {
+                let at = self.record.now.got as usize % PERIOD;
+                assert!(
+                    buf[..len] == self.content[at..at + len],
+                    "bytes lost, twice or out of order"
+                );
+                self.record.now.got += len as u64;
+                self.record.write();
+                Ok(len)
+            }
+            Err(error) => Err(self.note(error)),
+        }
+    }
+
+    fn note(&mut self, error: Errno) -> Over {
+        self.record.now.end |= match error {
+            Errno::CONNRESET => end::RESET,
+            Errno::PIPE => end::BROKEN,
+            other => panic!("neither end nor reset: {other}"),
+        };
+        self.record.write();
+        Over
+    }
+
+    /// What was sent before the end is there, then the end, which stays; and nothing can be sent any more.
+    fn see_the_end(&mut self, is_tcp: bool) {
+        while self.receive_some(READ_MAX).is_ok() {}
+        let before = self.record.now;
+        while self.receive_some(READ_MAX).is_ok() {}
+        assert_eq!(before.got, self.record.now.got, "bytes after the end");
+        // A reset is told once; what follows it is not about the death.
+        self.record.now.end = before.end;
+        self.record.write();
+        let begun = Instant::now();
+        loop {
+            match write(self.output, b"x") {
+                Err(Errno::PIPE | Errno::CONNRESET) => break,
+                // TCP learns only by the answer that nobody is there.
+                Ok(_) if is_tcp && begun.elapsed() < Duration::from_secs(10) => {}
+                other => panic!("sent to a dead peer: {other:?}"),
+            }
+        }
+    }
+
+    fn close(&self) {
+        for fd in [self.output, 0] {
+            library().closing(fd);
+            // SAFETY: the number is this program's own and is not used any more.
+            unsafe { rustix::io::close(fd) };
+            if self.output == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether every session is home and no memory of streams is left, in good time.
+fn is_tidy() -> bool {
+    let begun = Instant::now();
+    loop {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        if library().away() == 0
+            && !["memfd:sojourn-stream", "memfd:sojourn-inbox"]
+                .iter()
+                .any(|name| maps.contains(name))
+        {
+            return true;
+        }
+        if begun.elapsed() > Duration::from_secs(10) {
+            let left: Vec<_> = maps.lines().filter(|line| line.contains("memfd:")).collect();
+            eprintln!("left: {} away, {left:#?}", library().away());
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// As a shell serves `read`.
+fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match library().reading(fd) {
+            Path::Plain => return rustix::io::read(at(fd), buf),
+            Path::Kernel(using) => {
+                let result = rustix::io::read(at(fd), &mut *buf);
+                using.done(result.map_or(-1, |len| len as isize));
+                return result;
+            }
+            Path::Session(call) => {
+                if let Some(done) = call.recv(&mut [IoSliceMut::new(buf)], Recv::default()) {
+                    return done;
+                }
+            }
+        }
+    }
+}
+
+/// As a shell serves `write`.
+fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
+    loop {
+        match library().writing(fd) {
+            Path::Plain => return rustix::io::write(at(fd), buf),
+            Path::Kernel(using) => {
+                let result = rustix::io::write(at(fd), buf);
+                using.done(result.map_or(-1, |len| len as isize));
+                return result;
+            }
+            Path::Session(call) => {
+                if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
+                    return done;
+                }
+            }
+        }
+    }
+}
+
+fn at(fd: i32) -> rustix::fd::BorrowedFd<'static> {
+    sojourn_shm::descriptor::of_program(fd).unwrap()
+}
