@@ -1,0 +1,222 @@
+//! Whole frames: from the link header to the transport's payload in one pass ([`parse`]), and headers in front of a payload ([`Header`]).
+//!
+//! Not here: what a frame that is no TCP or UDP packet says (`arp`, `icmp`), and offload headers, which come before frames (`vnet`).
+
+mod header;
+
+pub use header::{Emitted, Fields, HEADERS_BYTES_MAX, Header, Offload};
+
+use crate::ethernet::{self, EtherType};
+use crate::ip::TrafficClass;
+use crate::{FlowKey, Malformed, Protocol, checksum, ipv4, ipv6, tcp, udp};
+use core::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use core::ops::Range;
+
+/// What comes before the IP header on an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// An Ethernet header.
+    #[default]
+    Ethernet,
+    /// Nothing: tun devices, WireGuard.
+    Raw,
+}
+
+/// The transport header and payload of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport<'b> {
+    /// A TCP segment.
+    Tcp(tcp::Segment<'b>),
+    /// A UDP datagram.
+    Udp(udp::Datagram<'b>),
+}
+
+/// A frame with a whole TCP segment or UDP datagram in it. Offsets count from the frame's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'b> {
+    bytes: &'b [u8],
+    /// Where it comes from and goes to.
+    pub key: FlowKey,
+    /// The link header, if there is one.
+    pub ethernet: Option<ethernet::Header>,
+    /// Differentiated services and congestion bits.
+    pub traffic_class: TrafficClass,
+    /// Hops left.
+    pub hop_limit: u8,
+    /// Transport header and payload.
+    pub transport: Transport<'b>,
+    /// Where the IP header begins.
+    pub network_at: usize,
+    /// Where the transport header begins.
+    pub transport_at: usize,
+    /// Where the payload begins.
+    pub payload_at: usize,
+    /// Where the payload ends. What is behind it is padding.
+    pub end: usize,
+}
+
+impl<'b> Frame<'b> {
+    /// The payload.
+    pub const fn payload(&self) -> &'b [u8] {
+        match &self.transport {
+            Transport::Tcp(segment) => segment.payload(),
+            Transport::Udp(datagram) => datagram.payload(),
+        }
+    }
+
+    /// Where the payload is.
+    pub const fn payload_range(&self) -> Range<usize> {
+        self.payload_at..self.end
+    }
+
+    /// The TCP segment, if it is one.
+    pub const fn segment(&self) -> Option<tcp::Segment<'b>> {
+        match self.transport {
+            Transport::Tcp(segment) => Some(segment),
+            Transport::Udp(_) => None,
+        }
+    }
+
+    /// The UDP datagram, if it is one.
+    pub const fn datagram(&self) -> Option<udp::Datagram<'b>> {
+        match self.transport {
+            Transport::Tcp(_) => None,
+            Transport::Udp(datagram) => Some(datagram),
+        }
+    }
+
+    /// Whether the transport checksum is right: to be asked when the offload header says so (`vnet::Header::must_verify`).
+    ///
+    /// A UDP datagram without checksum is right over IPv4 (RFC 768) and wrong over IPv6 (RFC 8200 section 8.1).
+    pub fn checksum_is_right(&self) -> bool {
+        if let Transport::Udp(datagram) = &self.transport
+            && datagram.checksum() == 0
+        {
+            return self.key.source.is_ipv4();
+        }
+        let Some(covered) = self.bytes.get(self.transport_at..self.end) else { return false };
+        let (source, target) = (self.key.source.ip(), self.key.target.ip());
+        let number = self.key.protocol.number();
+        let mut sum = checksum::pseudo(source, target, number, covered.len() as u32);
+        sum.add(covered);
+        sum.is_right()
+    }
+}
+
+/// What the IP header of either version told.
+struct Network<'b> {
+    source: IpAddr,
+    target: IpAddr,
+    traffic_class: TrafficClass,
+    hop_limit: u8,
+    protocol: u8,
+    header_len: usize,
+    payload: &'b [u8],
+}
+
+impl<'b> Network<'b> {
+    #[inline]
+    fn v4(bytes: &'b [u8]) -> Result<Self, Malformed> {
+        let packet = ipv4::Packet::new(bytes)?;
+        if !packet.checksum_is_right() {
+            return Err(Malformed::Checksum);
+        }
+        if packet.is_fragment() {
+            return Err(Malformed::Fragment);
+        }
+        Ok(Self {
+            source: packet.source().into(),
+            target: packet.target().into(),
+            traffic_class: packet.traffic_class(),
+            hop_limit: packet.ttl(),
+            protocol: packet.protocol(),
+            header_len: packet.header_len(),
+            payload: packet.payload(),
+        })
+    }
+
+    #[inline]
+    fn v6(bytes: &'b [u8]) -> Result<Self, Malformed> {
+        let packet = ipv6::Packet::new(bytes)?;
+        let upper = packet.upper()?;
+        if upper.is_fragment {
+            return Err(Malformed::Fragment);
+        }
+        Ok(Self {
+            source: packet.source().into(),
+            target: packet.target().into(),
+            traffic_class: packet.traffic_class(),
+            hop_limit: packet.hop_limit(),
+            protocol: upper.protocol,
+            header_len: ipv6::HEADER_BYTES + upper.extensions_len,
+            payload: upper.payload,
+        })
+    }
+}
+
+/// An endpoint as keys have it: without flow label and scope.
+pub(crate) const fn endpoint(address: IpAddr, port: u16) -> SocketAddr {
+    match address {
+        IpAddr::V4(address) => SocketAddr::V4(SocketAddrV4::new(address, port)),
+        IpAddr::V6(address) => SocketAddr::V6(SocketAddrV6::new(address, port, 0, 0)),
+    }
+}
+
+/// Reads a frame from its first byte to the transport's payload. Lengths, the IPv4 header's checksum and the headers' structure are
+/// checked, the transport checksum is not ([`Frame::checksum_is_right`]).
+///
+/// # Errors
+/// Damage; or that the frame is sound and no whole TCP or UDP packet ([`Malformed::is_foreign`]).
+pub fn parse(bytes: &[u8], link: Link) -> Result<Frame<'_>, Malformed> {
+    let (ethernet, packet, ether_type) = match link {
+        Link::Ethernet => {
+            let (header, packet) = ethernet::Header::parse(bytes)?;
+            (Some(header), packet, header.ether_type)
+        }
+        Link::Raw => match bytes.first().ok_or(Malformed::Short)? >> 4 {
+            4 => (None, bytes, EtherType::IPV4),
+            6 => (None, bytes, EtherType::IPV6),
+            _ => return Err(Malformed::Version),
+        },
+    };
+    let network = match ether_type {
+        EtherType::IPV4 => Network::v4(packet)?,
+        EtherType::IPV6 => Network::v6(packet)?,
+        _ => return Err(Malformed::NotInternet),
+    };
+    let protocol = Protocol::from_number(network.protocol).ok_or(Malformed::NotTransport)?;
+    let (transport, header_len, ports) = match protocol {
+        Protocol::Tcp => {
+            let segment = tcp::Segment::new(network.payload)?;
+            let ports = (segment.source_port(), segment.target_port());
+            (Transport::Tcp(segment), segment.header_len(), ports)
+        }
+        Protocol::Udp => {
+            let datagram = udp::Datagram::new(network.payload)?;
+            let ports = (datagram.source_port(), datagram.target_port());
+            (Transport::Udp(datagram), udp::HEADER_BYTES, ports)
+        }
+    };
+    let key = FlowKey {
+        protocol,
+        source: endpoint(network.source, ports.0),
+        target: endpoint(network.target, ports.1),
+    };
+    let network_at = bytes.len() - packet.len();
+    let transport_at = network_at + network.header_len;
+    let payload_at = transport_at + header_len;
+    let mut frame = Frame {
+        bytes,
+        key,
+        ethernet,
+        traffic_class: network.traffic_class,
+        hop_limit: network.hop_limit,
+        transport,
+        network_at,
+        transport_at,
+        payload_at,
+        end: payload_at,
+    };
+    frame.end += frame.payload().len();
+    Ok(frame)
+}

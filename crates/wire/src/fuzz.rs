@@ -1,0 +1,55 @@
+//! Entry points for fuzzing: arbitrary bytes as what an interface delivers.
+//!
+//! What must hold: no panic; what parses has lengths that agree with the bytes; what is written from what was read reads the same.
+//! Debug and fuzzing builds only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in every
+//! test run) and `fuzz/fuzz_targets/wire_*.rs`.
+
+use crate::frame::{self, Link, Transport};
+use crate::tcp::{OPTIONS_BYTES_MAX, OptionIter, Options};
+use crate::{arp, ethernet, icmp, ipv4, ipv6, tcp, vnet};
+
+/// The first byte chooses the link, the rest is a frame.
+pub fn frame(bytes: &[u8]) {
+    let Some((&choice, bytes)) = bytes.split_first() else { return };
+    let link = if choice & 1 == 0 { Link::Ethernet } else { Link::Raw };
+    let Ok(frame) = frame::parse(bytes, link) else { return };
+    assert!(frame.network_at < frame.transport_at && frame.transport_at < frame.payload_at);
+    assert_eq!(bytes.get(frame.payload_range()), Some(frame.payload()));
+    assert_eq!(frame.key.source.is_ipv4(), frame.key.target.is_ipv4());
+    assert_eq!(frame.key.reversed().reversed(), frame.key);
+    frame.checksum_is_right();
+    if let Transport::Tcp(segment) = frame.transport {
+        same_again(&segment.header());
+    }
+}
+
+/// Every header that is no frame's.
+pub fn headers(bytes: &[u8]) {
+    let unspecified = core::net::Ipv6Addr::UNSPECIFIED;
+    let _ = arp::Message::parse(bytes);
+    let _ = icmp::Error::parse_v4(bytes);
+    let _ = icmp::Error::parse_v6(bytes, unspecified, unspecified);
+    let _ = ipv4::Packet::new(bytes).map(|packet| packet.header());
+    let _ = ipv6::Packet::new(bytes).map(|packet| packet.upper());
+    if let Ok((header, rest)) = ethernet::Header::parse(bytes) {
+        assert_eq!(header.len() + rest.len(), bytes.len());
+    }
+    if let Ok(header) = vnet::Header::parse(bytes) {
+        assert_eq!(vnet::Header::parse(&header.to_bytes()), Ok(header));
+    }
+}
+
+/// An option area.
+pub fn options(bytes: &[u8]) {
+    // Each step takes a byte at least.
+    assert!(OptionIter::new(bytes).count() <= bytes.len());
+    same_again(&tcp::Header { options: Options::parse(bytes), ..tcp::Header::default() });
+}
+
+fn same_again(header: &tcp::Header) {
+    let mut out = [0; tcp::HEADER_BYTES_MAX];
+    match header.emit(&mut out) {
+        Ok(len) => assert_eq!(tcp::Header::parse(&out), Ok((*header, len))),
+        Err(_) => assert!(header.options.len() > OPTIONS_BYTES_MAX),
+    }
+}

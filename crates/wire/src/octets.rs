@@ -1,0 +1,34 @@
+//! Numbers in network byte order at constant places of arrays whose size is known: the compiler sees that nothing is out of bounds.
+//!
+//! Not a reader with a cursor: headers are fixed, what varies (options, extension headers) walks slices itself.
+
+/// The 16 bits at `AT`.
+pub(crate) const fn u16_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u16 {
+    const { assert!(AT + 2 <= N) }
+    u16::from_be_bytes([bytes[AT], bytes[AT + 1]])
+}
+
+/// The 32 bits at `AT`.
+pub(crate) const fn u32_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u32 {
+    const { assert!(AT + 4 <= N) }
+    u32::from_be_bytes([bytes[AT], bytes[AT + 1], bytes[AT + 2], bytes[AT + 3]])
+}
+
+/// The `M` bytes at `AT`.
+pub(crate) fn array_at<const AT: usize, const M: usize, const N: usize>(
+    bytes: &[u8; N],
+) -> [u8; M] {
+    const { assert!(AT + M <= N) }
+    let mut taken = [0; M];
+    taken.copy_from_slice(&bytes[AT..AT + M]);
+    taken
+}
+
+/// Writes `part` at `AT`.
+pub(crate) fn put<const AT: usize, const M: usize, const N: usize>(
+    bytes: &mut [u8; N],
+    part: [u8; M],
+) {
+    const { assert!(AT + M <= N) }
+    bytes[AT..AT + M].copy_from_slice(&part);
+}

@@ -1,0 +1,33 @@
+//! A segment's control bits (RFC 9293 section 3.1, RFC 3168 section 6.1). Read `segment` for where they lie.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// Control bits. The four reserved ones before them are neither shown nor sent (RFC 9293 section 3.1: ignored, zero).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Flags: u8 {
+        /// No more data from the sender.
+        const FIN = 0x01;
+        /// Synchronize sequence numbers.
+        const SYN = 0x02;
+        /// Reset the connection.
+        const RST = 0x04;
+        /// Push.
+        const PSH = 0x08;
+        /// The acknowledgment field means something.
+        const ACK = 0x10;
+        /// The urgent pointer means something.
+        const URG = 0x20;
+        /// ECN echo.
+        const ECE = 0x40;
+        /// Congestion window reduced.
+        const CWR = 0x80;
+    }
+}
+
+impl Flags {
+    /// How many sequence numbers SYN and FIN take (RFC 9293 section 3.4).
+    pub const fn sequence_len(self) -> u32 {
+        (self.bits() & 1) as u32 + (self.bits() >> 1 & 1) as u32
+    }
+}

@@ -1,0 +1,67 @@
+//! A TCP header as a value (RFC 9293 section 3.1). Not the checksum, which needs addresses and payload: see `frame` or [`Header::emit`].
+
+use super::{Flags, HEADER_BYTES, Options, Segment, SeqNum};
+use crate::octets::put;
+use crate::{Malformed, NoRoom};
+
+/// A header with the options that Sojourn knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The sender's port.
+    pub source_port: u16,
+    /// The receiver's port.
+    pub target_port: u16,
+    /// The first sequence number.
+    pub seq: SeqNum,
+    /// The acknowledgment number; means something with [`Flags::ACK`].
+    pub ack: SeqNum,
+    /// The control bits.
+    pub flags: Flags,
+    /// The window as sent, before scaling.
+    pub window: u16,
+    /// The urgent pointer; means something with [`Flags::URG`].
+    pub urgent: u16,
+    /// The options.
+    pub options: Options,
+}
+
+impl Header {
+    /// The header of the segment that `bytes` are, and its length in bytes. The checksum is not looked at; options that are unknown
+    /// or damaged are left out, as [`Options::parse`] says.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`], [`Malformed::Length`].
+    pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
+        let segment = Segment::new(bytes)?;
+        Ok((segment.header(), segment.header_len()))
+    }
+
+    /// Bytes of the header, options included.
+    pub const fn len(&self) -> usize {
+        HEADER_BYTES + self.options.len()
+    }
+
+    /// Never: there is a fixed part.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the header with a zero checksum; returns its length in bytes. [`write_checksum`](super::write_checksum) does the rest.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if `out` is too short or the options are longer than 40 bytes.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, NoRoom> {
+        let (fixed, rest) = out.split_first_chunk_mut::<HEADER_BYTES>().ok_or(NoRoom)?;
+        let options_len = self.options.emit(rest)?;
+        let len = HEADER_BYTES + options_len;
+        put::<0, 2, HEADER_BYTES>(fixed, self.source_port.to_be_bytes());
+        put::<2, 2, HEADER_BYTES>(fixed, self.target_port.to_be_bytes());
+        put::<4, 4, HEADER_BYTES>(fixed, self.seq.0.to_be_bytes());
+        put::<8, 4, HEADER_BYTES>(fixed, self.ack.0.to_be_bytes());
+        put::<12, 2, HEADER_BYTES>(fixed, [(len as u8 / 4) << 4, self.flags.bits()]);
+        put::<14, 2, HEADER_BYTES>(fixed, self.window.to_be_bytes());
+        put::<16, 2, HEADER_BYTES>(fixed, [0, 0]);
+        put::<18, 2, HEADER_BYTES>(fixed, self.urgent.to_be_bytes());
+        Ok(len)
+    }
+}
