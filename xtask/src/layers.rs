@@ -18,6 +18,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
     ("sojourn-filter", &["sojourn-wire"]),
+    (
+        "sojourn-carrier",
+        &[
+            "sojourn-filter",
+            "sojourn-ipc",
+            "sojourn-netif",
+            "sojourn-proto",
+            "sojourn-session",
+            "sojourn-shm",
+            "sojourn-stream",
+            "sojourn-wire",
+        ],
+    ),
     ("sojourn-server", SIDES),
     ("sojourn-library", SIDES),
     ("sojourn-preload", &["sojourn-library", "sojourn-session"]),
@@ -36,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// What the library and the session server, the two sides of a session, may use.
 const SIDES: &[&str] = &[
+    "sojourn-carrier",
     "sojourn-filter",
     "sojourn-ipc",
     "sojourn-netif",

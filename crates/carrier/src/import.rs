@@ -1,0 +1,147 @@
+//! Back into the kernel: a session record becomes the state of the socket that the session was taken from.
+//!
+//! The socket is disconnected in repair mode, which is silent and stops its timers, given the record's numbers, and
+//! connected again, which is silent, too. Its file, and with it every `dup` and epoll registration, is the same. For
+//! some ten microseconds a poller may see a hang-up. Read `docs/moves.md` for the order of steps.
+
+use crate::export::{ExportError, addresses};
+use crate::raw;
+use crate::repair::{Queue, Repair, TCP_REPAIR_OPTIONS, TCP_TIMESTAMP, Windows};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketAddrAny, sockopt};
+use sojourn_proto::record::{Kind, SessionRecord, TcpRecord, TcpState, TimestampUnit};
+
+/// Bytes given to the kernel at once: each piece becomes one buffer in its memory.
+const PIECE: usize = 64 * 1024;
+/// Options in `TCP_REPAIR_OPTIONS`.
+const MSS: u32 = 2;
+const WINDOW: u32 = 3;
+const SACK_PERMITTED: u32 = 4;
+const TIMESTAMPS: u32 = 8;
+
+/// Why a record was not put into the socket. The socket is then closed, as far as the peer is concerned: reset it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The kernel can only be given established connections.
+    #[error("the kernel takes back established connections only")]
+    State,
+    /// The record is of another session than the socket was.
+    #[error("the record is of another session")]
+    OtherSession,
+    /// The kernel will not do something.
+    #[error("{0}: {1}")]
+    System(&'static str, Errno),
+}
+
+fn step(name: &'static str) -> impl Fn(Errno) -> ImportError {
+    move |error| ImportError::System(name, error)
+}
+
+/// Puts the record into the socket. Bytes out of order are left for the peer to send again.
+///
+/// # Errors
+/// [`ImportError`]; `State` and `OtherSession` before anything was changed.
+pub fn import(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), ImportError> {
+    let Kind::Tcp(tcp) = &record.kind else { return Err(ImportError::State) };
+    if tcp.state != TcpState::Established {
+        return Err(ImportError::State);
+    }
+    let found = addresses(socket).map_err(|error| match error {
+        ExportError::System(name, error) => ImportError::System(name, error),
+        _ => ImportError::OtherSession,
+    })?;
+    if Some(found.1) != record.remote || found.0 != record.local {
+        return Err(ImportError::OtherSession);
+    }
+    // As the socket has them: an IPv4 session may be in an IPv6 socket.
+    let local = rustix::net::getsockname(socket).map_err(step("getsockname"))?;
+    let remote = rustix::net::getpeername(socket).map_err(step("getpeername"))?;
+    let remote = remote.ok_or(ImportError::OtherSession)?;
+    let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
+    rebuild(tcp, socket, &repair, (&local, &remote))?;
+    let (sent, unsent) = tcp.send_queue.split_at(tcp.sent());
+    fill(socket, &repair, Queue::Receive, &tcp.receive_queue)?;
+    fill(socket, &repair, Queue::Send, sent)?;
+    repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
+    windows(tcp).set(socket).map_err(step("TCP_REPAIR_WINDOW"))?;
+    // The probe has the peer say what it knows: it may be waiting for a window, or have closed meanwhile.
+    repair.end(true).map_err(step("TCP_REPAIR"))?;
+    write_all(socket, unsent).map_err(step("send queue"))
+}
+
+/// Disconnects, sets the numbers, connects, sets what was agreed when the connection was made.
+fn rebuild(
+    tcp: &TcpRecord,
+    socket: BorrowedFd<'_>,
+    repair: &Repair<'_>,
+    (local, remote): (&SocketAddrAny, &SocketAddrAny),
+) -> Result<(), ImportError> {
+    raw::disconnect(socket).map_err(step("disconnect"))?;
+    // The disconnection counts as an error, which nobody is to see.
+    let _ = sockopt::socket_error(socket);
+    match rustix::net::bind(socket, local) {
+        // Of a port that the program has bound itself the socket did not let go.
+        Ok(()) | Err(Errno::INVAL) => {}
+        Err(error) => return Err(ImportError::System("bind", error)),
+    }
+    let rcv_start = tcp.rcv_nxt.wrapping_sub(tcp.receive_queue.len() as u32);
+    repair.set_sequence(Queue::Receive, rcv_start).map_err(step("TCP_QUEUE_SEQ"))?;
+    repair.set_sequence(Queue::Send, tcp.snd_una).map_err(step("TCP_QUEUE_SEQ"))?;
+    rustix::net::connect(socket, remote).map_err(step("connect"))?;
+    let mut options: Vec<u32> = vec![MSS, u32::from(tcp.peer_mss)];
+    if tcp.window_scaling {
+        options.extend([WINDOW, u32::from(tcp.snd_wscale) | u32::from(tcp.rcv_wscale) << 16]);
+    }
+    if tcp.sack {
+        options.extend([SACK_PERMITTED, 0]);
+    }
+    if tcp.timestamps.is_some() {
+        options.extend([TIMESTAMPS, 0]);
+    }
+    let bytes: Vec<u8> = options.into_iter().flat_map(u32::to_ne_bytes).collect();
+    raw::setsockopt(socket, TCP_REPAIR_OPTIONS, &bytes).map_err(step("TCP_REPAIR_OPTIONS"))?;
+    if let Some(timestamps) = tcp.timestamps {
+        // The lowest bit says which unit the clock has.
+        let is_us = timestamps.unit == TimestampUnit::Microseconds;
+        let value = timestamps.value & !1 | u32::from(is_us);
+        raw::set_number(socket, TCP_TIMESTAMP, value.cast_signed())
+            .map_err(step("TCP_TIMESTAMP"))?;
+    }
+    Ok(())
+}
+
+/// Fills a queue, in pieces that halve when there is no memory for one so large.
+fn fill(
+    socket: BorrowedFd<'_>,
+    repair: &Repair<'_>,
+    queue: Queue,
+    bytes: &[u8],
+) -> Result<(), ImportError> {
+    repair.select(queue).map_err(step("TCP_REPAIR_QUEUE"))?;
+    write_all(socket, bytes).map_err(step("queue"))
+}
+
+fn write_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    let mut piece = PIECE;
+    while !bytes.is_empty() {
+        let len = piece.min(bytes.len());
+        match rustix::net::send(socket, &bytes[..len], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(done) => bytes = &bytes[done..],
+            Err(Errno::NOMEM) if piece > 1024 => piece /= 2,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn windows(tcp: &TcpRecord) -> Windows {
+    Windows {
+        snd_wl1: tcp.snd_wl1,
+        snd_wnd: tcp.snd_wnd,
+        max_window: tcp.max_window.max(tcp.snd_wnd),
+        rcv_wnd: tcp.rcv_wnd,
+        rcv_wup: tcp.rcv_wup,
+    }
+}

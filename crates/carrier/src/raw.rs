@@ -1,0 +1,95 @@
+//! System calls on sockets for which there is no safe wrapper: options by number, queue lengths.
+#![allow(unsafe_code, reason = "system calls that rustix does not have")]
+
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
+
+/// `linux/sockios.h`: bytes that were received and not read.
+pub(crate) const SIOCINQ: libc::c_ulong = 0x541B;
+/// Bytes that are not acknowledged, sent or not.
+pub(crate) const SIOCOUTQ: libc::c_ulong = 0x5411;
+
+fn answer(status: libc::c_int) -> Result<libc::c_int, Errno> {
+    if status >= 0 {
+        return Ok(status);
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// An option's bytes: `value` is filled as far as the kernel has them. Answers how many.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn getsockopt(
+    fd: impl AsFd,
+    (level, name): (i32, i32),
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let mut len = value.len() as libc::socklen_t;
+    // SAFETY: `value` has `len` bytes, which the kernel writes at most.
+    answer(unsafe {
+        let fd = fd.as_fd().as_raw_fd();
+        libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len)
+    })?;
+    Ok(len as usize)
+}
+
+/// Sets an option.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn setsockopt(
+    fd: impl AsFd,
+    (level, name): (i32, i32),
+    value: &[u8],
+) -> Result<(), Errno> {
+    // SAFETY: the kernel reads `value` and no further.
+    answer(unsafe {
+        let fd = fd.as_fd().as_raw_fd();
+        libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+    })?;
+    Ok(())
+}
+
+/// An option that is one number.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn number(fd: impl AsFd, option: (i32, i32)) -> Result<i32, Errno> {
+    let mut value = [0; 4];
+    getsockopt(fd, option, &mut value)?;
+    Ok(i32::from_ne_bytes(value))
+}
+
+/// Sets an option that is one number.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn set_number(fd: impl AsFd, option: (i32, i32), value: i32) -> Result<(), Errno> {
+    setsockopt(fd, option, &value.to_ne_bytes())
+}
+
+/// The length of a queue: [`SIOCINQ`] or [`SIOCOUTQ`].
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn queue_len(fd: impl AsFd, queue: libc::c_ulong) -> Result<usize, Errno> {
+    let mut len: libc::c_int = 0;
+    // SAFETY: both requests write one number.
+    answer(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), queue, &raw mut len) })?;
+    Ok(len.max(0) as usize)
+}
+
+/// Undoes a connection, as connect(2) with `AF_UNSPEC` does.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn disconnect(fd: impl AsFd) -> Result<(), Errno> {
+    // SAFETY: zeroes are an address, of no family.
+    let address: libc::sockaddr = unsafe { core::mem::zeroed() };
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of `address`.
+    answer(unsafe { libc::connect(fd.as_fd().as_raw_fd(), &raw const address, len) })?;
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! `TCP_REPAIR`, step by step: names and values of the kernel's interface, and the mode as a guard.
+//!
+//! What is read and written in which order is in `export` and `import`. Read tcp(7) and the kernel's
+//! `include/uapi/linux/tcp.h`; what is not written there was tried (Linux 6.18). It takes `CAP_NET_ADMIN` in the
+//! socket's network namespace.
+
+use crate::raw;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+
+const TCP: i32 = libc::IPPROTO_TCP;
+pub(crate) const TCP_MAXSEG: (i32, i32) = (TCP, 2);
+pub(crate) const TCP_INFO: (i32, i32) = (TCP, 11);
+const TCP_REPAIR: (i32, i32) = (TCP, 19);
+const TCP_REPAIR_QUEUE: (i32, i32) = (TCP, 20);
+const TCP_QUEUE_SEQ: (i32, i32) = (TCP, 21);
+pub(crate) const TCP_REPAIR_OPTIONS: (i32, i32) = (TCP, 22);
+pub(crate) const TCP_TIMESTAMP: (i32, i32) = (TCP, 24);
+const TCP_REPAIR_WINDOW: (i32, i32) = (TCP, 29);
+const SO_REUSEADDR: (i32, i32) = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+
+/// Which queue the next reads and writes in the mode are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    None = 0,
+    Receive = 1,
+    Send = 2,
+}
+
+/// A socket in repair mode; dropping leaves the mode without a packet.
+#[derive(Debug)]
+pub(crate) struct Repair<'s> {
+    socket: BorrowedFd<'s>,
+    /// The mode has a value of its own for it, and forgets the program's.
+    reuse: i32,
+    is_on: bool,
+}
+
+impl<'s> Repair<'s> {
+    /// # Errors
+    /// The kernel's: `EPERM` without `CAP_NET_ADMIN`, also for a socket that is listening.
+    pub(crate) fn begin(socket: BorrowedFd<'s>) -> Result<Self, Errno> {
+        let reuse = raw::number(socket, SO_REUSEADDR)?;
+        raw::set_number(socket, TCP_REPAIR, 1)?;
+        Ok(Self { socket, reuse, is_on: true })
+    }
+
+    /// Says which queue is meant from now on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn select(&self, queue: Queue) -> Result<(), Errno> {
+        raw::set_number(self.socket, TCP_REPAIR_QUEUE, queue as i32)
+    }
+
+    /// The sequence number behind the last byte of a queue.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn sequence(&self, queue: Queue) -> Result<u32, Errno> {
+        self.select(queue)?;
+        Ok(raw::number(self.socket, TCP_QUEUE_SEQ)?.cast_unsigned())
+    }
+
+    /// Sets it; the socket must not be connected.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn set_sequence(&self, queue: Queue, sequence: u32) -> Result<(), Errno> {
+        self.select(queue)?;
+        raw::set_number(self.socket, TCP_QUEUE_SEQ, sequence.cast_signed())
+    }
+
+    /// Leaves the mode. With `announce` the kernel sends a window probe, to which the peer answers with what it
+    /// knows.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn end(mut self, announce: bool) -> Result<(), Errno> {
+        self.leave(if announce { 0 } else { -1 })
+    }
+
+    fn leave(&mut self, how: i32) -> Result<(), Errno> {
+        self.is_on = false;
+        raw::set_number(self.socket, TCP_REPAIR, how)?;
+        raw::set_number(self.socket, SO_REUSEADDR, self.reuse)
+    }
+}
+
+impl Drop for Repair<'_> {
+    fn drop(&mut self) {
+        if self.is_on {
+            let _ = self.leave(-1);
+        }
+    }
+}
+
+/// `struct tcp_repair_window`: the windows and where they were told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Windows {
+    pub(crate) snd_wl1: u32,
+    pub(crate) snd_wnd: u32,
+    pub(crate) max_window: u32,
+    pub(crate) rcv_wnd: u32,
+    pub(crate) rcv_wup: u32,
+}
+
+impl Windows {
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn of(socket: impl AsFd) -> Result<Self, Errno> {
+        let mut bytes = [0; 20];
+        raw::getsockopt(socket, TCP_REPAIR_WINDOW, &mut bytes)?;
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[at * 4..at * 4 + 4]);
+            u32::from_ne_bytes(word)
+        };
+        Ok(Self {
+            snd_wl1: word(0),
+            snd_wnd: word(1),
+            max_window: word(2),
+            rcv_wnd: word(3),
+            rcv_wup: word(4),
+        })
+    }
+
+    /// # Errors
+    /// The kernel's: `EINVAL` if the windows cannot be.
+    pub(crate) fn set(&self, socket: impl AsFd) -> Result<(), Errno> {
+        let words = [self.snd_wl1, self.snd_wnd, self.max_window, self.rcv_wnd, self.rcv_wup];
+        raw::setsockopt(socket, TCP_REPAIR_WINDOW, words.map(u32::to_ne_bytes).as_flattened())
+    }
+}
+
+/// `struct tcp_info`, read by place: fields that an older kernel does not have are 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Info([u8; 256]);
+
+impl Info {
+    /// `TCPI_OPT_*`.
+    pub(crate) const TIMESTAMPS: u8 = 1;
+    pub(crate) const SACK: u8 = 2;
+    pub(crate) const WSCALE: u8 = 4;
+    pub(crate) const ECN: u8 = 8;
+    pub(crate) const USEC_TS: u8 = 64;
+
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn of(socket: impl AsFd) -> Result<Self, Errno> {
+        let mut bytes = [0; 256];
+        raw::getsockopt(socket, TCP_INFO, &mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    pub(crate) fn state(&self) -> u8 {
+        self.0[0]
+    }
+
+    pub(crate) fn options(&self) -> u8 {
+        self.0[5]
+    }
+
+    /// Shifts: of windows received, of windows sent.
+    pub(crate) fn scales(&self) -> (u8, u8) {
+        (self.0[6] & 0xf, self.0[6] >> 4)
+    }
+
+    /// The 32-bit field at that offset.
+    pub(crate) fn word(&self, at: usize) -> u32 {
+        let mut word = [0; 4];
+        word.copy_from_slice(&self.0[at..at + 4]);
+        u32::from_ne_bytes(word)
+    }
+
+    /// The 64-bit field at that offset.
+    pub(crate) fn long(&self, at: usize) -> u64 {
+        u64::from(self.word(at)) | u64::from(self.word(at + 4)) << 32
+    }
+}

@@ -1,0 +1,120 @@
+//! A connection is taken out of its socket and put back, again and again, in the middle of a conversation.
+//!
+//! Both ends are the kernel's, over loopback; nothing is sent while the session is out, so no packet needs to be
+//! turned away. Needs `CAP_NET_ADMIN`, and says so if it is not there.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_carrier::{ExportError, ImportError, export, import};
+use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+fn may_repair() -> bool {
+    let held = rustix::thread::capabilities(None).unwrap().effective;
+    let may = held.contains(rustix::thread::CapabilitySet::NET_ADMIN);
+    if !may {
+        eprintln!("skipped: taking connections out of sockets needs CAP_NET_ADMIN");
+    }
+    may
+}
+
+fn pair(address: &str) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(address).unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let other = listener.accept().unwrap().0;
+    for end in [&one, &other] {
+        end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        end.set_nodelay(true).unwrap();
+    }
+    (one, other)
+}
+
+/// Out, as soon as nothing is on its way.
+fn out(socket: &TcpStream) -> SessionRecord {
+    let begun = Instant::now();
+    let mut unread = Vec::new();
+    loop {
+        match export(socket.as_fd(), &TcpTuning::default(), &mut unread) {
+            Ok(mut record) => {
+                let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
+                tcp.receive_queue = unread;
+                record.check().unwrap();
+                return record;
+            }
+            Err(ExportError::Busy(_)) if begun.elapsed() < Duration::from_secs(10) => {
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn say(from: &mut TcpStream, to: &mut TcpStream, text: &[u8]) {
+    from.write_all(text).unwrap();
+    let mut heard = vec![0; text.len()];
+    to.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, text);
+}
+
+#[test]
+fn a_conversation_goes_on_after_each_move() {
+    if !may_repair() {
+        return;
+    }
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let (mut one, mut other) = pair(address);
+        for round in 0..50u32 {
+            let text = vec![round as u8; 1 + round as usize * 997];
+            say(&mut one, &mut other, &text);
+            say(&mut other, &mut one, b"answer");
+            // Not read before the move.
+            other.write_all(&text).unwrap();
+            let both = [out(&one), out(&other)];
+            import(&both[0], one.as_fd()).unwrap();
+            import(&both[1], other.as_fd()).unwrap();
+            let mut heard = vec![0; text.len()];
+            one.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, text, "{address}, round {round}");
+            assert!(one.nodelay().unwrap());
+        }
+        drop(one);
+        assert_eq!(other.read(&mut [0; 9]).unwrap(), 0, "the end is seen");
+    }
+}
+
+#[test]
+fn what_is_queued_to_be_sent_is_sent_after_the_move() {
+    if !may_repair() {
+        return;
+    }
+    let (one, mut other) = pair("127.0.0.1:0");
+    let mut record = out(&one);
+    let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
+    // Half of it as if it had been sent and lost.
+    tcp.send_queue = (0..200_000u32).map(|i| i as u8).collect();
+    tcp.snd_nxt = tcp.snd_una.wrapping_add(10_000);
+    let wanted = tcp.send_queue.clone();
+    import(&record, one.as_fd()).unwrap();
+    let mut heard = vec![0; wanted.len()];
+    other.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, wanted);
+}
+
+#[test]
+fn what_cannot_move_is_refused_and_left_alone() {
+    if !may_repair() {
+        return;
+    }
+    let (mut one, mut other) = pair("127.0.0.1:0");
+    let (third, _fourth) = pair("127.0.0.1:0");
+    let record = out(&one);
+    assert_eq!(import(&record, third.as_fd()), Err(ImportError::OtherSession));
+    say(&mut one, &mut other, b"still there");
+    one.shutdown(std::net::Shutdown::Write).unwrap();
+    let begun = Instant::now();
+    let error = export(one.as_fd(), &TcpTuning::default(), &mut Vec::new());
+    assert_eq!(error.unwrap_err(), ExportError::State, "{:?}", begun.elapsed());
+}
