@@ -426,6 +426,9 @@ impl Thread {
         if self.peers.get(&peer_pid).is_some_and(|peer| peer.sessions == 0)
             && let Some(peer) = self.peers.remove(&peer_pid)
         {
+            // Closing does not take it out: the server has the same open file. And it would be in the way when
+            // the peer comes again under this number.
+            let _ = epoll::delete(&self.set, &peer.process);
             self.engine.release(peer.process.as_fd());
         }
     }
