@@ -9,6 +9,8 @@
 
 mod export;
 mod import;
+pub mod metastate;
+mod netlink;
 mod raw;
 mod repair;
 

@@ -1,0 +1,211 @@
+//! The way to a session's peer: interface, next hop, its address on the link, the largest packet.
+//!
+//! What of the protocols is not any one session's. The kernel has it and goes on keeping it; here is what it says for one
+//! destination, and notice that it may say something else now. ARP and neighbour discovery stay the kernel's: a
+//! neighbour that it does not know yet keeps a session in the kernel, where the next packet finds out.
+//! Read rtnetlink(7) and `docs/moves.md`.
+
+use crate::netlink::{Asker, Changes};
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType,
+};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::net::IpAddr;
+
+/// An address on an Ethernet.
+pub type Mac = [u8; 6];
+
+/// Why no packet can be sent to somewhere from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WayError {
+    /// It is this host, or no single other one.
+    #[error("the destination is not another host")]
+    NotRemote,
+    /// The interface is of a kind that is not served.
+    #[error("the interface is neither Ethernet nor without link addresses")]
+    Link,
+    /// The kernel does not know the next hop's address on the link at the moment.
+    #[error("the next hop's link address is not known at the moment")]
+    Neighbour,
+    /// The kernel does not say.
+    #[error("{0}: {1}")]
+    System(&'static str, Errno),
+}
+
+fn step(name: &'static str) -> impl Fn(Errno) -> WayError {
+    move |error| WayError::System(name, error)
+}
+
+/// How packets get to a destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Number of the interface.
+    pub interface: u32,
+    /// Its name.
+    pub name: String,
+    /// Its own address and the next hop's; none on a link without such addresses.
+    pub link: Option<(Mac, Mac)>,
+    /// Bytes of the largest IP packet, of the route or else the interface.
+    pub mtu: u32,
+}
+
+/// The kernel's knowledge, in the network namespace of the thread that made this.
+#[derive(Debug)]
+pub struct Metastate {
+    asker: Asker,
+    changes: Changes,
+}
+
+impl Metastate {
+    /// # Errors
+    /// The kernel's.
+    pub fn new() -> Result<Self, Errno> {
+        // The notices first: what changes after a question is noticed.
+        let changes = Changes::new()?;
+        Ok(Self { asker: Asker::new()?, changes })
+    }
+
+    /// Readable when an answer of [`Metastate::way`] may have changed.
+    #[must_use]
+    pub fn changes_fd(&self) -> BorrowedFd<'_> {
+        self.changes.as_fd()
+    }
+
+    /// Whether one may have, since this was last asked.
+    pub fn has_changed(&self) -> bool {
+        self.changes.take()
+    }
+
+    /// The way from one address to another.
+    ///
+    /// # Errors
+    /// [`WayError`].
+    pub fn way(&mut self, from: IpAddr, to: IpAddr) -> Result<Way, WayError> {
+        let route = self.route(from, to)?;
+        let link = self.link(route.interface)?;
+        let mtu = route.mtu.unwrap_or(u32::MAX).min(link.mtu);
+        let macs = match link.mac {
+            Some(own) => Some((own, self.neighbour(route.interface, route.gateway.unwrap_or(to))?)),
+            None => None,
+        };
+        Ok(Way { interface: route.interface, name: link.name, link: macs, mtu })
+    }
+
+    fn route(&mut self, from: IpAddr, to: IpAddr) -> Result<Route, WayError> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = family(to);
+        let bits = if to.is_ipv4() { 32 } else { 128 };
+        question.header.destination_prefix_length = bits;
+        question.header.source_prefix_length = bits;
+        question.attributes =
+            vec![RouteAttribute::Destination(to.into()), RouteAttribute::Source(from.into())];
+        let answer = self.asker.ask(Message::GetRoute(question)).map_err(step("route"))?;
+        let Message::NewRoute(answer) = answer else {
+            return Err(WayError::System("route", Errno::BADMSG));
+        };
+        if answer.header.kind != RouteType::Unicast {
+            return Err(WayError::NotRemote);
+        }
+        let mut route = Route { interface: 0, gateway: None, mtu: None };
+        for attribute in answer.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => route.interface = index,
+                RouteAttribute::Gateway(RouteAddress::Inet(ip)) => route.gateway = Some(ip.into()),
+                RouteAttribute::Gateway(RouteAddress::Inet6(ip)) => {
+                    route.gateway = Some(ip.into());
+                }
+                RouteAttribute::Metrics(metrics) => {
+                    route.mtu = metrics.into_iter().find_map(|metric| match metric {
+                        RouteMetric::Mtu(mtu) if mtu > 0 => Some(mtu),
+                        _ => None,
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(route)
+    }
+
+    fn link(&mut self, index: u32) -> Result<Link, WayError> {
+        let mut question = LinkMessage::default();
+        question.header.index = index;
+        let answer = self.asker.ask(Message::GetLink(question)).map_err(step("link"))?;
+        let Message::NewLink(answer) = answer else {
+            return Err(WayError::System("link", Errno::BADMSG));
+        };
+        let is_ethernet = match answer.header.link_layer_type {
+            LinkLayerType::Ether => true,
+            LinkLayerType::None | LinkLayerType::Rawip => false,
+            _ => return Err(WayError::Link),
+        };
+        let mut link = Link { name: String::new(), mac: None, mtu: 0 };
+        for attribute in answer.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name = name,
+                LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+                LinkAttribute::Address(bytes) if is_ethernet => link.mac = bytes.try_into().ok(),
+                _ => {}
+            }
+        }
+        if link.mac.is_some() == is_ethernet { Ok(link) } else { Err(WayError::Link) }
+    }
+
+    fn neighbour(&mut self, interface: u32, of: IpAddr) -> Result<Mac, WayError> {
+        let mut question = NeighbourMessage::default();
+        question.header.family = family(of);
+        question.header.ifindex = interface;
+        question.attributes = vec![NeighbourAttribute::Destination(of.into())];
+        let answer = match self.asker.ask(Message::GetNeighbour(question)) {
+            Ok(answer) => answer,
+            Err(Errno::NOENT) => return Err(WayError::Neighbour),
+            Err(error) => return Err(WayError::System("neighbour", error)),
+        };
+        let Message::NewNeighbour(answer) = answer else {
+            return Err(WayError::System("neighbour", Errno::BADMSG));
+        };
+        let is_good = !matches!(
+            answer.header.state,
+            NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed
+        );
+        let address = answer.attributes.into_iter().find_map(|attribute| match attribute {
+            NeighbourAttribute::LinkLayerAddress(bytes) => bytes.try_into().ok(),
+            _ => None,
+        });
+        address.filter(|_| is_good).ok_or(WayError::Neighbour)
+    }
+}
+
+struct Route {
+    interface: u32,
+    gateway: Option<IpAddr>,
+    mtu: Option<u32>,
+}
+
+struct Link {
+    name: String,
+    mac: Option<Mac>,
+    mtu: u32,
+}
+
+fn family(ip: IpAddr) -> AddressFamily {
+    if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_is_not_remote() {
+        let mut metastate = Metastate::new().unwrap();
+        for ip in ["127.0.0.1", "::1"] {
+            let ip: IpAddr = ip.parse().unwrap();
+            assert_eq!(metastate.way(ip, ip), Err(WayError::NotRemote));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Questions to the kernel over rtnetlink(7), one answer each, and notice of changes.
+//!
+//! Not here: what the answers mean for a session (`metastate`).
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// `RTMGRP_*` (`linux/rtnetlink.h`): links, neighbours, addresses and routes of both families.
+const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
+/// Longer than any one answer here is.
+const ANSWER_MAX: usize = 32 * 1024;
+
+fn socket(groups: u32) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let family = AddressFamily::NETLINK;
+    // `NETLINK_ROUTE` is 0, which is no protocol given.
+    let socket = rustix::net::socket_with(family, SocketType::RAW, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(socket)
+}
+
+/// Asks and hears one answer at a time.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    socket: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Asker {
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self { socket: socket(0)?, sequence: 0, buffer: vec![0; ANSWER_MAX] })
+    }
+
+    /// The kernel's answer to a question about one thing.
+    ///
+    /// # Errors
+    /// The kernel's; `EBADMSG` for an answer that is none.
+    pub(crate) fn ask(
+        &mut self,
+        question: RouteNetlinkMessage,
+    ) -> Result<RouteNetlinkMessage, Errno> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
+        loop {
+            // The kernel has answered before `send` came back.
+            let (len, _) =
+                rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
+            let answer = self.buffer.get(..len).ok_or(Errno::BADMSG)?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer)
+                .map_err(|_| Errno::BADMSG)?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            return match answer.payload {
+                NetlinkPayload::InnerMessage(answer) => Ok(answer),
+                NetlinkPayload::Error(error) => {
+                    let code = error.code.map_or(0, |code| code.get());
+                    Err(Errno::from_raw_os_error(code.wrapping_neg()))
+                }
+                _ => Err(Errno::BADMSG),
+            };
+        }
+    }
+}
+
+/// Becomes readable when a link, neighbour, address or route has changed.
+#[derive(Debug)]
+pub(crate) struct Changes(OwnedFd);
+
+impl Changes {
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        socket(CHANGES).map(Self)
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Whether anything has changed since the last time. What exactly is asked anew anyway, for notices get lost.
+    pub(crate) fn take(&self) -> bool {
+        let mut any = false;
+        let mut ignored = [0; 512];
+        loop {
+            match rustix::net::recv(&self.0, &mut ignored[..], RecvFlags::TRUNC) {
+                Ok(_) | Err(Errno::NOBUFS) => any = true,
+                Err(Errno::INTR) => {}
+                Err(_) => return any,
+            }
+        }
+    }
+}
