@@ -1,5 +1,5 @@
-//! Generates the C programs of every example interface, both languages from `idl/corners.idl`, and a
-//! table of every request for attacks.
+//! Generates the C programs of every example interface, both languages from the files in `idl`, and
+//! a table of every request for attacks.
 
 use std::env;
 use std::fmt::Write as _;
@@ -36,6 +36,15 @@ fn main() -> Result<(), Failure> {
             fs::write(programs.join(output.path), output.text)?;
         }
         requests(&mut table, name, &compiled)?;
+    }
+    // No random values: its answers depend on how the caller waits.
+    let plain = backend::Options::default();
+    let waits = compile(&own, &out, "waits")?;
+    for output in rust::generate(&waits.module, &plain) {
+        fs::write(out.join(output.path), output.text)?;
+    }
+    for output in c::generate(&waits.module, &plain) {
+        fs::write(programs.join(output.path), output.text)?;
     }
     fs::write(out.join("requests.rs"), table)?;
     println!("cargo:rerun-if-changed={}", examples.display());

@@ -474,13 +474,14 @@ pub struct LocalAttrs {
     pub impl_server: Option<String>,
     /// `allocate(arena | pool(name) | caller | fn(name))`.
     pub allocate: Option<Allocate>,
-    /// `sync(spin(us) | park | adaptive)`.
+    /// `sync(spin(us) | park | adaptive)`: of an interface how connections wait, of an operation how
+    /// its calls do. Not handed on from the one to the other.
     pub sync: Option<Sync>,
     /// `timeout(ms)`.
     pub timeout_ms: Option<u64>,
     /// `max_message(bytes)`.
     pub max_message: Option<u64>,
-    /// `max_inflight(n)`.
+    /// `max_inflight(n)`: of interfaces only.
     pub max_inflight: Option<u32>,
     /// `on_violation(disconnect | fault)`.
     pub on_violation: Option<OnViolation>,

@@ -226,7 +226,7 @@ fn settings_of_the_acf_go_from_the_outside_in() {
             "interface i { typedef [opaque(8, 8)] t_t; void f([in] long n, [in, size_is(n)] long *a, [in] t_t t); void g(void); }",
         )],
         Some(
-            "include \"own.h\"; [timeout(9), sync(spin(3)), reference_above(auto)] interface i { typedef [user_marshal(\"struct own\", own)] t_t; [timeout(1), impl(server, own::f)] f([copy_below(64)] a); }",
+            "include \"own.h\"; [timeout(9), sync(spin(3)), reference_above(auto)] interface i { typedef [user_marshal(\"struct own\", own)] t_t; [timeout(1), impl(server, own::f)] f([copy_below(64)] a); [sync(park)] g(); }",
         ),
         &Options::default(),
     );
@@ -234,7 +234,9 @@ fn settings_of_the_acf_go_from_the_outside_in() {
     let i = &m.interfaces[0];
     let (f, g) = (&i.operations[0], &i.operations[1]);
     assert_eq!((f.acf.timeout_ms, g.acf.timeout_ms, i.acf.timeout_ms), (Some(1), Some(9), Some(9)));
-    assert_eq!(f.acf.sync, Some(Sync::Spin(Some(3))));
+    // The connection waits so already; only what an operation says itself is set for its calls.
+    assert_eq!((i.acf.sync, f.acf.sync), (Some(Sync::Spin(Some(3))), None));
+    assert_eq!(g.acf.sync, Some(Sync::Park));
     assert_eq!(f.acf.impl_server.as_deref(), Some("own::f"));
     assert_eq!(g.acf.impl_server, None);
     assert_eq!(f.params[1].acf.reference_above, Some(Threshold::Bytes(64)));

@@ -21,7 +21,7 @@ use crate::link::{Link, lock};
 use crate::message::Incoming;
 use crate::reason::Reason;
 use crate::rt::{Beside, CallError, ClientId};
-use crate::wait::Policy;
+use crate::wait::{Policy, Wait};
 use core::any::Any;
 use core::time::Duration;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -155,6 +155,14 @@ impl Connection {
     /// Why the connection has ended, if it has.
     pub fn ended(&self) -> Option<Reason> {
         self.ended
+    }
+
+    /// Waits in another way from now on, for answers, for room and for notifications; answers the way
+    /// before. Messages being put together and calls outstanding are as they were. The server's own
+    /// waiting is its own.
+    #[inline]
+    pub fn set_wait(&mut self, wait: Wait) -> Wait {
+        self.parts.policy.set_wait(wait)
     }
 
     /// The control socket: readable when the server has gone. Not to be read.

@@ -5,7 +5,7 @@
 use crate::rt::{self, Arrival, CallError, Caller, ClientId, Decoder, Fault, Gone, Writer};
 use crate::{
     Connection, Deadline, Draft, Event, ReadyReply, Reason, RecvError, Reply, ReplyDraft,
-    ReplyToken, Request, Server,
+    ReplyToken, Request, Server, Wait,
 };
 use core::any::Any;
 use std::sync::Arc;
@@ -16,6 +16,11 @@ impl rt::Transport for Connection {
     #[inline]
     fn start<'c, 'd>(&'c mut self, op: u16, body_len: usize) -> Draft<'c, 'd> {
         Connection::start(self, op, body_len)
+    }
+
+    #[inline]
+    fn set_wait(&mut self, wait: Wait) -> Wait {
+        Connection::set_wait(self, wait)
     }
 
     fn local<L: Any + Send + Sync>(&self) -> Option<Arc<L>> {

@@ -29,6 +29,7 @@ in_both_homes! {
     short_and_long_bodies_come_back_as_sent
     items_of_every_length_come_back_as_sent
     every_waiting_policy_works
+    a_connection_changes_how_it_waits
     a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another
     lines_of_given_up_calls_come_back
     many_calls_may_be_outstanding_and_finish_in_any_order
@@ -84,6 +85,30 @@ fn every_waiting_policy_works(home: Home) {
             assert_eq!(call(&mut connection, ECHO, &body).unwrap(), body);
         }
     }
+}
+
+fn a_connection_changes_how_it_waits(home: Home) {
+    let _watchdog = watchdog(60);
+    let echo = Echo::start(home);
+    let mut connection = echo.connect_waiting(Wait::Park);
+    let mut before = Wait::Park;
+    let bounded = Wait::Spin(Some(Duration::from_micros(50)));
+    for round in 0..5u8 {
+        for wait in [Wait::Spin(None), Wait::Adaptive, bounded, Wait::Park] {
+            // Between a call's two halves as well.
+            let pending = connection.start(ECHO, 0).submit(limit()).unwrap();
+            assert_eq!(connection.set_wait(wait), before);
+            connection.finish(pending, limit()).unwrap();
+            assert_eq!(call(&mut connection, ECHO, &[round; 200]).unwrap(), [round; 200]);
+            before = wait;
+        }
+    }
+    // A wait that sleeps ends at its deadline after one that did not, and the reverse.
+    for wait in [Wait::Spin(None), Wait::Park, Wait::Spin(None)] {
+        connection.set_wait(wait);
+        assert_eq!(connection.start(KEEP, 0).call(soon(5)).unwrap_err(), CallError::Timeout);
+    }
+    assert_eq!(call(&mut connection, RELEASE, b"end").unwrap(), b"end");
 }
 
 fn a_deadline_ends_a_call_and_the_late_answer_is_not_taken_for_another(home: Home) {

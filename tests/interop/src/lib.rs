@@ -5,14 +5,21 @@
 
 mod requests;
 mod services;
+mod waiting;
 
 /// `idl/corners.idl`: what the examples do not combine.
 pub mod corners {
     include!(concat!(env!("OUT_DIR"), "/corners.rs"));
 }
 
+/// `idl/waits.idl`: operations that say how their calls wait.
+pub mod waits {
+    include!(concat!(env!("OUT_DIR"), "/waits.rs"));
+}
+
 pub use requests::{Request, requests};
 pub use services::{Checked, services};
+pub use waiting::Watcher;
 
 use std::time::{Duration, Instant};
 
@@ -78,6 +85,7 @@ pub fn drive(file: &str, connection: Connection, seed: u64, rounds: u64) -> Resu
             everything, EverythingClient, everything_random),
         "files" => drive!(connection, seed, rounds: files, FilesClient, files_random),
         "paper" => drive!(connection, seed, rounds: paper, PaperClient, paper_random),
+        "waits" => waiting::drive(connection),
         _ => Err(format!("no such file: {file}").into()),
     }
 }

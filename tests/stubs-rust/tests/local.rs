@@ -98,6 +98,8 @@ impl local::LocalServer for Local {
         Ok(())
     }
 
+    fn tell(&self, _: &rt::Caller, _: i32) {}
+
     fn job_t_run_down(&self, handle: JobT) {
         self.run_down.lock().expect("unpoisoned").push(handle.0);
     }

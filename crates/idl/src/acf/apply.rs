@@ -165,6 +165,15 @@ fn check_operation(operation: &Operation, keys: &[Key], module: &Module, sink: &
                     "let it answer error_status_t, or mark an out parameter of that type",
                 ));
             }
+            "sync" | "timeout" | "max_message" | "on_violation" | "deferred"
+                if operation.is_local =>
+            {
+                sink.push(misuse(
+                    key,
+                    "a local operation is never sent, so there is no message to speak of",
+                    &format!("take `{}` out", key.name.text),
+                ));
+            }
             "deferred" if operation.oneway => sink.push(misuse(
                 key,
                 "a oneway operation has no reply that could be deferred",
@@ -190,7 +199,9 @@ fn check_param(param: &Param, keys: &[Key], module: &Module, sink: &mut Sink) {
     }
 }
 
-/// Settings of `outer` where `inner` has none. What belongs to one operation only stays there.
+/// Settings of `outer` where `inner` has none. What belongs to one operation only stays there, and
+/// `sync` stays where it was said: the interface's is its connections', a call's own is set for the
+/// call. `max_inflight` is the connections' alone.
 fn inherit(inner: &mut LocalAttrs, outer: &LocalAttrs) {
     fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
         if inner.is_none() {
@@ -202,10 +213,8 @@ fn inherit(inner: &mut LocalAttrs, outer: &LocalAttrs) {
     fill(&mut inner.user_marshal, &outer.user_marshal);
     fill(&mut inner.represent_as, &outer.represent_as);
     fill(&mut inner.allocate, &outer.allocate);
-    fill(&mut inner.sync, &outer.sync);
     fill(&mut inner.timeout_ms, &outer.timeout_ms);
     fill(&mut inner.max_message, &outer.max_message);
-    fill(&mut inner.max_inflight, &outer.max_inflight);
     fill(&mut inner.on_violation, &outer.on_violation);
     fill(&mut inner.code, &outer.code);
     fill(&mut inner.in_line, &outer.in_line);

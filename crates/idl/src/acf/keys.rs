@@ -28,7 +28,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
     key("impl", "O", "impl(PATH), impl(client, PATH) or impl(server, PATH)"),
     key("in_line", "IO", "in_line"),
     key("inproc", "IO", "inproc(by_ref) or inproc(copy)"),
-    key("max_inflight", "IO", "max_inflight(COUNT)"),
+    key("max_inflight", "I", "max_inflight(COUNT)"),
     key("max_message", "IO", "max_message(BYTES)"),
     key("nocode", "IO", "nocode"),
     key("on_violation", "IO", "on_violation(disconnect) or on_violation(fault)"),

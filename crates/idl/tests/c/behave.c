@@ -9,6 +9,7 @@
 
 extern void *fake_local;
 extern size_t fake_threshold;
+extern sj_wait fake_waited;
 
 static int failures, rundowns, told;
 static sj_deferred put_off;
@@ -296,6 +297,36 @@ static void check_calls(local_things_client *c)
     CHECK(local_things_direct(c, 3, "four", &length, &n) == SJ_OK && n == 3 && length == 4);
 }
 
+static bool is_wait(sj_wait w, uint32_t wait, uint32_t spin_us) { return w.wait == wait && w.spin_us == spin_us; }
+
+/* The connection waits as it was told to, and nothing that a call did stays. */
+static bool is_as_before(local_things_client *c)
+{
+    sj_wait now;
+    return sj_set_wait(c->stub.connection, NULL, &now) == SJ_OK && is_wait(now, 1, 7);
+}
+
+/* sync(..) of an operation: for its calls, and whatever comes of them. */
+static void check_waiting(local_things_client *c)
+{
+    int32_t n;
+    uint32_t status;
+    char *text;
+    sj_options options;
+    local_things_options(&options);
+    CHECK(options.wait == 1 && options.spin_us == 7);
+    const sj_wait as_connected = {options.wait, options.spin_us};
+    CHECK(sj_set_wait(c->stub.connection, &as_connected, NULL) == SJ_OK);
+    CHECK(local_things_by_hand(c, 1, &n) == SJ_OK && is_wait(fake_waited, 2, 0) && is_as_before(c));
+    CHECK(local_things_by_hand(c, 13, &n) == SJ_FAULT && is_wait(fake_waited, 2, 0) && is_as_before(c));
+    CHECK(local_things_pooled(c, 1, &text) == SJ_OK && is_wait(fake_waited, 1, 7) && is_as_before(c));
+    CHECK(local_things_tell(c, "B") == SJ_OK && is_wait(fake_waited, 1, 0) && is_as_before(c));
+    CHECK(local_things_checked(c, 7, &status) == SJ_OK && is_wait(fake_waited, 0, 0) && is_as_before(c));
+    CHECK(local_things_timed(c, 1, &status) == SJ_OK && is_wait(fake_waited, 1, 20) && is_as_before(c));
+    CHECK(local_things_checked(c, 11, &status) == SJ_OK && status == SJ_INVALID); /* refused before it is sent */
+    CHECK(is_wait(fake_waited, 1, 20) && is_as_before(c));
+}
+
 /* A message that breaks the rules, sent by hand. on_violation(fault): told so, and the connection lives on. */
 static void check_violation(local_things_client *c)
 {
@@ -355,13 +386,14 @@ int main(void)
     check_apart(&c);
     check_descriptors(&c);
     check_calls(&c);
+    check_waiting(&c);
     check_violation(&c);
     check_local(connection);
     local_things_unbind(&c);
     sj_disconnect(connection);
     pthread_join(thread, NULL);
     CHECK(rundowns == 2); /* `two`, and the second `one` */
-    CHECK(told == 'A');
+    CHECK(told == 'A' + 'B');
     sj_arena_free(&test_pool);
     sj_close(endpoint);
     return failures != 0;

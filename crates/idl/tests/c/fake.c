@@ -26,7 +26,7 @@ typedef struct message {
     uint32_t fault;
 } message;
 
-struct sj_connection { message *received; };
+struct sj_connection { message *received; sj_wait waits; };
 struct sj_endpoint { int unused; };
 struct sj_server { message *received; };
 
@@ -36,6 +36,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int state = IDLE, is_listening, expelled;
 static message *in_flight;
 size_t fake_threshold = 64;
+sj_wait fake_waited; /* how the last call or one-way message waited */
 void *fake_local;
 
 static void release(message *m)
@@ -139,6 +140,15 @@ void sj_start(sj_connection *c, uint16_t op, size_t body_len, sj_out *out)
     begin(out, op, body_len);
 }
 
+sj_status sj_set_wait(sj_connection *c, const sj_wait *wait, sj_wait *before)
+{
+    if (before)
+        *before = c->waits;
+    if (wait)
+        c->waits = *wait;
+    return SJ_OK;
+}
+
 static void hand_over(int next, message *m)
 {
     in_flight = m;
@@ -149,6 +159,7 @@ static void hand_over(int next, message *m)
 sj_status sj_call(sj_connection *c, sj_out *out, int64_t deadline_ns, sj_in *in)
 {
     (void)deadline_ns;
+    fake_waited = c->waits;
     message *m = sealed(out);
     pthread_mutex_lock(&lock);
     while (state != IDLE && state != GONE)
@@ -169,7 +180,8 @@ sj_status sj_call(sj_connection *c, sj_out *out, int64_t deadline_ns, sj_in *in)
 
 sj_status sj_send(sj_connection *c, sj_out *out, int64_t deadline_ns)
 {
-    (void)c, (void)deadline_ns;
+    (void)deadline_ns;
+    fake_waited = c->waits;
     message *m = sealed(out);
     pthread_mutex_lock(&lock);
     while (state != IDLE)

@@ -154,6 +154,12 @@ sj_client sj_self(const sj_connection *c);
 /* Readable when the server has gone, for poll(). Not to be read or closed. */
 int sj_socket(const sj_connection *c);
 
+/* How a connection waits: as the fields of sj_options. */
+typedef struct sj_wait { uint32_t wait, spin_us; } sj_wait;
+/* Waits as *wait says from now on, and tells in *before how it was; either may be NULL. Messages under construction, received
+ * messages and outstanding calls stay as they are. The server waits in its own way. SJ_INVALID: nothing was changed or told. */
+sj_status sj_set_wait(sj_connection *c, const sj_wait *wait, sj_wait *before);
+
 /* Begins a request of body_len bytes, without items, descriptors and grants; out->body is where to write them. Cannot fail: a body too large is found at the call.
  * Only for a body beyond max_message for which there is no memory is out->body NULL. */
 void sj_start(sj_connection *c, uint16_t op, size_t body_len, sj_out *out);

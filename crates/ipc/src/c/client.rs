@@ -3,7 +3,7 @@
 use super::options::{address, connect_options};
 use super::received::{self, Received};
 use super::status::Status;
-use super::types::{Client, In, LocalObject, Options, Out, PendingCall};
+use super::types::{Client, In, LocalObject, Options, Out, PendingCall, WaitOut};
 use super::{Scratch, deadline, first_number, free, give, guard, guard_or, handle, parts, status};
 use crate::connection::{Connection, Pending};
 use crate::deadline::Deadline;
@@ -230,6 +230,31 @@ unsafe extern "C" fn sj_local(connection: *mut ConnectionHandle) -> *mut c_void 
         let object = unsafe { handle(connection) }.ok().and_then(|handle| handle.inner.local());
         let object = object.and_then(|object| object.downcast::<LocalObject>().ok());
         object.map_or(core::ptr::null_mut(), |object| object.0)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sj_set_wait(
+    connection: *mut ConnectionHandle,
+    wanted: *const WaitOut,
+    before: *mut WaitOut,
+) -> Status {
+    guard(|| {
+        // SAFETY: null or a handle, as the header asks.
+        let Ok(handle) = (unsafe { handle(connection) }) else { return Status::Invalid };
+        let connection = &mut handle.inner;
+        // SAFETY: null or readable, as the header asks; every bit pattern is a value.
+        let was = match unsafe { wanted.as_ref() }.map(|wanted| wanted.wait()) {
+            Some(Some(wait)) => connection.set_wait(wait),
+            Some(None) => return Status::Invalid,
+            None => connection.parts.policy.wait(),
+        };
+        if !before.is_null() {
+            // SAFETY: not null, so it can be written as the header asks; `wanted`, which may be the
+            // same memory, is not looked at any more.
+            unsafe { before.write(was.into()) };
+        }
+        Status::Ok
     })
 }
 

@@ -1,7 +1,7 @@
 //! Addresses and options as C gives them.
 
 use super::status::{Status, explain};
-use super::types::Options;
+use super::types::{Options, WaitOut};
 use crate::address::Address;
 use crate::connect::ConnectOptions;
 use crate::endpoint::ServerOptions;
@@ -38,17 +38,40 @@ unsafe fn read(options: *const Options) -> Option<Options> {
     unsafe { options.as_ref() }.copied()
 }
 
-fn wait(options: &Options) -> Result<Wait, Status> {
-    match (options.wait, options.spin_us) {
-        (0, _) => Ok(Wait::Adaptive),
-        (1, 0) => Ok(Wait::Spin(None)),
-        (1, limit_us) => Ok(Wait::Spin(Some(Duration::from_micros(limit_us.into())))),
-        (2, _) => Ok(Wait::Park),
-        _ => {
-            explain(&"options: wait is 0 (adaptive), 1 (spin) or 2 (park)");
-            Err(Status::Invalid)
+impl WaitOut {
+    /// How to wait, if this says it.
+    pub(super) fn wait(self) -> Option<Wait> {
+        match (self.wait, self.spin_us) {
+            (0, _) => Some(Wait::Adaptive),
+            (1, 0) => Some(Wait::Spin(None)),
+            (1, limit_us) => Some(Wait::Spin(Some(Duration::from_micros(limit_us.into())))),
+            (2, _) => Some(Wait::Park),
+            _ => None,
         }
     }
+}
+
+impl From<Wait> for WaitOut {
+    fn from(wait: Wait) -> Self {
+        let (wait, spin_us) = match wait {
+            Wait::Adaptive => (0, 0),
+            Wait::Spin(None) => (1, 0),
+            // Whoever spins at all spins for a moment: 0 would be for ever.
+            Wait::Spin(Some(limit)) => {
+                (1, u32::try_from(limit.as_micros()).unwrap_or(u32::MAX).max(1))
+            }
+            Wait::Park => (2, 0),
+        };
+        Self { wait, spin_us }
+    }
+}
+
+fn wait(options: &Options) -> Result<Wait, Status> {
+    let wanted = WaitOut { wait: options.wait, spin_us: options.spin_us };
+    wanted.wait().ok_or_else(|| {
+        explain(&"options: wait is 0 (adaptive), 1 (spin) or 2 (park)");
+        Status::Invalid
+    })
 }
 
 fn or<T: PartialEq + Default>(value: T, default: T) -> T {

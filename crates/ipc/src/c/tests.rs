@@ -3,7 +3,7 @@
 use super::status::{Status, reason, reasons};
 use super::types::{
     Client, CredentialsOut, EventKind, EventOut, GrantRef, In, ItemRef, Options, Out, PendingCall,
-    Token,
+    Token, WaitOut,
 };
 use core::mem::{offset_of, size_of};
 use std::io::Write;
@@ -116,6 +116,7 @@ fn other_structures_have_the_header_s_layout() {
         check_uid = "check_uid",
         server_uid = "server_uid"
     );
+    layout!(all, WaitOut, "sj_wait", wait = "wait", spin_us = "spin_us");
     layout!(all, Client, "sj_client", index = "index", generation = "generation");
     layout!(all, CredentialsOut, "sj_credentials", pid = "pid", uid = "uid", gid = "gid");
     layout!(all, Token, "sj_token", opaque = "opaque");

@@ -146,6 +146,14 @@ pub(super) struct Options {
     pub(super) server_uid: u32,
 }
 
+/// `sj_wait`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WaitOut {
+    pub(super) wait: u32,
+    pub(super) spin_us: u32,
+}
+
 /// What a C server gave to `sj_endpoint_set_local`.
 #[derive(Debug)]
 pub(super) struct LocalObject(pub(super) *mut c_void);

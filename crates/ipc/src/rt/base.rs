@@ -1,7 +1,7 @@
 //! Names, versions and outcomes that stubs and transports share.
 
 use super::{DecodeError, EncodeError, Fault};
-pub use crate::{Deadline, Reason};
+pub use crate::{Deadline, Reason, Wait};
 
 /// The sixteen bytes of a uuid in the order in which they are written.
 pub type Uuid = [u8; 16];

@@ -28,7 +28,9 @@ mod transport;
 mod value;
 
 pub use arrays::{Header, try_array};
-pub use base::{CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version};
+pub use base::{
+    CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version, Wait,
+};
 pub use block::{Block, Run};
 pub use context::{ContextScope, ContextTable};
 pub use decode::{Decoder, View};

@@ -5,8 +5,9 @@ use super::router::{BIND_OP, BIND_REQUEST_LEN};
 use super::transport::{Draft, Reply, ReplyDraft, Token, Transport};
 use super::{
     CallError, ContextScope, Deadline, DecodeError, Decoder, EncodeError, Fault, Forms,
-    InterfaceId, Measured, Pod, Writer,
+    InterfaceId, Measured, Pod, Wait, Writer,
 };
+use core::ops::{Deref, DerefMut};
 
 /// Makes the binding call; answers the base of the interface on this connection.
 ///
@@ -74,6 +75,44 @@ pub fn send<'d, T: Transport>(
     writer.set_forms(size.forms);
     write(&mut writer)?;
     draft.send(deadline)
+}
+
+/// The transport for one call that waits in its own way: an operation with `sync`.
+#[inline]
+pub fn waiting<T: Transport>(transport: &mut T, wait: Wait) -> Waiting<'_, T> {
+    let before = transport.set_wait(wait);
+    Waiting { transport, before }
+}
+
+/// A transport that waits as it did before when this is dropped: after an answer, an error or a panic
+/// of a conversion of the user's.
+#[derive(Debug)]
+pub struct Waiting<'t, T: Transport> {
+    transport: &'t mut T,
+    before: Wait,
+}
+
+impl<T: Transport> Deref for Waiting<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.transport
+    }
+}
+
+impl<T: Transport> DerefMut for Waiting<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.transport
+    }
+}
+
+impl<T: Transport> Drop for Waiting<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.transport.set_wait(self.before);
+    }
 }
 
 /// An answer of `size`, written by `write`; [`Fault::DROPPED`] if the values cannot be sent.

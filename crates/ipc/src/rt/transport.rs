@@ -7,7 +7,7 @@
 use core::any::Any;
 use std::sync::Arc;
 
-use super::{CallError, Caller, ClientId, Credentials, Deadline, Decoder, Fault, Writer};
+use super::{CallError, Caller, ClientId, Credentials, Deadline, Decoder, Fault, Wait, Writer};
 
 /// The client's end.
 pub trait Transport {
@@ -19,6 +19,16 @@ pub trait Transport {
     /// Begins a request with a body of `body_len` bytes. Cannot fail: a body too large is found at
     /// the call.
     fn start<'c, 'd>(&'c mut self, op: u16, body_len: usize) -> Self::Draft<'c, 'd>;
+
+    /// Waits in another way from now on; answers the way before. Stubs of operations with a `sync` of
+    /// their own set it before the call and set back what they got after it ([`super::stub::waiting`]).
+    ///
+    /// A transport that waits in one way only, or not at all, leaves this as it is: it answers what it
+    /// was given and does nothing.
+    #[inline]
+    fn set_wait(&mut self, wait: Wait) -> Wait {
+        wait
+    }
 
     /// What a server in this address space registered for direct calls.
     fn local<L: Any + Send + Sync>(&self) -> Option<Arc<L>> {

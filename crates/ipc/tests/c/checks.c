@@ -302,6 +302,43 @@ static void check_misuse(sj_connection *c)
     CHECK(in.body_len == 3 && memcmp(in.body, "end", 3) == 0);
 }
 
+static int waits(sj_connection *c, uint32_t wait, uint32_t spin_us)
+{
+    sj_wait now = {9, 9};
+    return sj_set_wait(c, NULL, &now) == SJ_OK && now.wait == wait && now.spin_us == spin_us;
+}
+
+/* A connection that changes how it waits, between calls and within one. */
+static void check_waiting(sj_connection *c)
+{
+    static const sj_wait ways[] = {{2, 0}, {1, 30}, {1, 0}, {0, 0}};
+    sj_wait was = {0, 0}, before, none = {3, 0};
+    sj_out out;
+    sj_in in;
+    CHECK_STATUS(SJ_OK, sj_set_wait(c, NULL, NULL));
+    CHECK(waits(c, 0, 0));
+    for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
+        const sj_wait *way = &ways[i % 4];
+        sj_start(c, OP_ECHO, 3, &out);
+        memcpy(out.body, "way", 3);
+        CHECK_STATUS(SJ_OK, sj_set_wait(c, way, &before));
+        CHECK(before.wait == was.wait && before.spin_us == was.spin_us);
+        was = *way;
+        CHECK_STATUS(SJ_OK, sj_call(c, &out, LIMIT, &in));
+        CHECK(in.body_len == 3 && memcmp(in.body, "way", 3) == 0);
+        CHECK_STATUS(SJ_OK, sj_set_wait(c, way, NULL));
+        CHECK(memcmp(in.body, "way", 3) == 0);
+    }
+    before = ways[0]; /* one structure for both */
+    CHECK_STATUS(SJ_OK, sj_set_wait(c, &before, &before));
+    CHECK(before.wait == 0 && waits(c, 2, 0));
+    CHECK_STATUS(SJ_INVALID, sj_set_wait(c, &none, &before));
+    CHECK_STATUS(SJ_INVALID, sj_set_wait(NULL, &ways[1], &before));
+    CHECK(before.wait == 0 && waits(c, 2, 0));
+    CHECK_STATUS(SJ_OK, sj_set_wait(c, &was, NULL));
+    CHECK(waits(c, 0, 0));
+}
+
 static void check_expulsion(sj_connection *other, const char *address)
 {
     sj_options options;
@@ -348,6 +385,7 @@ void check_all(sj_connection *c, const char *address)
     check_who(c);
     check_grants(c);
     check_misuse(c);
+    check_waiting(c);
     check_expulsion(c, address);
     call(c, OP_ELSEWHERE, &mark, 8, &in);
     CHECK(in.body_len == 8 && load64(in.body) == mark);

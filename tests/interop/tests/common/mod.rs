@@ -157,6 +157,13 @@ impl Programs {
         self.keep(compile(side, file, &sources, None))
     }
 
+    /// The program `c/FILE.c` around the client stubs of `file`; its argument is the address.
+    pub fn own(&self, file: &str) -> PathBuf {
+        let stubs = Path::new(GENERATED).join(format!("{file}_client.c"));
+        let sources = [Path::new(HERE).join(format!("c/{file}.c")), stubs];
+        self.keep(compile("own", file, &sources, None))
+    }
+
     /// The server of `file` that serves until it is killed.
     pub fn target(&self, file: &str) -> PathBuf {
         let define = format!("-DGENERATED=\"{file}_test_server.c\"");

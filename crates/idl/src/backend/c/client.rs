@@ -1,12 +1,22 @@
 //! Client stubs: the binding structure, one function per operation, direct calls within one address space.
 
-use crate::ir::{Dir, Inproc, Interface, Ty};
+use crate::ir::{Dir, Inproc, Interface, Sync, Ty};
 
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::Passing;
 use super::op::{Op, Way, operations};
 use super::text::{Text, ident, path};
+
+/// A way to wait as the numbers of `sj_wait`: which, and microseconds of spinning.
+pub(super) fn wait(sync: Sync) -> (u32, u32) {
+    match sync {
+        Sync::Adaptive => (0, 0),
+        Sync::Spin(None) => (1, 0),
+        Sync::Spin(Some(us)) => (1, u32::try_from(us).unwrap_or(u32::MAX)),
+        Sync::Park => (2, 0),
+    }
+}
 
 /// Whether the implementation may be called directly when it is in this address space.
 pub(super) fn is_direct(op: &Op<'_>) -> bool {
@@ -205,9 +215,13 @@ fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
         fail(w, "SJ_TOO_LARGE");
     }
     let call = if op.op.oneway { "sj_stub_send" } else { "sj_stub_call" };
+    let (call, wait) = match op.op.acf.sync.map(wait) {
+        Some((how, us)) => (format!("{call}_waiting"), format!(", {how}u, {us}u")),
+        None => (call.to_owned(), String::new()),
+    };
     let timeout = op.op.acf.timeout_ms.unwrap_or(0).saturating_mul(1_000_000);
     let timeout = timeout.min(i64::MAX as u64);
-    w.line(format!("sj_status sj_r = {call}(sj_s, &sj_o, INT64_C({timeout}));"));
+    w.line(format!("sj_status sj_r = {call}(sj_s, &sj_o, INT64_C({timeout}){wait});"));
 }
 
 /// The implementation itself, by reference.

@@ -328,21 +328,17 @@ impl<'a> File<'a> {
 
 /// `calc_options()`: what the ACF says of connections.
 fn options_helper(interface: &Interface, w: &mut Text) {
-    use crate::ir::Sync;
     let name = ident(&interface.name);
     let acf = &interface.acf;
     w.blank();
     w.line("/* Options for sj_connect() and sj_listen() as the interface's configuration wants them. */");
     w.function(format!("static inline void {name}_options(sj_options *options)"));
     w.line("memset(options, 0, sizeof *options);");
-    match acf.sync {
-        Some(Sync::Spin(us)) => {
-            w.line("options->wait = 1;");
-            let us = us.unwrap_or(0).min(u64::from(u32::MAX));
+    if let Some((wait, us)) = acf.sync.map(client::wait).filter(|wait| *wait != (0, 0)) {
+        w.line(format!("options->wait = {wait};"));
+        if us != 0 {
             w.line(format!("options->spin_us = {us};"));
         }
-        Some(Sync::Park) => w.line("options->wait = 2;"),
-        Some(Sync::Adaptive) | None => {}
     }
     if let Some(n) = acf.max_message {
         w.line(format!("options->max_message = {n};"));

@@ -80,15 +80,7 @@ impl<'a> Gen<'a> {
         let acf = &interface.acf;
         let mut common = String::new();
         if let Some(sync) = acf.sync {
-            let wait = match sync {
-                Sync::Spin(None) => "Spin(None)".to_owned(),
-                Sync::Spin(Some(us)) => {
-                    format!("Spin(Some(core::time::Duration::from_micros({us})))")
-                }
-                Sync::Park => "Park".to_owned(),
-                Sync::Adaptive => "Adaptive".to_owned(),
-            };
-            common.push_str(&format!("wait: sojourn_ipc::Wait::{wait}, "));
+            common.push_str(&format!("wait: {}, ", wait(sync)));
         }
         if let Some(bytes) = acf.max_message {
             common.push_str(&format!("max_message: {bytes}, "));
@@ -238,9 +230,15 @@ impl<'a> Gen<'a> {
         }
         let opnum = format!("self.base.wrapping_add({number})");
         let write = format!("|w_| {wire}::put_{plain}_request(w_, {args})");
+        let transport = match op.op.acf.sync {
+            Some(sync) => {
+                format!("&mut *rt::stub::waiting(&mut self.transport, {})", wait(sync))
+            }
+            None => "&mut self.transport".to_owned(),
+        };
         if op.op.oneway {
             out.push_str(&format!(
-                "rt::stub::send(&mut self.transport, {opnum}, size_, deadline_, {write})"
+                "rt::stub::send({transport}, {opnum}, size_, deadline_, {write})"
             ));
             return out;
         }
@@ -251,7 +249,7 @@ impl<'a> Gen<'a> {
             format!("|d_| {wire}::get_{plain}_reply(d_, {read})")
         };
         out.push_str(&format!(
-            "let reply_ = rt::stub::call(&mut self.transport, {opnum}, size_, deadline_, \
+            "let reply_ = rt::stub::call({transport}, {opnum}, size_, deadline_, \
              {write}, {reader})?;"
         ));
         for (_, s) in op.inouts() {
@@ -384,6 +382,17 @@ impl<'a> Gen<'a> {
             _ => format!("{}.clone()", unref(at)),
         }
     }
+}
+
+/// A way to wait, as Rust.
+fn wait(sync: Sync) -> String {
+    let wait = match sync {
+        Sync::Spin(None) => "Spin(None)".to_owned(),
+        Sync::Spin(Some(us)) => format!("Spin(Some(core::time::Duration::from_micros({us})))"),
+        Sync::Park => "Park".to_owned(),
+        Sync::Adaptive => "Adaptive".to_owned(),
+    };
+    format!("sojourn_ipc::Wait::{wait}")
 }
 
 fn is_by_ref(op: &Op<'_>) -> bool {

@@ -82,7 +82,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     acf(
         codes::ACF_MISUSE,
         "a key that does not fit what it is said of",
-        "comm_status and fault_status need a place for a status: a result, or an out parameter, of type error_status_t, long or unsigned long. A oneway operation has no reply that could be deferred.",
+        "comm_status and fault_status need a place for a status: a result, or an out parameter, of type error_status_t, long or unsigned long. A oneway operation has no reply that could be deferred, and a local one sends nothing that could wait, be too large or break rules.",
         "interface i { [deferred] g(); }",
         "interface i { [comm_status] h(); }",
     ),

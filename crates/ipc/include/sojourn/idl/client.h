@@ -110,6 +110,29 @@ static inline sj_status sj_stub_send(sj_stub *s, sj_out *out, int64_t timeout_ns
     return sj_send(s->connection, out, sj_stub_deadline(s, timeout_ns));
 }
 
+/* The same for operations that wait in their own way, as in sj_wait; whatever comes of it, the connection waits as before then. */
+static inline sj_status sj_stub_call_waiting(sj_stub *s, sj_out *out, int64_t timeout_ns, uint32_t wait, uint32_t spin_us)
+{
+    const sj_wait own = {wait, spin_us};
+    sj_wait before = {0, 0};
+    const sj_status set = sj_set_wait(s->connection, &own, &before);
+    const sj_status status = sj_stub_call(s, out, timeout_ns);
+    if (SJ_LIKELY(set == SJ_OK))
+        (void)sj_set_wait(s->connection, &before, NULL);
+    return status;
+}
+
+static inline sj_status sj_stub_send_waiting(sj_stub *s, sj_out *out, int64_t timeout_ns, uint32_t wait, uint32_t spin_us)
+{
+    const sj_wait own = {wait, spin_us};
+    sj_wait before = {0, 0};
+    const sj_status set = sj_set_wait(s->connection, &own, &before);
+    const sj_status status = sj_stub_send(s, out, timeout_ns);
+    if (SJ_LIKELY(set == SJ_OK))
+        (void)sj_set_wait(s->connection, &before, NULL);
+    return status;
+}
+
 /* A body that was built in the scratch buffer becomes a message. */
 static inline bool sj_stub_start(sj_stub *s, uint16_t op, sj_enc *e, sj_out *out)
 {
