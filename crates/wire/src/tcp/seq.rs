@@ -97,3 +97,7 @@ impl fmt::Display for SeqNum {
         fmt::Display::fmt(&self.0, f)
     }
 }
+
+#[cfg(test)]
+#[path = "seq_tests.rs"]
+mod tests;

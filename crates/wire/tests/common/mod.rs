@@ -1,0 +1,5 @@
+//! What the tests of this crate share.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod captures;
+pub(crate) mod values;
