@@ -84,6 +84,8 @@ pub struct Sleepers {
 #[derive(Debug, Default)]
 struct State {
     on_futex: u32,
+    /// Announced since [`Sleepers::take`]; the bell may have been rung meanwhile.
+    on_inbox: bool,
     want: u64,
 }
 
@@ -106,6 +108,20 @@ impl Sleepers {
         announce_locked(&mut state, bell, how)
     }
 
+    /// For the sleepers' own process: as [`BellWord::take`], but answers also the flags that the other side has
+    /// taken. It can have died before it woke anybody.
+    pub fn take(&self, bell: &BellWord) -> u32 {
+        // What we are woken for is published before; sleepers that announce after this lock is let go look again.
+        let mut state = lock(&self.state);
+        let futex = if state.on_futex > 0 { FUTEX } else { 0 };
+        let inbox = if core::mem::take(&mut state.on_inbox) { INBOX } else { 0 };
+        if futex | inbox == 0 {
+            return 0;
+        }
+        bell.take();
+        futex | inbox
+    }
+
     /// A thread that had announced [`Bell::OnFutex`] is awake. An inbox stays announced.
     pub fn withdraw(&self, bell: &BellWord) {
         let mut state = lock(&self.state);
@@ -123,6 +139,7 @@ fn announce_locked(state: &mut State, bell: &BellWord, how: Bell) -> u32 {
         Bell::OnInbox => INBOX,
     };
     state.on_futex += u32::from(how == Bell::OnFutex);
+    state.on_inbox |= how == Bell::OnInbox;
     // SYNC: release, for `want`; pairs with the acquire in `has_sleepers`.
     let before = bell.0.fetch_or(flag, Ordering::AcqRel);
     // SYNC: full fence; pairs with the one in `has_sleepers`.

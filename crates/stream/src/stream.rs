@@ -178,15 +178,16 @@ impl Stream {
     }
 
     /// Wakes this side's own readers, for something that happened elsewhere (the kernel's descriptor
-    /// stirred, the stream went home). Answers whether some sleep [`Bell::OnInbox`]: then the caller posts
-    /// this session's slot to its own inbox ([`Inbox::post_own`]).
+    /// stirred, the stream went home), also if the peer has taken their flags and died. Answers whether some
+    /// sleep [`Bell::OnInbox`], or have done so since this was last called: then the caller posts this session's
+    /// slot to its own inbox ([`Inbox::post_own`]).
     pub fn wake_reader(&self) -> bool {
-        wake_own(&self.in_ring().reader.bell)
+        wake_own(&self.reading, &self.in_ring().reader.bell)
     }
 
     /// Wakes this side's own writers; as [`Stream::wake_reader`].
     pub fn wake_writer(&self) -> bool {
-        wake_own(&self.out_ring().writer.bell)
+        wake_own(&self.writing, &self.out_ring().writer.bell)
     }
 
     /// Wakes whoever sleeps on the peer's side, readers and writers.
@@ -250,11 +251,8 @@ impl Stream {
     }
 }
 
-fn wake_own(bell: &BellWord) -> bool {
-    if !bell.has_sleepers_after_store() {
-        return false;
-    }
-    let flags = bell.take();
+fn wake_own(seen: &Seen, bell: &BellWord) -> bool {
+    let flags = seen.sleepers.take(bell);
     if flags & bell::FUTEX != 0 {
         futex::wake_all(bell.word());
     }

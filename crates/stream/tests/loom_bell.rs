@@ -5,7 +5,7 @@
 //!
 //! Changes seen to fail here: no fence in `BellWord::has_sleepers`, none in `announce`; no count in
 //! `BellWord::take`; `withdraw` that clears the flag while another thread sleeps; `want` that is not the
-//! least of several; a wake-up for one sleeper only.
+//! least of several; a wake-up for one sleeper only; `Sleepers::take` that goes by the bell's flags.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,6 +14,7 @@ mod loom_common;
 use loom::sync::Arc;
 use loom::thread;
 use loom_common::{World, check};
+use sojourn_stream::bell::FUTEX;
 use sojourn_stream::ring::Stop;
 
 #[test]
@@ -55,6 +56,28 @@ fn two_readers_sleep_on_one_bell() {
         world.await_bytes(0);
         poller.join().unwrap();
         writer.join().unwrap();
+    });
+}
+
+/// The peer publishes, takes the flags and dies before it wakes anybody. The process itself, told by the kernel,
+/// wakes its sleeper.
+#[test]
+fn a_peer_that_dies_with_the_flags_leaves_nobody_asleep() {
+    check(3, || {
+        let world = Arc::new(World::new());
+        let reader = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.await_bytes(0))
+        };
+        world.ring.publish(0, 1).unwrap();
+        if world.ring.reader.bell.has_sleepers() {
+            world.ring.reader.bell.take();
+        }
+        let (sleepers, futex) = &world.reader;
+        if sleepers.take(&world.ring.reader.bell) & FUTEX != 0 {
+            futex.wake_all();
+        }
+        reader.join().unwrap();
     });
 }
 
