@@ -183,6 +183,10 @@ impl Session {
                 self.stirred();
                 self.look_at_ring(rx, stream, bufs, peek)
             }
+            // The end, and it has not left before: it died. What it has not read of our ring decides what that is.
+            Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
+                Step::Leave(ReasonT::PeerDied)
+            }
             other => Step::Done(other),
         }
     }

@@ -16,6 +16,9 @@ use std::sync::MutexGuard;
 
 /// Sleeps without a deadline are cut into pieces of this length.
 const LONG: Duration = Duration::from_secs(3600);
+/// The same, for bytes that a peer owes. Nobody watches the descriptor of a session that is on its way home, so
+/// the sleeper looks itself whether the peer has died.
+const OWED: Duration = Duration::from_millis(20);
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,7 @@ impl Session {
         let phase = lock(&self.rx).phase;
         let wait = Wait {
             deadline,
+            piece: if phase == RxPhase::Residue { OWED } else { LONG },
             peer_cpu: stream.peer_cpu_writing(),
             // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
             ready: &|| {
@@ -63,6 +67,7 @@ impl Session {
         let phase = lock(&self.tx).phase;
         let wait = Wait {
             deadline,
+            piece: LONG,
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
                 phase != TxPhase::Ring
@@ -82,6 +87,8 @@ impl Session {
 /// One wait.
 struct Wait<'a> {
     deadline: Deadline,
+    /// Sleeps at once for so long, at most.
+    piece: Duration,
     peer_cpu: u16,
     ready: &'a dyn Fn() -> bool,
     announce: &'a dyn Fn() -> u32,
@@ -94,8 +101,8 @@ impl Wait<'_> {
     /// that; one with a limit never is.
     fn sleep_once(&self, said: u32) -> bool {
         let left = self.deadline.left();
-        let woken = (self.sleep)(said, left.or(Some(LONG)));
-        left.is_some() && woken == Woken::TimedOut
+        let limit = left.map_or(self.piece, |left| left.min(self.piece));
+        (self.sleep)(said, Some(limit)) == Woken::TimedOut && left == Some(limit)
     }
 
     fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {
