@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// `asks|answers KIND one|many FOLDER`.
 pub(crate) const ROLE: &str = "DEATHS_ROLE";
 /// Bytes read at once.
-pub(crate) const READ_MAX: usize = 16 << 10;
+const READ_MAX: usize = 16 << 10;
 /// Sizes of questions and answers: some wait for room, whatever the ring.
 const SIZES: [usize; 8] = [1, 300, 40, 5000, 7, 700_000, 1, 70_000];
 /// Byte `n` of a direction is `n` modulo this.
@@ -28,6 +28,7 @@ pub(crate) fn play(role: &str) {
     });
     let words: Vec<&str> = role.split(' ').collect();
     if words[0] == "server" {
+        sojourn_server::log::set(sojourn_server::log::Level::Warn);
         let options = Options { place: Place::At(words[1].into()), idle_exit: None };
         sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
         return;
@@ -46,7 +47,7 @@ pub(crate) fn play(role: &str) {
         other: (words[2] == "many").then_some(idle.0.as_raw_fd()),
         record: Record::create(&folder.join(words[0])),
     };
-    talk.run(words[0] == "asks", words[1] == "tcp", &folder.join("stop"));
+    talk.run(words[0] == "asks", &folder.join("stop"));
 }
 
 /// The conversation has ended.
@@ -61,7 +62,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn run(mut self, asks: bool, is_tcp: bool, stop: &std::path::Path) {
+    fn run(mut self, asks: bool, stop: &std::path::Path) {
         for round in 0.. {
             // Only whoever asks ends it: then nothing is on its way.
             if asks && stop.exists() {
@@ -73,7 +74,7 @@ impl Talk {
                 if sends { self.send(size, round) } else { self.receive(size) }
             });
             if went.is_err() {
-                self.see_the_end(is_tcp);
+                self.see_the_end();
                 break;
             }
         }
@@ -149,7 +150,7 @@ impl Talk {
     }
 
     /// What was sent before the end is there, then the end, which stays; and nothing can be sent any more.
-    fn see_the_end(&mut self, is_tcp: bool) {
+    fn see_the_end(&mut self) {
         while self.receive_some(READ_MAX).is_ok() {}
         let before = self.record.now;
         while self.receive_some(READ_MAX).is_ok() {}
@@ -161,8 +162,9 @@ impl Talk {
         loop {
             match write(self.output, b"x") {
                 Err(Errno::PIPE | Errno::CONNRESET) => break,
-                // TCP learns only by the answer that nobody is there.
-                Ok(_) if is_tcp && begun.elapsed() < Duration::from_secs(10) => {}
+                // TCP learns only by the answer that nobody is there; and where the way is the ring, the protocol
+                // thread must have learnt it.
+                Ok(_) if begun.elapsed() < Duration::from_secs(10) => {}
                 other => panic!("sent to a dead peer: {other:?}"),
             }
         }
