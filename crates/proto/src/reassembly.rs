@@ -66,6 +66,11 @@ impl Assembler {
         self.ranges.iter().map(|range| range.span.len()).sum()
     }
 
+    /// The ranges that wait, in order.
+    pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        self.ranges.iter().map(|range| range.span)
+    }
+
     /// The end of the highest range: nothing beyond it has arrived.
     pub fn highest(&self) -> Option<u64> {
         self.ranges.last().map(|range| range.span.end)
