@@ -6,7 +6,7 @@ mod common;
 use common::captures::*;
 use sojourn_wire::frame::{self, Link};
 use sojourn_wire::icmp::{self, Reason};
-use sojourn_wire::{Malformed, checksum, ipv4};
+use sojourn_wire::{Malformed, arp, checksum, ipv4};
 
 /// `bytes` with some of them changed, and the IPv4 header's checksum made right again.
 fn changed(bytes: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
@@ -191,4 +191,35 @@ fn errors_about_ipv6_segments() {
     assert_eq!(icmp::Error::parse_v6(&out[..len], ends.0, ends.1), Err(Malformed::Fragment));
     // For another receiver the sum is another.
     assert_eq!(icmp::Error::parse_v6(&out[..len], ends.0, ends.0), Err(Malformed::Checksum));
+}
+
+#[test]
+fn every_reason_has_its_numbers() {
+    // Types and codes as in RFC 792 (IPv4) and RFC 4443 (IPv6).
+    let ends = ("2001:db8::9".parse().unwrap(), "2001:db8::1".parse().unwrap());
+    let reasons = [
+        (Reason::Unreachable { code: 1 }, [3, 1], [1, 1]),
+        (Reason::TooBig { mtu: 1300 }, [3, 4], [2, 0]),
+        (Reason::TimeExceeded { code: 0 }, [11, 0], [3, 0]),
+        (Reason::ParameterProblem { code: 1 }, [12, 1], [4, 1]),
+    ];
+    let mut out = [0; 600];
+    for (reason, v4, v6) in reasons {
+        let len = icmp::emit_v4(reason, &DATAGRAM[14..], &mut out).unwrap();
+        assert_eq!(out[..2], v4);
+        assert_eq!(icmp::Error::parse_v4(&out[..len]).unwrap().reason, reason);
+        let len = icmp::emit_v6(reason, &DATAGRAM_V6[14..], ends, &mut out).unwrap();
+        assert_eq!(out[..2], v6);
+        assert_eq!(icmp::Error::parse_v6(&out[..len], ends.0, ends.1).unwrap().reason, reason);
+    }
+}
+
+#[test]
+fn other_address_kinds_are_not_resolved_here() {
+    for at in 14..22 {
+        let mut bytes = ARP_REPLY.to_vec();
+        bytes[at] ^= 0x40;
+        assert_eq!(arp::Message::parse(&bytes[14..]), Err(Malformed::NotInternet), "byte {at}");
+    }
+    assert_eq!(arp::Message::parse(&ARP_REPLY[15..]), Err(Malformed::Short));
 }

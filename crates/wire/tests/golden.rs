@@ -8,7 +8,7 @@ use sojourn_wire::ethernet::{self, EtherType, VlanTag};
 use sojourn_wire::frame::{self, Fields, Frame, Link, Offload};
 use sojourn_wire::icmp::{self, Reason};
 use sojourn_wire::tcp::{Flags, Options, SackBlocks, Timestamps};
-use sojourn_wire::{Ecn, MacAddress, Malformed, Protocol, SeqNum, arp, ipv4, ipv6};
+use sojourn_wire::{Ecn, MacAddress, Malformed, Protocol, SeqNum, arp, ipv4, ipv6, vnet};
 use std::net::Ipv4Addr;
 
 fn parsed(bytes: &[u8]) -> Frame<'_> {
@@ -197,4 +197,29 @@ fn tags_are_read_and_written() {
     let mut bytes = [0; 18];
     link.emit(&mut bytes).unwrap();
     assert_eq!(ethernet::Header::parse(&bytes[..17]), Err(Malformed::Short));
+}
+
+#[test]
+fn offload_headers_have_the_kernel_s_layout() {
+    // struct virtio_net_hdr: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset, in the machine's byte order.
+    let word = u16::to_ne_bytes;
+    let bytes = [&[1, 0x84][..], &word(86), &word(1428), &word(54), &word(16)].concat();
+    let header = vnet::Header {
+        checksum: vnet::Checksum::Partial { start: 54, offset: 16 },
+        segments: Some(vnet::Segments {
+            kind: vnet::SegmentKind::TcpV6,
+            size: 1428,
+            has_cwr: true,
+        }),
+        header_len: 86,
+    };
+    assert_eq!(header.to_bytes()[..], bytes);
+    assert_eq!(vnet::Header::parse(&bytes), Ok(header));
+    assert!(!header.must_verify() && vnet::Header::NONE.must_verify());
+    assert_eq!(vnet::Header::parse(&[2; 10]).unwrap().checksum, vnet::Checksum::Valid);
+    for (number, kind) in [(1, vnet::SegmentKind::TcpV4), (5, vnet::SegmentKind::Udp)] {
+        let segments = Some(vnet::Segments { kind, size: 0, has_cwr: false });
+        assert_eq!(vnet::Header { segments, ..vnet::Header::NONE }.to_bytes()[1], number);
+    }
+    assert_eq!(vnet::Header::parse(&bytes[..9]), Err(Malformed::Short));
 }
