@@ -100,6 +100,14 @@ impl local::LocalServer for Local {
 
     fn tell(&self, _: &rt::Caller, _: i32) {}
 
+    fn heavy(&self, _: &rt::Caller, _: &[u8]) -> Result<(), rt::Fault> {
+        Ok(())
+    }
+
+    fn heavy_later(&self, _: &rt::Caller, _: Vec<u8>, reply: local::LocalHeavyLaterDeferredReply) {
+        reply.send(()).expect("the client waits");
+    }
+
     fn job_t_run_down(&self, handle: JobT) {
         self.run_down.lock().expect("unpoisoned").push(handle.0);
     }
@@ -204,6 +212,33 @@ fn sizes_are_bounded_and_options_are_there() {
     assert_eq!(options.wait, Wait::Spin(Some(Duration::from_micros(50))));
     assert_eq!((options.max_message, options.max_inflight), (1 << 20, 4));
     assert_eq!(local::local_server_options().max_inflight, 4);
+}
+
+#[test]
+fn max_message_counts_what_travels_beside_the_body_on_both_sides() {
+    let (_, mut client) = start();
+    // 16 bytes of body and the rest as a string item.
+    assert_eq!((client.heavy(&[0; 984]), client.heavy_later(&[0; 984])), (Ok(()), Ok(())));
+    assert_eq!(client.heavy(&[0; 985]), Err(rt::CallError::TooLarge));
+    assert_eq!(client.heavy_later(&[0; 985]), Err(rt::CallError::TooLarge));
+    // A client that knows nothing of this limit.
+    let mut transport = client.into_inner();
+    let mut heavy = |op: u16, len: usize| {
+        let bytes = vec![0; len];
+        let size = local::local_wire::heavy_request_size(rt::Forms::machine(), &bytes)?;
+        rt::stub::call(
+            &mut transport,
+            op,
+            size,
+            rt::Deadline::NEVER,
+            |w| local::local_wire::put_heavy_request(w, &bytes),
+            |_| Ok(()),
+        )
+    };
+    let refused = Err(rt::CallError::Fault(rt::Fault::BAD_MESSAGE));
+    for op in [16, 17] {
+        assert_eq!((heavy(op, 984), heavy(op, 985)), (Ok(()), refused), "operation {op}");
+    }
 }
 
 #[test]

@@ -52,9 +52,9 @@ pub enum CallError {
     Reply(#[from] DecodeError),
     /// The arguments cannot be sent.
     #[error("bad arguments: {0}")]
-    Arguments(#[from] EncodeError),
-    /// The message is larger than the peer accepts.
-    #[error("the message is larger than the peer accepts")]
+    Arguments(#[source] EncodeError),
+    /// The message is larger than the peer accepts, or than the operation's `max_message`.
+    #[error("the message is larger than the peer or the operation accepts")]
     TooLarge,
     /// All calls of this connection are outstanding.
     #[error("all calls of this connection are outstanding")]
@@ -62,6 +62,16 @@ pub enum CallError {
     /// The kernel refused; its error number.
     #[error("system error {0}")]
     System(i32),
+}
+
+impl From<EncodeError> for CallError {
+    #[inline]
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::TooLarge => Self::TooLarge,
+            error => Self::Arguments(error),
+        }
+    }
 }
 
 impl CallError {

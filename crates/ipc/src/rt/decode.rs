@@ -72,6 +72,16 @@ impl<'m> Decoder<'m> {
         self.contexts = Some(scope);
     }
 
+    /// Whether body and string items are `bytes` bytes at most. To be asked before anything is taken.
+    ///
+    /// # Errors
+    /// [`Cause::TooLarge`].
+    pub fn within(&self, bytes: u64) -> Result<(), DecodeError> {
+        let items = self.items.iter().map(|item| item.len() as u64);
+        let all = items.fold(self.len as u64, u64::saturating_add);
+        if all <= bytes { Ok(()) } else { Self::fail(Cause::TooLarge, self.at()) }
+    }
+
     /// `cause` at byte `at`. Does not look at the decoder, which therefore can live in registers.
     #[inline]
     pub(super) fn fail<T>(cause: Cause, at: usize) -> Result<T, DecodeError> {

@@ -244,6 +244,16 @@ impl<'e, 'd> Writer<'e, 'd> {
         self.encoder.len
     }
 
+    /// Whether body and string items, as far as they are written, are `bytes` bytes at most.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLarge`].
+    pub fn within(&self, bytes: u64) -> Result<(), EncodeError> {
+        let items = self.encoder.items().iter().map(|item| item.len() as u64);
+        let all = items.fold(self.encoder.len as u64, u64::saturating_add);
+        if all <= bytes { Ok(()) } else { Err(EncodeError::TooLarge) }
+    }
+
     /// Appends bytes to the body as they are, without padding: for messages put together by hand.
     ///
     /// # Errors

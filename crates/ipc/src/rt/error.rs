@@ -81,6 +81,9 @@ pub enum Cause {
     /// A hand-written conversion refused the value.
     #[error("refused by the conversion")]
     Converted,
+    /// Body and string items are more than the operation's `max_message`.
+    #[error("larger than the operation takes")]
+    TooLarge,
 }
 
 /// Why arguments cannot be sent.
@@ -111,6 +114,10 @@ pub enum EncodeError {
     /// The body is smaller than its contents: values changed between measuring and writing.
     #[error("the body is too small")]
     Overflow,
+    /// Body and string items are more than the operation's `max_message`; [`super::CallError::TooLarge`]
+    /// to the caller.
+    #[error("larger than the operation takes")]
+    TooLarge,
 }
 
 /// A reply that is no result: a code from `docs/idl-wire.md` or the user's own (0x1000 and above).

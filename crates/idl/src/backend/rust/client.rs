@@ -229,7 +229,11 @@ impl<'a> Gen<'a> {
             ));
         }
         let opnum = format!("self.base.wrapping_add({number})");
-        let write = format!("|w_| {wire}::put_{plain}_request(w_, {args})");
+        let put = format!("{wire}::put_{plain}_request(w_, {args})");
+        let write = match op.op.acf.max_message {
+            Some(bytes) => format!("|w_| {{ {put}?; w_.within({bytes}) }}"),
+            None => format!("|w_| {put}"),
+        };
         let transport = match op.op.acf.sync {
             Some(sync) => {
                 format!("&mut *rt::stub::waiting(&mut self.transport, {})", wait(sync))

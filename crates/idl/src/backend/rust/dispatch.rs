@@ -77,7 +77,8 @@ impl<'a> Gen<'a> {
         } else {
             "let _args = ".to_owned()
         };
-        let read = format!("{bind}{wire}::get_{plain}_request(d_)?;");
+        let limit = limit(op);
+        let read = format!("{limit}{bind}{wire}::get_{plain}_request(d_)?;");
         let call = match &op.op.acf.impl_server {
             Some(path) => format!("{path}(server_, &caller_, {args})"),
             None => format!("server_.{}(&caller_, {args})", op.name),
@@ -279,18 +280,26 @@ impl<'a> Gen<'a> {
             None => format!("server_.{}(&caller_, {args} reply_)", op.name),
         };
         let bind = if mentions(&args, "args_") || mentions(&lets, "args_") { "args_" } else { "_" };
+        let get = format!("{}::get_{}_request", op.wire, op.plain);
+        let read = match limit(op) {
+            limit if limit.is_empty() => get,
+            limit => format!("|d_| {{ {limit} {get}(d_) }}"),
+        };
         format!(
-            "let served_ = rt::stub::with(decoder_, {}::get_{}_request); \
+            "let served_ = rt::stub::with(decoder_, {read}); \
              match served_ {{ Ok({bind}) => {{ {lets} \
              let token_ = rt::Deferred::new(request_.into_token(), {scope}); \
              let reply_ = {}DeferredReply {{ to: rt::DeferredTo::Remote(token_), {} }}; {call}; \
              rt::Served::Done }} Err(error_) => {refuse} }}",
-            op.wire,
-            op.plain,
             op.prefix,
             names.join(", ")
         )
     }
+}
+
+/// `max_message`: what is larger is a violation, as what breaks any other rule.
+fn limit(op: &Op<'_>) -> String {
+    op.op.acf.max_message.map_or_else(String::new, |bytes| format!("d_.within({bytes})?;"))
 }
 
 fn imports(arms: &str) -> &'static str {
