@@ -1,4 +1,49 @@
 //! Packet interfaces: how frames come from a network interface into this address space and go back to it.
 //!
-//! One trait, several implementations (packet sockets, AF_XDP, a simulated link) and wrappers (faults, tracing, pcapng). Nothing here
-//! knows connections: a frame is bytes with an offload header. Formats are `sojourn-wire`'s. Read [ARCHITECTURE.md](../../../ARCHITECTURE.md) first.
+//! One trait, [`Interface`], and what implements it:
+//!
+//! * [`Message`]: a packet socket, one system call per packet. The least memory, and what everything else is compared with.
+//! * [`Ring`]: a packet socket with a mapped receive ring: no system call for what has arrived.
+//! * [`Xdp`]: an AF_XDP socket in copy mode, for one queue of an interface.
+//! * [`sim`]: a link in memory, with the caller's clock.
+//! * [`Fault`], [`Trace`], [`Capture`]: the same trait around another interface: faults, typed events, pcapng.
+//!
+//! Not here: connections, which frames are whose (the filter), routes and neighbours. A frame is bytes with an offload header, whose
+//! format is `sojourn-wire`'s. Read [ARCHITECTURE.md](../../../ARCHITECTURE.md) first, then `interface`.
+//!
+//! Two rules hold for memory that the kernel writes: a word that says whose a slot is is an atomic, and what stands in a slot's or a
+//! ring's header is loaded once and checked against the mapped size before it is used.
+#![allow(unsafe_code, reason = "mapped rings and system calls are what this crate is for")]
+
+mod capture;
+mod device;
+mod fault;
+mod interface;
+mod map;
+mod message;
+pub mod packet;
+pub mod pcapng;
+mod random;
+mod raw;
+mod ring;
+pub mod sim;
+mod slot;
+mod trace;
+mod umem;
+mod xdp;
+mod xdp_ring;
+
+pub use capture::Capture;
+pub use device::{Device, DeviceError};
+pub use fault::{Fault, FaultCounts, FaultOptions, Rates};
+pub use interface::{
+    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError,
+    Statistics,
+};
+pub use message::Message;
+pub use packet::PacketOptions;
+pub use ring::{Ring, RingLayout};
+pub use sojourn_wire::frame::Link;
+pub use sojourn_wire::vnet;
+pub use trace::{Direction, Event, HEAD_BYTES, Outcome, Trace};
+pub use xdp::{Xdp, XdpOptions};

@@ -1,0 +1,299 @@
+//! A packet socket without a ring: one message per packet, both ways. packet(7), recvmsg(2).
+//!
+//! Not here: opening, binding and sending (`packet`). The frame is copied once, into a buffer of this process. [`Inbox`] is also what a
+//! ring takes the frames with that do not fit its slots.
+
+use crate::interface::{
+    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError,
+    Statistics,
+};
+use crate::packet::{self, PacketOptions, Socket};
+use crate::raw;
+use core::ffi::c_void;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use sojourn_wire::ethernet::{EtherType, VlanTag};
+use sojourn_wire::vnet::{self, HEADER_BYTES};
+
+/// Frames that one call throws away at most.
+const LOST_MAX: usize = 64;
+
+/// A packet socket, one message per packet.
+#[derive(Debug)]
+pub struct Message {
+    socket: Socket,
+    inbox: Inbox,
+    received: u64,
+    truncated: u64,
+    damaged: u64,
+}
+
+impl Message {
+    /// Opens a socket on the interface called `name`. Needs `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], and what the kernel may say.
+    pub fn open(name: &str, options: &PacketOptions) -> Result<Self, OpenError> {
+        let fd = packet::open(options)?;
+        packet::bind(fd.as_fd(), packet::index_of(fd.as_fd(), name)?)?;
+        Self::from_descriptor(fd)
+    }
+
+    /// Takes a packet socket that somebody has opened and bound, and perhaps filtered and locked. It must have no ring.
+    ///
+    /// # Errors
+    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is gone meanwhile.
+    pub fn from_descriptor(fd: OwnedFd) -> Result<Self, OpenError> {
+        let socket = Socket::take(fd)?;
+        let inbox = Inbox::new();
+        Ok(Self { socket, inbox, received: 0, truncated: 0, damaged: 0 })
+    }
+}
+
+impl Interface for Message {
+    fn receive(
+        &mut self,
+        budget: usize,
+        accept: &mut dyn FnMut(Received<'_>),
+    ) -> Result<usize, LinkError> {
+        let mut count = 0;
+        // Each turn takes a frame or ends the loop, but for a socket that refuses for ever.
+        for _ in 0..budget.saturating_add(LOST_MAX) {
+            if count == budget {
+                break;
+            }
+            match self.inbox.take(self.socket.fd(), self.socket.has_vnet) {
+                Taken::Frame(received) => {
+                    accept(received);
+                    count += 1;
+                    self.received += 1;
+                }
+                Taken::Truncated => self.truncated += 1,
+                Taken::Damaged => self.damaged += 1,
+                Taken::Nothing => break,
+                Taken::Failed(error) => return Err(error.into()),
+            }
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
+        self.socket.send(frame)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd())
+    }
+
+    fn take_error(&mut self) -> Option<LinkError> {
+        self.socket.take_error()
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.socket.properties
+    }
+
+    fn refresh(&mut self) -> Result<(), LinkError> {
+        self.socket.refresh()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics {
+            received: self.received,
+            sent: self.socket.sent,
+            overruns: self.socket.overruns(),
+            truncated: self.truncated,
+            damaged: self.damaged,
+        }
+    }
+}
+
+/// What a look into a socket's queue found.
+pub(crate) enum Taken<'a> {
+    Frame(Received<'a>),
+    /// A frame longer than any that is expected; it is gone.
+    Truncated,
+    /// A frame whose offloads cannot be told; it is gone.
+    Damaged,
+    Nothing,
+    Failed(Errno),
+}
+
+/// Room for one frame and what comes with it.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    frame: Box<[u8]>,
+    control: Control,
+}
+
+/// Control data is made of words.
+#[derive(Debug)]
+#[repr(C, align(8))]
+struct Control([u8; 128]);
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        let frame = vec![0; FRAME_BYTES_MAX].into_boxed_slice();
+        Self { frame, control: Control([0; 128]) }
+    }
+
+    /// Takes the next frame out of the socket's queue.
+    #[inline]
+    pub(crate) fn take(&mut self, fd: BorrowedFd<'_>, has_vnet: bool) -> Taken<'_> {
+        let mut header = [0; HEADER_BYTES];
+        let header_len = if has_vnet { HEADER_BYTES } else { 0 };
+        let mut parts = [io_slice(&mut header[..header_len]), io_slice(&mut self.frame)];
+        // SAFETY: all zero is an empty message.
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
+        message.msg_control = self.control.0.as_mut_ptr().cast();
+        message.msg_controllen = self.control.0.len() as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        // SAFETY: the message points to buffers of the lengths given, borrowed until after the call.
+        let len = match unsafe { raw::receive_message(fd, &mut message, flags) } {
+            Ok(len) => len,
+            Err(Errno::AGAIN | Errno::INTR) => return Taken::Nothing,
+            // The kernel has no offload header for what this frame is; it has thrown it away.
+            Err(Errno::INVAL) => return Taken::Damaged,
+            Err(error) => return Taken::Failed(error),
+        };
+        let Some(len) = len.checked_sub(header_len) else { return Taken::Damaged };
+        let Some(frame) = self.frame.get(..len) else { return Taken::Truncated };
+        let mut vnet = vnet::Header::parse(&header).unwrap_or_default();
+        let told = auxiliary(self.control.0.get(..message.msg_controllen as _).unwrap_or_default());
+        if !has_vnet && told.needs_no_look {
+            vnet.checksum = vnet::Checksum::Valid;
+        }
+        Taken::Frame(Received { vnet, frame, tag: told.tag, time_ns: told.time_ns })
+    }
+}
+
+/// For the kernel to write.
+fn io_slice(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: bytes.len() }
+}
+
+/// What control data told about a frame.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    tag: Option<VlanTag>,
+    needs_no_look: bool,
+    time_ns: Option<u64>,
+}
+
+/// Bytes of a control message's header: length, level, type. cmsg(3).
+const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
+
+/// Reads control messages; what is not known or not whole says nothing.
+fn auxiliary(mut control: &[u8]) -> Told {
+    let mut told = Told::default();
+    while let Some((header, _)) = control.split_at_checked(CONTROL_HEADER) {
+        let len = usize::from_ne_bytes(core::array::from_fn(|at| header[at]));
+        let word = |bytes: &[u8], at: usize| {
+            bytes.get(at..at + 4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+        };
+        let Some(content) = control.get(CONTROL_HEADER..len) else { break };
+        let level = word(header, size_of::<usize>()).map(u32::cast_signed);
+        let kind = word(header, size_of::<usize>() + 4).map(u32::cast_signed);
+        match (level, kind) {
+            (Some(libc::SOL_PACKET), Some(libc::PACKET_AUXDATA)) if content.len() >= 20 => {
+                // struct tpacket_auxdata: status, two lengths, two offsets, tag control, tag protocol.
+                let (status, tag) = (word(content, 0), word(content, 16));
+                told.aux(status.unwrap_or_default(), tag.unwrap_or_default());
+            }
+            (Some(libc::SOL_SOCKET), Some(libc::SCM_TIMESTAMPNS)) if content.len() >= 16 => {
+                let eight =
+                    |at: usize| u64::from_ne_bytes(core::array::from_fn(|n| content[at + n]));
+                told.time_ns = Some(eight(0).wrapping_mul(1_000_000_000).wrapping_add(eight(8)));
+            }
+            _ => {}
+        }
+        let step = len.next_multiple_of(size_of::<usize>());
+        control = control.get(step..).unwrap_or_default();
+    }
+    told
+}
+
+impl Told {
+    /// `words`: tag control, then tag protocol, 16 bits each as they lie in memory.
+    fn aux(&mut self, status: u32, words: u32) {
+        const NO_LOOK: u32 = libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID;
+        self.needs_no_look = status & NO_LOOK != 0;
+        let [a, b, c, d] = words.to_ne_bytes();
+        self.tag = tag_of(status, u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+    }
+}
+
+/// The tag that `status` says there is.
+pub(crate) fn tag_of(status: u32, control: u16, protocol: u16) -> Option<VlanTag> {
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let is_told = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let ether_type = if is_told { EtherType(protocol) } else { EtherType::VLAN };
+    Some(VlanTag { ether_type, control })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn control_message(level: i32, kind: i32, content: &[u8]) -> Vec<u8> {
+        let mut bytes = (CONTROL_HEADER + content.len()).to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(content);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_tag_and_a_time_are_told() {
+        let status = libc::TP_STATUS_VLAN_VALID
+            | libc::TP_STATUS_VLAN_TPID_VALID
+            | libc::TP_STATUS_CSUM_VALID;
+        let mut aux = status.to_ne_bytes().to_vec();
+        aux.extend([0; 12]);
+        aux.extend(0x2005u16.to_ne_bytes());
+        aux.extend(0x88a8u16.to_ne_bytes());
+        let mut bytes = control_message(libc::SOL_PACKET, libc::PACKET_AUXDATA, &aux);
+        let time: Vec<u8> = [3u64.to_ne_bytes(), 7u64.to_ne_bytes()].concat();
+        bytes.extend(control_message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &time));
+        let tag = VlanTag { ether_type: EtherType::SERVICE_VLAN, control: 0x2005 };
+        let expected = Told { tag: Some(tag), needs_no_look: true, time_ns: Some(3_000_000_007) };
+        assert_eq!(auxiliary(&bytes), expected);
+        // Half of it says half.
+        assert_eq!(auxiliary(&bytes[..CONTROL_HEADER + 19]), Told::default());
+        assert_eq!(auxiliary(&bytes[..40]).tag, Some(tag));
+    }
+
+    proptest! {
+        #[test]
+        fn nonsense_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+            auxiliary(&bytes);
+        }
+
+        #[test]
+        fn nonsense_with_plausible_lengths_is_survived(
+            lens in proptest::collection::vec(0usize..64, 1..4),
+            fill in any::<u8>(),
+        ) {
+            let bytes: Vec<u8> = lens
+                .iter()
+                .flat_map(|len| {
+                    let mut part = len.to_ne_bytes().to_vec();
+                    part.extend([fill; 24]);
+                    part
+                })
+                .collect();
+            auxiliary(&bytes);
+        }
+    }
+}

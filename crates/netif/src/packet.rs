@@ -1,0 +1,258 @@
+//! Packet sockets, as far as one message per packet and the mapped ring have them in common: options, binding, sending. packet(7).
+//!
+//! Not here: receiving; see `message` and `ring`. Filters, fanout groups and their order belong to whoever opens the socket: between
+//! [`open`], which gives a socket that receives nothing yet, and [`bind`].
+
+use crate::device::{Device, DeviceError};
+use crate::interface::{LinkError, OpenError, Outgoing, Properties, SendError};
+use crate::raw;
+use core::ffi::c_void;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, socket_with, sockopt};
+use sojourn_wire::vnet::HEADER_BYTES;
+
+/// Longest IP packet that is cut into segments: the longest that IPv4 can say.
+const GSO_MAX: usize = 65_535;
+
+/// What a packet socket is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketOptions {
+    /// Every frame has an offload header (`PACKET_VNET_HDR`): partial checksums, and segments of up to 64 KB, both ways. Without it
+    /// long frames are refused on the way out, and on the way in come without a mark.
+    pub vnet: bool,
+    /// Frames that this host sends are not received (`PACKET_IGNORE_OUTGOING`).
+    pub ignore_outgoing: bool,
+    /// What is sent goes to the driver at once (`PACKET_QDISC_BYPASS`): neither shaped nor seen by taps such as tcpdump, nor by TC
+    /// programs. Not the default for that reason.
+    pub qdisc_bypass: bool,
+    /// Bytes that may wait to be received, as the kernel counts them: about twice the payload. With `CAP_NET_ADMIN` whatever is
+    /// asked for, otherwise up to the limit of `net.core.rmem_max`. `None`: the system's default.
+    pub receive_buffer: Option<usize>,
+    /// Likewise what may wait to be sent. The system's default holds two or three frames of 64 KB.
+    pub send_buffer: Option<usize>,
+}
+
+impl Default for PacketOptions {
+    fn default() -> Self {
+        Self {
+            vnet: true,
+            ignore_outgoing: true,
+            qdisc_bypass: false,
+            receive_buffer: Some(8 << 20),
+            send_buffer: Some(4 << 20),
+        }
+    }
+}
+
+/// A packet socket that is not bound and receives nothing, with `options` set.
+///
+/// # Errors
+/// [`OpenError::NotPermitted`] without `CAP_NET_RAW`.
+pub fn open(options: &PacketOptions) -> Result<OwnedFd, OpenError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // No protocol: with one it would receive from every interface until it is bound.
+    let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(OpenError::at("socket"))?;
+    set(fd.as_fd(), options)?;
+    Ok(fd)
+}
+
+/// Sets `options`. `PACKET_VNET_HDR` cannot be changed once there is a ring.
+fn set(fd: BorrowedFd<'_>, options: &PacketOptions) -> Result<(), OpenError> {
+    set_number(fd, libc::PACKET_VNET_HDR, options.vnet.into(), "PACKET_VNET_HDR")?;
+    let ignore = options.ignore_outgoing.into();
+    set_number(fd, libc::PACKET_IGNORE_OUTGOING, ignore, "PACKET_IGNORE_OUTGOING")?;
+    let bypass = options.qdisc_bypass.into();
+    set_number(fd, libc::PACKET_QDISC_BYPASS, bypass, "PACKET_QDISC_BYPASS")?;
+    // What the kernel takes a frame's checksum for, and the tag that it took out.
+    set_number(fd, libc::PACKET_AUXDATA, 1, "PACKET_AUXDATA")?;
+    if let Some(bytes) = options.receive_buffer {
+        sockopt::set_socket_recv_buffer_size_force(fd, bytes / 2)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes / 2))
+            .map_err(OpenError::at("SO_RCVBUF"))?;
+    }
+    if let Some(bytes) = options.send_buffer {
+        let bytes = i32::try_from(bytes / 2).map_err(|_| OpenError::BadLayout("send buffer"))?;
+        raw::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
+            .or_else(|_| raw::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
+            .map_err(OpenError::at("SO_SNDBUF"))?;
+    }
+    Ok(())
+}
+
+/// Sets a packet socket's option that is a number.
+pub(crate) fn set_number(
+    fd: BorrowedFd<'_>,
+    name: i32,
+    value: i32,
+    step: &'static str,
+) -> Result<(), OpenError> {
+    raw::set_option(fd, libc::SOL_PACKET, name, &value).map_err(OpenError::at(step))
+}
+
+/// Binds to all protocols of the interface of that index: frames arrive from now on. All protocols, since a socket for one protocol
+/// comes after TC programs and would see nothing of what they take away.
+///
+/// # Errors
+/// [`OpenError::NoDevice`].
+pub fn bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), OpenError> {
+    rustix::net::bind(fd, &Address { index }).map_err(OpenError::at("bind"))
+}
+
+/// The index of the interface called `name` in the network namespace of `fd`.
+///
+/// # Errors
+/// [`OpenError::NoDevice`], [`OpenError::UnknownLink`].
+pub fn index_of(fd: BorrowedFd<'_>, name: &str) -> Result<u32, OpenError> {
+    Ok(Device::by_name(fd, name)?.index)
+}
+
+impl From<DeviceError> for OpenError {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::None => Self::NoDevice,
+            DeviceError::UnknownLink(kind) => Self::UnknownLink(kind),
+            DeviceError::Failed(errno) => Self::at("look at the interface")(errno),
+        }
+    }
+}
+
+impl From<DeviceError> for LinkError {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::None | DeviceError::UnknownLink(_) => Self::Gone,
+            DeviceError::Failed(errno) => errno.into(),
+        }
+    }
+}
+
+/// An interface as an address to bind to.
+struct Address {
+    index: u32,
+}
+
+// SAFETY: what is lent is a whole link-layer address, which is what its family is for.
+unsafe impl SocketAddrArg for Address {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_ifindex: self.index as i32,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        f((&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32)
+    }
+}
+
+/// The interface that a packet socket is bound to.
+fn bound_to(fd: BorrowedFd<'_>) -> Result<u32, OpenError> {
+    const WRONG: OpenError = OpenError::WrongDescriptor("not a packet socket");
+    let kind = sockopt::socket_type(fd).map_err(|_| WRONG)?;
+    let address = getsockname(fd).map_err(|_| WRONG)?;
+    if address.address_family() != AddressFamily::PACKET || kind != SocketType::RAW {
+        return Err(WRONG);
+    }
+    // The kernel leaves out the end of the link-layer address, which is behind the index.
+    let at = core::mem::offset_of!(libc::sockaddr_ll, sll_ifindex);
+    if (address.addr_len() as usize) < at + 4 {
+        return Err(WRONG);
+    }
+    // SAFETY: at least that many bytes of the address were written, as just checked.
+    let index = unsafe { address.as_ptr().cast::<u8>().add(at).cast::<u32>().read_unaligned() };
+    if index == 0 {
+        return Err(OpenError::WrongDescriptor("not bound to an interface"));
+    }
+    Ok(index)
+}
+
+/// A packet socket that is bound, and what it is bound to.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    /// What is before every frame: an offload header or nothing.
+    pub(crate) has_vnet: bool,
+    pub(crate) properties: Properties,
+    pub(crate) sent: u64,
+    /// What `PACKET_STATISTICS`, which forgets when asked, has told so far.
+    overruns: u64,
+}
+
+impl Socket {
+    /// Takes a socket that somebody has opened and bound.
+    pub(crate) fn take(fd: OwnedFd) -> Result<Self, OpenError> {
+        let index = bound_to(fd.as_fd())?;
+        let device = Device::by_index(fd.as_fd(), index)?;
+        let has_vnet: i32 = raw::option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR)
+            .map_err(OpenError::at("PACKET_VNET_HDR"))?;
+        let has_vnet = has_vnet != 0;
+        let properties = Properties {
+            index,
+            mtu: device.mtu,
+            link: device.link,
+            address: device.address,
+            checksum_offload: has_vnet,
+            gso_max: if has_vnet { GSO_MAX } else { 0 },
+        };
+        Ok(Self { fd, has_vnet, properties, sent: 0, overruns: 0 })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Gathers the offload header and the frame's parts into one message.
+    #[inline]
+    pub(crate) fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
+        if !self.has_vnet && frame.needs_offload() {
+            return Err(SendError::NoOffload);
+        }
+        let header: [u8; HEADER_BYTES] = frame.vnet.to_bytes();
+        let header = if self.has_vnet { &header[..] } else { &[] };
+        let [first, second, third] = frame.parts;
+        let mut parts = [header, first, second, third].map(io_slice);
+        // SAFETY: all zero is an empty message.
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: the message points to slices that are borrowed until after the call; the kernel only reads them.
+        let done = unsafe { raw::send_message(self.fd(), &message, libc::MSG_DONTWAIT) };
+        done?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    pub(crate) fn take_error(&mut self) -> Option<LinkError> {
+        let error = sockopt::socket_error(self.fd()).ok()?;
+        error.err().map(LinkError::from)
+    }
+
+    pub(crate) fn refresh(&mut self) -> Result<(), LinkError> {
+        let device = Device::by_index(self.fd(), self.properties.index)?;
+        self.properties.mtu = device.mtu;
+        self.properties.address = device.address;
+        Ok(())
+    }
+
+    /// Frames that the kernel had no room for, since the socket was opened.
+    pub(crate) fn overruns(&mut self) -> u64 {
+        let asked: Result<libc::tpacket_stats, Errno> =
+            raw::option(self.fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        if let Ok(counts) = asked {
+            self.overruns += u64::from(counts.tp_drops);
+        }
+        self.overruns
+    }
+}
+
+/// For the kernel to read.
+fn io_slice(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast::<c_void>().cast_mut(), iov_len: bytes.len() }
+}

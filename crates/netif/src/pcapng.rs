@@ -1,0 +1,208 @@
+//! A writer of pcapng: the format of captures that tcpdump and Wireshark read.
+//!
+//! `draft-ietf-opsawg-pcapng`: a section header, an interface description per interface, an enhanced packet block per frame, with times in
+//! nanoseconds that the caller gives and the direction marked. Not here: where frames come from (`capture`), reading, other blocks.
+//! Everything is in little-endian order.
+
+use crate::trace::Direction;
+use sojourn_wire::frame::Link;
+use std::io::{self, Write};
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+
+const OPTION_END: u16 = 0;
+const SECTION_APPLICATION: u16 = 4;
+const INTERFACE_NAME: u16 = 2;
+const INTERFACE_RESOLUTION: u16 = 9;
+const PACKET_FLAGS: u16 = 2;
+
+/// An enhanced packet block without its data: head, fixed fields, the flags option, the end of options, the length again.
+const PACKET_FIXED: usize = 8 + 20 + 8 + 4 + 4;
+
+/// Writes one section. Bytes go to `out` as they come: give it something that gathers them.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    interfaces: u32,
+}
+
+/// An interface of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceId(u32);
+
+impl<W: Write> Writer<W> {
+    /// Writes the section header; `application` is who writes.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W, application: &str) -> io::Result<Self> {
+        let mut body = Vec::new();
+        body.extend(BYTE_ORDER.to_le_bytes());
+        // Version 1.0; the section's length is not known beforehand.
+        body.extend([1, 0, 0, 0]);
+        body.extend(u64::MAX.to_le_bytes());
+        option(&mut body, SECTION_APPLICATION, application.as_bytes());
+        option(&mut body, OPTION_END, &[]);
+        block(&mut out, SECTION_HEADER, &body)?;
+        Ok(Self { out, interfaces: 0 })
+    }
+
+    /// Describes an interface. Packets name it.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn interface(&mut self, name: &str, link: Link) -> io::Result<InterfaceId> {
+        // LINKTYPE_ETHERNET, LINKTYPE_RAW of the registry.
+        let kind: u16 = match link {
+            Link::Ethernet => 1,
+            Link::Raw => 101,
+        };
+        let mut body = Vec::new();
+        body.extend(kind.to_le_bytes());
+        body.extend([0; 2]);
+        // No limit to what is captured of a frame.
+        body.extend(0u32.to_le_bytes());
+        option(&mut body, INTERFACE_NAME, name.as_bytes());
+        // Times count in 10 to the power of minus 9 seconds.
+        option(&mut body, INTERFACE_RESOLUTION, &[9]);
+        option(&mut body, OPTION_END, &[]);
+        block(&mut self.out, INTERFACE_DESCRIPTION, &body)?;
+        self.interfaces += 1;
+        Ok(InterfaceId(self.interfaces - 1))
+    }
+
+    /// Writes a frame, given in parts, that went in `direction` at `time_ns`, nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn packet(
+        &mut self,
+        interface: InterfaceId,
+        time_ns: u64,
+        direction: Direction,
+        parts: &[&[u8]],
+    ) -> io::Result<()> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let padding = len.next_multiple_of(4) - len;
+        let total = ((PACKET_FIXED + len + padding) as u32).to_le_bytes();
+        let len = (len as u32).to_le_bytes();
+        let words = [
+            ENHANCED_PACKET.to_le_bytes(),
+            total,
+            interface.0.to_le_bytes(),
+            ((time_ns >> 32) as u32).to_le_bytes(),
+            (time_ns as u32).to_le_bytes(),
+            len,
+            len,
+        ];
+        self.out.write_all(words.as_flattened())?;
+        for part in parts {
+            self.out.write_all(part)?;
+        }
+        self.out.write_all(&[0; 3][..padding])?;
+        let flags: u32 = match direction {
+            Direction::In => 1,
+            Direction::Out => 2,
+        };
+        let option = u32::from(PACKET_FLAGS) | 4 << 16;
+        let end = u32::from(OPTION_END);
+        let words = [option.to_le_bytes(), flags.to_le_bytes(), end.to_le_bytes(), total];
+        self.out.write_all(words.as_flattened())
+    }
+
+    /// Passes on what `out` has gathered.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Where it was written to.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+}
+
+fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    // What is longer than an option can be is cut: names and applications are not that long.
+    let value = &value[..value.len().min(usize::from(u16::MAX) & !3)];
+    body.extend(code.to_le_bytes());
+    body.extend((value.len() as u16).to_le_bytes());
+    body.extend(value);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+/// `body` is whole words.
+fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
+    let total = (12 + body.len() as u32).to_le_bytes();
+    out.write_all(&kind.to_le_bytes())?;
+    out.write_all(&total)?;
+    out.write_all(body)?;
+    out.write_all(&total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each block, byte by byte.
+    #[test]
+    fn golden_bytes() {
+        let mut writer = Writer::new(Vec::new(), "app").unwrap();
+        let first = writer.interface("veth0", Link::Ethernet).unwrap();
+        let second = writer.interface("tun0", Link::Raw).unwrap();
+        assert_ne!(first, second);
+        let time_ns = 0x0102_0304_0506_0708;
+        writer.packet(first, time_ns, Direction::In, &[b"abc", b"", b"de"]).unwrap();
+        writer.packet(second, 9, Direction::Out, &[b"wxyz"]).unwrap();
+        let bytes = writer.into_inner();
+        #[rustfmt::skip]
+        let golden: &[u8] = &[
+            // Section header: type, length, byte order, version, length of the section, the application, end, length.
+            0x0a, 0x0d, 0x0d, 0x0a, 40, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0,
+            0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+            4, 0, 3, 0, b'a', b'p', b'p', 0, 0, 0, 0, 0, 40, 0, 0, 0,
+            // Interface: type, length, Ethernet, no limit, name, resolution, end, length.
+            1, 0, 0, 0, 44, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+            2, 0, 5, 0, b'v', b'e', b't', b'h', b'0', 0, 0, 0,
+            9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 44, 0, 0, 0,
+            // Interface: as above, raw IP.
+            1, 0, 0, 0, 40, 0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0,
+            2, 0, 4, 0, b't', b'u', b'n', b'0', 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0,
+            // Packet: type, length, interface, time (high, low), lengths, data, flags inbound, end, length.
+            6, 0, 0, 0, 52, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 5, 0, 0, 0, 5, 0, 0, 0,
+            b'a', b'b', b'c', b'd', b'e', 0, 0, 0, 2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 52, 0, 0, 0,
+            // Packet: as above, outbound, no padding.
+            6, 0, 0, 0, 48, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0,
+            b'w', b'x', b'y', b'z', 2, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0,
+        ];
+        assert_eq!(bytes, golden);
+    }
+
+    #[test]
+    fn every_block_ends_with_its_length_whatever_the_frame() {
+        for len in 0..70usize {
+            let mut writer = Writer::new(Vec::new(), "").unwrap();
+            let id = writer.interface("", Link::Raw).unwrap();
+            let frame = vec![7; len];
+            writer.packet(id, 0, Direction::Out, &[&frame]).unwrap();
+            let bytes = writer.into_inner();
+            let word =
+                |at: usize| u32::from_le_bytes(std::array::from_fn(|n| bytes[at + n])) as usize;
+            let mut at = 0;
+            let mut blocks = 0;
+            while at < bytes.len() {
+                let total = word(at + 4);
+                assert_eq!(total % 4, 0);
+                assert_eq!(word(at + total - 4), total);
+                at += total;
+                blocks += 1;
+            }
+            assert_eq!((blocks, at), (3, bytes.len()), "frame of {len}");
+        }
+    }
+}

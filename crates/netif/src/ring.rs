@@ -1,0 +1,237 @@
+//! A packet socket with a mapped receive ring: what has arrived is seen without a system call. packet(7).
+//!
+//! Not here: the slots (`slot`), and sending, which is one gathered message per frame as in `message`.
+//!
+//! # Theory of operation
+//! The ring is of version 2. A slot of version 2 shows its frame as soon as it is there, while version 3 shows a block of frames when the
+//! block is full or after a timer of a millisecond at least. Version 2 has slots of one size, and to give each 64 KB for the segments that
+//! offloads make would cost a megabyte for every sixteen of them. So slots are small, and `PACKET_COPY_THRESH` is set: of a frame that does
+//! not fit, the slot has the start and a mark, and the whole frame waits in the socket's ordinary queue, to be taken with one recvmsg(2).
+//! Both are filled under one lock, so they are in the same order. Such a frame is also copied later, by its reader instead of by whoever
+//! received it from the link, which with two processors is the better place.
+
+use crate::interface::{
+    Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
+};
+use crate::map::Map;
+use crate::message::{Inbox, Taken};
+use crate::packet::{self, PacketOptions, Socket};
+use crate::raw;
+use crate::slot::{Filled, Slots};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Slots lie in blocks of whole pages.
+const PAGE: u32 = 4096;
+/// Room for a slot's header and the start of a frame.
+const SLOT_LEN_MIN: u32 = 256;
+/// More than a frame of 64 KB needs.
+const SLOT_LEN_MAX: u32 = 128 << 10;
+/// `TPACKET_V2` of `linux/if_packet.h`.
+const VERSION: i32 = 1;
+
+/// The shape of a receive ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingLayout {
+    /// Bytes of a slot: a power of two of at least 256, or whole pages. About 100 of them are headers.
+    pub slot_len: u32,
+    /// How many slots; with slots of less than a page they fill whole pages.
+    pub slots: u32,
+}
+
+impl Default for RingLayout {
+    /// Two megabytes: a thousand frames of a link with the usual MTU.
+    fn default() -> Self {
+        Self { slot_len: 2048, slots: 1024 }
+    }
+}
+
+impl RingLayout {
+    /// The kernel's `struct tpacket_req`.
+    fn request(self) -> Result<libc::tpacket_req, OpenError> {
+        let Self { slot_len, slots } = self;
+        if !(SLOT_LEN_MIN..=SLOT_LEN_MAX).contains(&slot_len) {
+            return Err(OpenError::BadLayout("slots of 256 bytes to 128 KB"));
+        }
+        let is_small = slot_len < PAGE && slot_len.is_power_of_two();
+        if !is_small && !slot_len.is_multiple_of(PAGE) {
+            return Err(OpenError::BadLayout("a slot is a power of two or whole pages"));
+        }
+        let block_len = slot_len.max(PAGE);
+        let bytes = u64::from(slot_len) * u64::from(slots);
+        if slots == 0 || !bytes.is_multiple_of(u64::from(block_len)) || bytes > 1 << 30 {
+            return Err(OpenError::BadLayout("whole pages of slots, a gigabyte at most"));
+        }
+        Ok(libc::tpacket_req {
+            tp_block_size: block_len,
+            tp_block_nr: (bytes / u64::from(block_len)) as u32,
+            tp_frame_size: slot_len,
+            tp_frame_nr: slots,
+        })
+    }
+
+    /// Bytes mapped.
+    const fn len(self) -> usize {
+        self.slot_len as usize * self.slots as usize
+    }
+}
+
+/// A packet socket with a mapped receive ring.
+#[derive(Debug)]
+pub struct Ring {
+    // Before the socket: unmapped before it is closed.
+    slots: Slots,
+    socket: Socket,
+    inbox: Inbox,
+    received: u64,
+    truncated: u64,
+    damaged: u64,
+}
+
+impl Ring {
+    /// Opens a socket with a ring on the interface called `name`. Needs `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], [`OpenError::BadLayout`], and what the kernel
+    /// may say.
+    pub fn open(
+        name: &str,
+        options: &PacketOptions,
+        layout: RingLayout,
+    ) -> Result<Self, OpenError> {
+        let fd = packet::open(options)?;
+        Self::prepare(fd.as_fd(), layout)?;
+        packet::bind(fd.as_fd(), packet::index_of(fd.as_fd(), name)?)?;
+        Self::map(fd, layout)
+    }
+
+    /// Gives a packet socket a ring. To be done before the socket is bound, or joins a fanout group: the kernel takes the socket off its
+    /// interface meanwhile, and out of its group, to whose end it then comes back with another index.
+    ///
+    /// # Errors
+    /// [`OpenError::BadLayout`]; [`OpenError::Failed`] if it has a ring.
+    pub fn prepare(fd: BorrowedFd<'_>, layout: RingLayout) -> Result<(), OpenError> {
+        let request = layout.request()?;
+        packet::set_number(fd, libc::PACKET_VERSION, VERSION, "PACKET_VERSION")?;
+        packet::set_number(fd, libc::PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH")?;
+        raw::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
+            .map_err(OpenError::at("PACKET_RX_RING"))
+    }
+
+    /// Takes a packet socket that somebody has opened, given a ring of that layout ([`Ring::prepare`]), bound, and perhaps filtered and
+    /// locked.
+    ///
+    /// # Errors
+    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is gone meanwhile.
+    pub fn map(fd: OwnedFd, layout: RingLayout) -> Result<Self, OpenError> {
+        layout.request()?;
+        let socket = Socket::take(fd)?;
+        let version: i32 = raw::option(socket.fd(), libc::SOL_PACKET, libc::PACKET_VERSION)
+            .map_err(OpenError::at("PACKET_VERSION"))?;
+        if version != VERSION {
+            return Err(OpenError::WrongDescriptor("no ring of version 2"));
+        }
+        let map = Map::of(socket.fd(), layout.len(), 0)
+            .map_err(|_| OpenError::WrongDescriptor("no ring of that size"))?;
+        let slots = Slots::new(map, layout.slot_len as usize, layout.slots as usize);
+        let inbox = Inbox::new();
+        Ok(Self { slots, socket, inbox, received: 0, truncated: 0, damaged: 0 })
+    }
+}
+
+impl Interface for Ring {
+    #[inline]
+    fn receive(
+        &mut self,
+        budget: usize,
+        accept: &mut dyn FnMut(Received<'_>),
+    ) -> Result<usize, LinkError> {
+        let mut count = 0;
+        let has_vnet = self.socket.has_vnet;
+        // Each turn gives one slot back, so once round is enough for those that hold nothing of use.
+        for _ in 0..budget.saturating_add(self.slots.count()) {
+            if count == budget {
+                break;
+            }
+            match self.slots.look(has_vnet) {
+                Filled::Nothing => break,
+                Filled::Frame(received) => {
+                    accept(received);
+                    count += 1;
+                }
+                Filled::Queued => match self.inbox.take(self.socket.fd(), has_vnet) {
+                    Taken::Frame(received) => {
+                        accept(received);
+                        count += 1;
+                    }
+                    Taken::Truncated => self.truncated += 1,
+                    Taken::Damaged | Taken::Nothing => self.damaged += 1,
+                    Taken::Failed(error) => {
+                        // It told of the link, not of the frame, which is still there: slot and queue stay in step.
+                        self.received += count as u64;
+                        return Err(error.into());
+                    }
+                },
+                Filled::Truncated => self.truncated += 1,
+                Filled::Damaged => self.damaged += 1,
+            }
+            self.slots.release();
+        }
+        self.received += count as u64;
+        Ok(count)
+    }
+
+    #[inline]
+    fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
+        self.socket.send(frame)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd())
+    }
+
+    fn take_error(&mut self) -> Option<LinkError> {
+        self.socket.take_error()
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.socket.properties
+    }
+
+    fn refresh(&mut self) -> Result<(), LinkError> {
+        self.socket.refresh()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics {
+            received: self.received,
+            sent: self.socket.sent,
+            overruns: self.socket.overruns(),
+            truncated: self.truncated,
+            damaged: self.damaged,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_that_cannot_be_are_refused() {
+        let request = |slot_len, slots| RingLayout { slot_len, slots }.request();
+        for (slot_len, slots) in
+            [(0, 8), (128, 32), (3000, 8), (2048, 0), (2048, 3), (5000, 4), (1 << 18, 2)]
+        {
+            assert!(request(slot_len, slots).is_err(), "{slot_len} {slots}");
+        }
+        assert!(request(65536, 1 << 20).is_err(), "too much");
+        let plain = request(2048, 6).unwrap();
+        assert_eq!((plain.tp_block_size, plain.tp_block_nr), (4096, 3));
+        let large = request(17 * 4096, 5).unwrap();
+        assert_eq!((large.tp_block_size, large.tp_block_nr), (17 * 4096, 5));
+    }
+}

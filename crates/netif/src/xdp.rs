@@ -1,0 +1,368 @@
+//! AF_XDP in copy mode: frames of one queue of an interface, for which an XDP program chose this socket.
+//!
+//! Not here: that program, and the map by which it finds the socket. Whoever loads them enters this socket's descriptor ([`AsFd`]).
+//! `Documentation/networking/af_xdp.rst` of the kernel.
+//!
+//! # Theory of operation
+//! A memory area is registered with the kernel: half of its chunks are for receiving, and travel through the fill ring to the kernel and
+//! through the receive ring back; the other half are for sending, through the transmit ring and the completion ring. In copy mode the
+//! kernel copies between chunks and its own buffers, which works on every device; it is also all that veth has.
+//!
+//! What differs from packet sockets: nothing is said of checksums and segments, so long frames do not come (the other side must not make
+//! them) and partial checksums come without a mark ([`XdpOptions::trusts_checksums`]); taps such as tcpdump see neither direction; there
+//! is one owner per queue; and whoever has an AF_XDP socket can send anything on any interface.
+
+use crate::device::Device;
+use crate::interface::{
+    Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
+};
+use crate::umem::Umem;
+use crate::xdp_ring::{Consumer, Descriptor, Producer};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
+};
+use sojourn_wire::ethernet;
+use sojourn_wire::frame::Link;
+use sojourn_wire::vnet::{self, Checksum};
+
+/// System calls that one flush makes at most; each sends 32 frames.
+const KICKS_MAX: usize = 64;
+
+/// What an AF_XDP socket is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// The interface's queue.
+    pub queue: u32,
+    /// Chunks to receive into, and as many to send from: a power of two.
+    pub chunks: u32,
+    /// Bytes of a chunk: 2048 or 4096. A frame must fit, behind 256 bytes that the kernel keeps.
+    pub chunk_len: u32,
+    /// Whether what arrives is taken for undamaged: right for veth, where frames of a kernel on this host come with partial checksums and
+    /// no mark of it; wrong for a real link.
+    pub trusts_checksums: bool,
+}
+
+impl Default for XdpOptions {
+    fn default() -> Self {
+        Self { queue: 0, chunks: 2048, chunk_len: 2048, trusts_checksums: false }
+    }
+}
+
+/// An AF_XDP socket.
+#[derive(Debug)]
+pub struct Xdp {
+    // Before the socket: unmapped before it is closed.
+    fill: Producer,
+    completion: Consumer,
+    receive: Consumer,
+    transmit: Producer,
+    fd: OwnedFd,
+    // After the socket: the kernel has it until then.
+    umem: Umem,
+    /// Chunks to send from that nobody has.
+    spare: Vec<u64>,
+    checksum: Checksum,
+    properties: Properties,
+    counts: Statistics,
+}
+
+impl Xdp {
+    /// Opens a socket for one queue of the interface called `name`. Needs `CAP_NET_RAW`. Nothing arrives until an XDP program finds it.
+    ///
+    /// # Errors
+    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], [`OpenError::BadLayout`]; `EBUSY` at `bind` if the
+    /// queue has an owner.
+    pub fn open(name: &str, options: &XdpOptions) -> Result<Self, OpenError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+            .map_err(OpenError::at("socket"))?;
+        let index = Device::by_name(fd.as_fd(), name)?.index;
+        Self::from_descriptor(fd, index, options)
+    }
+
+    /// Takes an AF_XDP socket that somebody has opened and not bound, gives it memory of this process and binds it.
+    ///
+    /// # Errors
+    /// As for [`Xdp::open`]; [`OpenError::WrongDescriptor`].
+    pub fn from_descriptor(
+        fd: OwnedFd,
+        index: u32,
+        options: &XdpOptions,
+    ) -> Result<Self, OpenError> {
+        let &XdpOptions { queue, chunks, chunk_len, trusts_checksums } = options;
+        if !chunks.is_power_of_two() || chunks > 1 << 16 {
+            return Err(OpenError::BadLayout("chunks: a power of two, 65,536 at most"));
+        }
+        if chunk_len != 2048 && chunk_len != 4096 {
+            return Err(OpenError::BadLayout("chunks of 2048 or 4096 bytes"));
+        }
+        let device = Device::by_index(fd.as_fd(), index)?;
+        let umem = Umem::new(chunk_len as usize, chunks as usize, chunks as usize)
+            .map_err(OpenError::at("memory"))?;
+        register(fd.as_fd(), &umem, chunks)?;
+        let offsets = sockopt::xdp_mmap_offsets(&fd).map_err(OpenError::at("XDP_MMAP_OFFSETS"))?;
+        let at = fd.as_fd();
+        let map_error = OpenError::at("mmap");
+        let mut fill = Producer::of_addresses(at, &offsets.fr, XDP_UMEM_PGOFF_FILL_RING, chunks)
+            .map_err(&map_error)?;
+        let completion =
+            Consumer::of_addresses(at, &offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING, chunks)
+                .map_err(&map_error)?;
+        let receive = Consumer::of_descriptors(at, &offsets.rx, XDP_PGOFF_RX_RING, chunks)
+            .map_err(&map_error)?;
+        let transmit = Producer::of_descriptors(at, &offsets.tx, XDP_PGOFF_TX_RING, chunks)
+            .map_err(&map_error)?;
+        for address in umem.receive_chunks() {
+            fill.push(Descriptor { address, len: 0 });
+        }
+        fill.publish();
+        let flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        rustix::net::bind(&fd, &SocketAddrXdp::new(flags, index, queue))
+            .map_err(OpenError::at("bind"))?;
+        let properties = Properties {
+            index,
+            mtu: device.mtu,
+            link: device.link,
+            address: device.address,
+            // Done here, where the frame is copied anyway.
+            checksum_offload: true,
+            gso_max: 0,
+        };
+        let spare = umem.send_chunks().collect();
+        let checksum = if trusts_checksums { Checksum::Valid } else { Checksum::Unknown };
+        let counts = Statistics::default();
+        Ok(Self {
+            fill,
+            completion,
+            receive,
+            transmit,
+            fd,
+            umem,
+            spare,
+            checksum,
+            properties,
+            counts,
+        })
+    }
+
+    /// Takes back the chunks that the kernel has sent.
+    fn reclaim(&mut self) {
+        let count = self.completion.available();
+        for _ in 0..count {
+            let Descriptor { address, .. } = self.completion.take();
+            // More than there are would be a lie, and would make the list grow.
+            if self.umem.is_send_chunk(address) && self.spare.len() < self.spare.capacity() {
+                self.spare.push(address);
+            }
+        }
+        if count > 0 {
+            self.completion.release();
+        }
+    }
+
+    /// Longest frame of the link.
+    fn frame_max(&self) -> usize {
+        let header = match self.properties.link {
+            Link::Ethernet => ethernet::HEADER_BYTES_MAX,
+            Link::Raw => 0,
+        };
+        self.properties.mtu + header
+    }
+}
+
+/// Registers the memory area and sets the sizes of the rings.
+fn register(fd: BorrowedFd<'_>, umem: &Umem, chunks: u32) -> Result<(), OpenError> {
+    let area = XdpUmemReg {
+        addr: umem.address(),
+        len: umem.len() as u64,
+        chunk_size: umem.chunk_len() as u32,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    sockopt::set_xdp_umem_reg(fd, area).map_err(|errno| match errno {
+        Errno::NOPROTOOPT | Errno::NOTSOCK | Errno::OPNOTSUPP => {
+            OpenError::WrongDescriptor("not an AF_XDP socket")
+        }
+        Errno::BUSY => OpenError::WrongDescriptor("it has its memory already"),
+        errno => OpenError::at("XDP_UMEM_REG")(errno),
+    })?;
+    let error = OpenError::at("AF_XDP ring sizes");
+    sockopt::set_xdp_umem_fill_ring_size(fd, chunks).map_err(&error)?;
+    sockopt::set_xdp_umem_completion_ring_size(fd, chunks).map_err(&error)?;
+    sockopt::set_xdp_rx_ring_size(fd, chunks).map_err(&error)?;
+    sockopt::set_xdp_tx_ring_size(fd, chunks).map_err(&error)
+}
+
+/// For the map by which the XDP program finds the socket.
+impl AsFd for Xdp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Completes a partial checksum; whether that made sense. A UDP checksum of zero would mean that there is none (RFC 768).
+pub(crate) fn complete_checksum(frame: &mut [u8], checksum: Checksum) -> bool {
+    const UDP_OFFSET: u16 = 6;
+    let Checksum::Partial { start, offset } = checksum else { return true };
+    let (start, field) = (usize::from(start), usize::from(start) + usize::from(offset));
+    let Some(covered) = frame.get(start..) else { return false };
+    let sum = match sojourn_wire::checksum::sum(covered).finish() {
+        0 if offset == UDP_OFFSET => 0xffff,
+        sum => sum,
+    };
+    let Some(place) = frame.get_mut(field..field + 2) else { return false };
+    place.copy_from_slice(&sum.to_be_bytes());
+    true
+}
+
+impl Interface for Xdp {
+    #[inline]
+    fn receive(
+        &mut self,
+        budget: usize,
+        accept: &mut dyn FnMut(Received<'_>),
+    ) -> Result<usize, LinkError> {
+        let available = (self.receive.available() as usize).min(budget);
+        let vnet = vnet::Header { checksum: self.checksum, ..vnet::Header::NONE };
+        let mut count = 0;
+        for _ in 0..available {
+            let entry = self.receive.take();
+            // SAFETY: the chunk goes back below, after the callback.
+            match unsafe { self.umem.frame(entry) } {
+                Some(frame) => {
+                    accept(Received { vnet, frame, tag: None, time_ns: None });
+                    count += 1;
+                }
+                None => self.counts.damaged += 1,
+            }
+            if let Some(address) = self.umem.receive_chunk(entry.address) {
+                self.fill.push(Descriptor { address, len: 0 });
+            }
+        }
+        if available > 0 {
+            self.receive.release();
+            self.fill.publish();
+            self.counts.received += count as u64;
+        }
+        if self.fill.needs_wakeup() {
+            // Whatever it answers, the next call tries again.
+            let _ = recv(&self.fd, &mut [0; 0][..], RecvFlags::DONTWAIT);
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
+        if frame.vnet.segments.is_some() {
+            return Err(SendError::NoOffload);
+        }
+        let len = frame.len();
+        if len > self.frame_max() || len > self.umem.chunk_len() {
+            return Err(SendError::TooLong);
+        }
+        if self.spare.is_empty() {
+            self.reclaim();
+        }
+        let Some(address) = self.spare.pop() else { return Err(SendError::Full) };
+        // SAFETY: it was among the spare ones, which the kernel does not have.
+        let Some(chunk) = (unsafe { self.umem.chunk_mut(address) }) else {
+            return Err(SendError::Invalid);
+        };
+        frame.copy_to(chunk);
+        let is_right = complete_checksum(&mut chunk[..len], frame.vnet.checksum);
+        if !is_right || len == 0 {
+            self.spare.push(address);
+            return Err(SendError::Invalid);
+        }
+        // As many places as chunks: there is room.
+        self.transmit.push(Descriptor { address, len: len as u32 });
+        self.counts.sent += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<(), SendError> {
+        self.transmit.publish();
+        for _ in 0..KICKS_MAX {
+            let pending = self.transmit.pending();
+            if pending == 0 || !self.transmit.needs_wakeup() {
+                break;
+            }
+            match send(&self.fd, &[], SendFlags::DONTWAIT) {
+                Ok(_) => {}
+                // It does some at a time, and says so.
+                Err(Errno::AGAIN) if self.transmit.pending() < pending => {}
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) => return Err(SendError::Full),
+                Err(error) => return Err(SendError::Link(error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
+    fn take_error(&mut self) -> Option<LinkError> {
+        sockopt::socket_error(&self.fd).ok()?.err().map(LinkError::from)
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn refresh(&mut self) -> Result<(), LinkError> {
+        let device = Device::by_index(self.fd.as_fd(), self.properties.index)?;
+        self.properties.mtu = device.mtu;
+        self.properties.address = device.address;
+        Ok(())
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        let mut counts = self.counts;
+        if let Ok(told) = sockopt::xdp_statistics(&self.fd) {
+            let full = told.rx_ring_full.unwrap_or(0);
+            counts.overruns = full + told.rx_fill_ring_empty_descs.unwrap_or(0);
+            // Mostly frames longer than a chunk: the kernel does not tell them from others.
+            counts.truncated = told.rx_dropped;
+            counts.damaged += told.rx_invalid_descs + told.tx_invalid_descs;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_checksum_is_completed_or_refused() {
+        let mut frame = *b"headers.\x12\x34\x56\x78\x00\x00\x00\x10";
+        let partial = |start, offset| Checksum::Partial { start, offset };
+        assert!(complete_checksum(&mut frame, partial(8, 4)));
+        assert_eq!(sojourn_wire::checksum::sum(&frame[8..]).value(), 0xffff);
+        assert_eq!(&frame[..8], b"headers.");
+        let before = frame;
+        assert!(!complete_checksum(&mut frame, partial(17, 0)));
+        assert!(!complete_checksum(&mut frame, partial(8, 7)), "half outside");
+        assert!(!complete_checksum(&mut frame, partial(u16::MAX, u16::MAX)));
+        assert!(complete_checksum(&mut frame, Checksum::Unknown));
+        assert_eq!(frame, before);
+    }
+
+    #[test]
+    fn udp_never_says_that_it_has_no_checksum() {
+        // All that is covered sums to 0xffff, whose complement is zero.
+        let mut frame = [0u8; 8];
+        frame[..2].copy_from_slice(&[0xff, 0xff]);
+        assert!(complete_checksum(&mut frame, Checksum::Partial { start: 0, offset: 6 }));
+        assert_eq!(frame[6..], [0xff, 0xff]);
+    }
+}
