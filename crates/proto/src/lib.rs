@@ -11,7 +11,11 @@ extern crate alloc;
 extern crate std;
 
 pub mod cc;
+pub mod frto;
+pub mod pacing;
 pub mod position;
+pub mod prr;
+pub mod rack;
 pub mod reassembly;
 pub mod record;
 mod record_codec;
@@ -20,4 +24,6 @@ mod record_tcp_options;
 mod record_udp;
 pub mod recovery;
 pub mod rtt;
+pub mod scoreboard;
 pub mod time;
+pub mod tlp;

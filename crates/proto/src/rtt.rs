@@ -9,19 +9,20 @@ const MIN_WINDOW: Duration = Duration::from_secs(300);
 /// The timeout before anything was measured (RFC 6298, 2.1).
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 
-/// Smoothed round-trip time, its deviation, the timeout, and the least round-trip time of the last minutes.
+/// Smoothed round-trip time, its deviation, the timeout, and the least round-trip time of the last minutes. As in Linux the smoothed
+/// values are kept in eighths and quarters of a microsecond, so that rounding does not hold them fast on short paths.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
-    rto_min: Duration,
+    rto_min: u64,
     rto_max: Duration,
-    /// Nothing measured: `None`.
-    srtt: Option<Duration>,
-    /// Mean deviation, smoothed with every sample.
-    deviation: Duration,
-    /// The largest mean deviation of this round trip.
-    deviation_max: Duration,
-    /// What the timeout adds to `srtt`: four mean deviations, never under `rto_min`.
-    margin: Duration,
+    /// Eighths of a microsecond; 0: nothing measured.
+    srtt8: u64,
+    /// Four mean deviations, smoothed with every sample.
+    deviation4: u64,
+    /// The largest `deviation4` of this round trip, `rto_min` at least.
+    deviation4_max: u64,
+    /// What the timeout adds to the smoothed time: four deviations, `rto_min` at least.
+    margin: u64,
     /// A round trip ends when this position is acknowledged.
     round_end: u64,
     backoff: u32,
@@ -31,12 +32,13 @@ pub struct RttEstimator {
 impl RttEstimator {
     /// Nothing measured yet.
     pub fn new(rto_min: Duration, rto_max: Duration) -> RttEstimator {
+        let rto_min = rto_min.as_micros();
         RttEstimator {
             rto_min,
             rto_max,
-            srtt: None,
-            deviation: Duration::ZERO,
-            deviation_max: Duration::ZERO,
+            srtt8: 0,
+            deviation4: 0,
+            deviation4_max: rto_min,
             margin: rto_min,
             round_end: 0,
             backoff: 0,
@@ -52,59 +54,51 @@ impl RttEstimator {
         rttvar: Duration,
         min: Option<Duration>,
     ) {
-        self.srtt = Some(srtt);
-        self.deviation = rttvar;
-        self.deviation_max = rttvar.times(4).max(self.rto_min).divided_by(4);
-        self.margin = rttvar.times(4).max(self.rto_min);
+        self.srtt8 = scaled(srtt).max(1) * 8;
+        self.deviation4 = scaled(rttvar) * 4;
+        self.margin = self.deviation4.max(self.rto_min);
+        self.deviation4_max = self.margin;
         if let Some(min) = min {
             self.min.update(now, min);
         }
     }
 
-    /// Takes in the round-trip time of a segment that was sent once. `una` is the first unacknowledged position after the
-    /// acknowledgement that told it, `nxt` the next one to send: the margin falls at most once in a round trip.
-    pub fn sample(&mut self, now: Instant, rtt: Duration, una: u64, nxt: u64) {
-        let rtt = rtt.max(Duration::from_micros(1));
-        self.min.update(now, rtt);
-        let Some(srtt) = self.srtt else {
+    /// Takes in the round-trip time of a segment that was sent once, and `latest`, that of the segment sent last of those that the
+    /// acknowledgement told of, which has less of the receiver's delay in it. `una` is the first unacknowledged position after that
+    /// acknowledgement, `nxt` the next one to send: the margin falls at most once in a round trip.
+    pub fn sample(&mut self, now: Instant, rtt: Duration, latest: Duration, una: u64, nxt: u64) {
+        self.min.update(now, latest.max(Duration::from_micros(1)));
+        let rtt = scaled(rtt).max(1);
+        if self.srtt8 == 0 {
             // RFC 6298, 2.2: SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR.
-            self.srtt = Some(rtt);
-            self.deviation = rtt.divided_by(2);
-            self.margin = rtt.times(2).max(self.rto_min);
-            self.deviation_max = self.margin.divided_by(4);
+            self.srtt8 = rtt * 8;
+            self.deviation4 = rtt * 2;
+            self.margin = self.deviation4.max(self.rto_min);
+            self.deviation4_max = self.margin;
             self.round_end = nxt;
             return;
-        };
-        let (old, new) = (srtt.as_micros(), rtt.as_micros());
-        let off = old.abs_diff(new);
-        let deviation = self.deviation.as_micros();
-        // A smaller round-trip time is no reason to expect larger ones: Linux then lets the deviation grow eight times slower, so
-        // that a path that gets faster does not wait longer (Eifel's "rule of the falling sample").
-        let deviation = if new < old && off > deviation {
-            deviation + (off - deviation) / 32
+        }
+        let old = self.srtt8 / 8;
+        let (off, deviation) = (old.abs_diff(rtt), self.deviation4 / 4);
+        // A much smaller sample is no reason to expect larger ones: the deviation then grows eight times slower (Linux, after Eifel).
+        let part = if rtt < old && off > deviation { 8 } else { 1 };
+        self.deviation4 = if off > deviation {
+            self.deviation4 + (off - deviation) / part
         } else {
-            (deviation * 3 + off) / 4
+            self.deviation4 - (deviation - off)
         };
-        self.deviation = Duration::from_micros(deviation);
-        self.srtt = Some(Duration::from_micros((old * 7 + new) / 8));
+        self.srtt8 = if rtt < old { self.srtt8 - off } else { self.srtt8 + off };
         self.widen(una, nxt);
     }
 
-    /// The margin rises at once and falls by a quarter of the difference once in a round trip.
+    /// The margin rises at once, and falls by a quarter of the difference once in a round trip.
     fn widen(&mut self, una: u64, nxt: u64) {
-        if self.deviation > self.deviation_max {
-            self.deviation_max = self.deviation;
-            self.margin = self.margin.max(self.deviation_max.times(4));
-        }
-        if una >= self.round_end {
-            let seen = self.deviation_max.times(4);
-            if seen < self.margin {
-                self.margin =
-                    self.margin.saturating_sub(self.margin.saturating_sub(seen).divided_by(4));
-            }
-            self.margin = self.margin.max(self.rto_min);
+        self.deviation4_max = self.deviation4_max.max(self.deviation4);
+        self.margin = self.margin.max(self.deviation4_max);
+        if una > self.round_end {
+            self.margin -= (self.margin - self.deviation4_max) / 4;
             self.round_end = nxt;
-            self.deviation_max = self.rto_min.divided_by(4);
+            self.deviation4_max = self.rto_min;
         }
     }
 
@@ -118,10 +112,10 @@ impl RttEstimator {
 
     /// The timeout without doubling.
     pub fn base(&self) -> Duration {
-        match self.srtt {
-            Some(srtt) => (srtt + self.margin).max(self.rto_min).min(self.rto_max),
-            None => RTO_INITIAL.max(self.rto_min).min(self.rto_max),
+        if self.srtt8 == 0 {
+            return RTO_INITIAL.max(Duration::from_micros(self.rto_min)).min(self.rto_max);
         }
+        Duration::from_micros(self.srtt8 / 8 + self.margin).min(self.rto_max)
     }
 
     /// A timeout happened: the next one waits twice as long.
@@ -141,18 +135,23 @@ impl RttEstimator {
 
     /// The smoothed round-trip time.
     pub fn srtt(&self) -> Option<Duration> {
-        self.srtt
+        (self.srtt8 > 0).then(|| Duration::from_micros(self.srtt8 / 8))
     }
 
     /// The mean deviation (`tcpi_rttvar`).
     pub fn rttvar(&self) -> Duration {
-        self.deviation
+        Duration::from_micros(self.deviation4 / 4)
     }
 
     /// The least round-trip time of the last five minutes.
     pub fn min(&self) -> Option<Duration> {
         self.min.least()
     }
+}
+
+/// Microseconds, no more than can be scaled.
+fn scaled(span: Duration) -> u64 {
+    span.as_micros().min(1 << 40)
 }
 
 /// The least value of a sliding window of time, by keeping the best, the second best after it, and the third best after that (Kathleen

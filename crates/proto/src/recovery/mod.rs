@@ -13,269 +13,312 @@
 //! * [`Recovery::next_timeout`] is one of the connection's timers; when it is due, [`Recovery::on_timeout`] says why, and the output
 //!   loop runs again. If that was [`Expired::Probe`], a tail loss probe is due: see [`Recovery::probe`].
 
-#![allow(unused_variables, dead_code, reason = "bodies follow")]
-#![allow(clippy::todo, reason = "bodies follow")]
+mod ack;
+mod timer;
+mod types;
+mod undo;
 
+pub use types::{Ack, Acked, Config, Expired, Start, State, Statistics, Stopped, Transmission};
+
+use crate::cc::usage::Usage;
+use crate::cc::{Controller, Window};
+use crate::frto::Frto;
+use crate::pacing::Pacing;
 use crate::position::Span;
-use crate::time::{Duration, Instant};
-
-/// What does not change while the connection lasts, but for [`Recovery::set_mss`].
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Bytes of payload in a full segment, options already taken off.
-    pub mss: u32,
-    /// Whether the peer permits SACK. Without it duplicate acknowledgements are counted (RFC 6582).
-    pub sack: bool,
-    /// The unit of the timestamp clock, if timestamps are on: how far [`Ack::echo`] may be before the real time of sending.
-    pub timestamp_unit: Option<Duration>,
-    /// The congestion controller.
-    pub controller: crate::cc::Kind,
-    /// Whether segments are spread over the round-trip time.
-    pub pacing: bool,
-    /// Bytes a second that pacing never exceeds (`SO_MAX_PACING_RATE`); turns pacing on.
-    pub pacing_rate_max: Option<u64>,
-    /// Least retransmission timeout; Linux has 200 ms.
-    pub rto_min: Duration,
-    /// Largest retransmission timeout; Linux has 120 s.
-    pub rto_max: Duration,
-    /// Bytes that may be under way after a long silence (RFC 6928): usually ten segments.
-    pub initial_window: u64,
-    /// Bytes that the congestion window never exceeds (the send buffer, say).
-    pub window_max: u64,
-    /// Whether the window shrinks while nothing is sent (`tcp_slow_start_after_idle`).
-    pub slow_start_after_idle: bool,
-    /// Whether tail loss probes are sent (`tcp_early_retrans`); needs SACK.
-    pub tail_loss_probe: bool,
-    /// Whether a timeout is checked for being spurious (`tcp_frto`).
-    pub frto: bool,
-    /// Entries of the scoreboard: memory is allocated once.
-    pub scoreboard_entries: usize,
-}
-
-/// Where to begin: what a session record tells.
-#[derive(Clone, Copy, Debug)]
-pub struct Start {
-    /// First unacknowledged position.
-    pub una: u64,
-    /// Next position to send; what is between counts as sent now.
-    pub nxt: u64,
-    /// Congestion window in bytes; 0: the initial window.
-    pub cwnd: u64,
-    /// Slow start threshold in bytes; `u64::MAX`: none yet.
-    pub ssthresh: u64,
-    /// Smoothed round-trip time, if any was measured.
-    pub srtt: Option<Duration>,
-    /// Its mean deviation.
-    pub rttvar: Duration,
-    /// The least round-trip time, if any was measured.
-    pub min_rtt: Option<Duration>,
-}
-
-/// An acknowledgement, checked by the connection: `snd_una <= una <= snd_nxt`.
-#[derive(Clone, Copy, Debug)]
-pub struct Ack<'a> {
-    /// All before this position has arrived.
-    pub una: u64,
-    /// SACK blocks in the order they came in, a D-SACK block among them. Need not be valid.
-    pub sack: &'a [Span],
-    /// When the segment was sent that the peer's timestamp echo names, in this engine's clock, rounded down to the clock's unit.
-    pub echo: Option<Instant>,
-    /// Whether the peer saw congestion marks (ECE) on a connection with ECN.
-    pub ece: bool,
-    /// Whether the segment carries data, SYN or FIN: then it is not a duplicate acknowledgement (RFC 5681, 2).
-    pub carries_data: bool,
-    /// Whether it changed the peer's window: then it is not a duplicate acknowledgement either.
-    pub window_changed: bool,
-}
-
-/// What an acknowledgement did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Acked {
-    /// Bytes by which the first unacknowledged position advanced.
-    pub advanced: u64,
-    /// Bytes that are now known to have arrived, by either kind of acknowledgement.
-    pub delivered: u64,
-    /// Bytes that are now deemed lost.
-    pub lost: u64,
-    /// The window was reduced because of ECE: the next new segment carries CWR (RFC 3168, 6.1.2).
-    pub reduced_by_ecn: bool,
-    /// A reduction of the window turned out to be needless and was taken back.
-    pub undone: bool,
-}
-
-/// What is being sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transmission {
-    /// Data for the first time.
-    New,
-    /// Data once more.
-    Again,
-}
-
-/// Why the output loop ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// The application had no more data (or Nagle holds it).
-    Application,
-    /// The budget was used up.
-    Window,
-    /// The peer's window was used up.
-    Peer,
-}
-
-/// Why a timer ran out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expired {
-    /// Pacing lets something go again.
-    Pacing,
-    /// Segments that could have been reordered are lost now.
-    Reordering,
-    /// A tail loss probe is due.
-    Probe,
-    /// The retransmission timeout; all is to be sent again. With how often in a row it is.
-    Retransmission(u32),
-}
-
-/// What Linux calls the congestion state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// Nothing unusual.
-    #[default]
-    Open,
-    /// Something was reported out of order; nothing is lost yet.
-    Disorder,
-    /// The window shrinks because of a congestion mark.
-    Reduced,
-    /// Fast recovery.
-    Recovery,
-    /// After a retransmission timeout.
-    Loss,
-}
+use crate::prr::Prr;
+use crate::rack::Rack;
+use crate::rtt::RttEstimator;
+use crate::scoreboard::Scoreboard;
+use crate::time::Instant;
+use crate::tlp::TailLossProbe;
+use undo::Undo;
 
 /// The judge of one connection's sending side.
 #[derive(Debug)]
 pub struct Recovery {
     config: Config,
+    board: Scoreboard,
+    rtt: RttEstimator,
+    rack: Rack,
+    tlp: TailLossProbe,
+    frto: Frto,
+    prr: Prr,
+    window: Window,
+    controller: Controller,
+    usage: Usage,
+    pacing: Pacing,
+    state: State,
+    /// The state ends when this position is acknowledged (`high_seq` in Linux).
+    point: u64,
+    undo: Option<Undo>,
+    /// When the first of the bytes that were sent twice, and of which some are outstanding, was sent again.
+    again_since: Option<Instant>,
+    rto_at: Option<Instant>,
+    probe_at: Option<Instant>,
+    reordering_at: Option<Instant>,
+    /// When the output loop is to run again although nothing else happens.
+    resume_at: Option<Instant>,
+    /// Retransmission timeouts in a row.
+    timeouts: u32,
+    /// A tail loss probe is to be sent.
+    probe_due: bool,
+    /// F-RTO wants new data, and nothing again, until the next acknowledgement.
+    only_new: bool,
+    last_sent: Instant,
+    stopped: Stopped,
+    statistics: Statistics,
 }
 
 impl Recovery {
     /// Begins where a session record ended. This allocates the scoreboard; nothing after it allocates.
     pub fn new(config: Config, start: Start, now: Instant) -> Recovery {
-        todo!()
-    }
-
-    /// Takes in an acknowledgement.
-    pub fn on_ack(&mut self, now: Instant, ack: &Ack<'_>) -> Acked {
-        todo!()
+        let mss = u64::from(config.mss.max(1));
+        let mut window = Window { cwnd: 0, ssthresh: start.ssthresh, mss, max: config.window_max };
+        window.set(if start.cwnd == 0 { config.initial_window } else { start.cwnd });
+        let mut rtt = RttEstimator::new(config.rto_min, config.rto_max);
+        if let Some(srtt) = start.srtt {
+            rtt.restore(now, srtt, start.rttvar, start.min_rtt);
+        }
+        let mut board = Scoreboard::new(start.una, config.scoreboard_entries);
+        let mut pacing = Pacing::new(config.pacing, config.pacing_rate_max);
+        pacing.update(window.cwnd, window.ssthresh, rtt.srtt());
+        let outstanding = start.nxt.saturating_sub(start.una);
+        if outstanding > 0 {
+            board.restore(now, outstanding);
+        }
+        Recovery {
+            rto_at: (outstanding > 0).then(|| now + rtt.rto()),
+            controller: Controller::new(config.controller, &window),
+            config,
+            board,
+            rtt,
+            rack: Rack::new(),
+            tlp: TailLossProbe::default(),
+            frto: Frto::default(),
+            prr: Prr::default(),
+            window,
+            usage: Usage::new(now),
+            pacing,
+            state: State::Open,
+            point: start.una,
+            undo: None,
+            again_since: None,
+            probe_at: None,
+            reordering_at: None,
+            resume_at: None,
+            timeouts: 0,
+            probe_due: false,
+            only_new: false,
+            last_sent: now,
+            stopped: Stopped::Application,
+            statistics: Statistics::default(),
+        }
     }
 
     /// The next span to send again, if there is one and it may go now. Any first part of it may be sent; the whole fits the budget.
     pub fn retransmission(&mut self, now: Instant) -> Option<Span> {
-        todo!()
+        if self.only_new || self.board.lost() == 0 {
+            return None;
+        }
+        let room = self.room(now);
+        if room == 0 { None } else { self.board.next_lost(room) }
     }
 
     /// Bytes of new data that may be sent now: a multiple of a full segment, or nothing.
     pub fn budget(&mut self, now: Instant) -> u64 {
-        todo!()
+        if self.board.is_empty() && self.config.slow_start_after_idle {
+            self.restart_after_idle(now);
+        }
+        if !self.board.has_room() { 0 } else { self.room(now) }
     }
 
     /// The tail loss probe that is due, if one is: the span of the last segment, to be sent again with [`Transmission::Again`] unless
     /// there is new data that the peer's window allows, of which one segment is then sent with [`Transmission::New`], whatever the
     /// budget is. What is transmitted next counts as the probe.
     pub fn probe(&self) -> Option<Span> {
-        todo!()
+        let tail = self.board.tail().filter(|_| self.probe_due)?;
+        let start = tail.span.end.saturating_sub(self.window.mss).max(tail.span.start);
+        Some(Span::new(start, tail.span.end))
     }
 
     /// Tells that `span` was just sent.
     pub fn on_transmit(&mut self, now: Instant, span: Span, what: Transmission) {
-        todo!()
+        match what {
+            Transmission::New => self.on_new(now, span),
+            Transmission::Again => self.on_again(now, span),
+        }
+        self.prr.on_sent(span.len());
+        self.pacing.on_sent(now, span.len());
+        self.last_sent = now;
+        if self.probe_due {
+            self.probe_due = false;
+            self.statistics.probes_total += 1;
+            self.tlp.on_sent(self.board.nxt(), what == Transmission::Again);
+            // RFC 8985, 7.3: after the probe the timeout starts anew.
+            self.rto_at = Some(now + self.rtt.rto());
+            self.probe_at = None;
+        }
     }
 
     /// Tells that the output loop ended, and why.
     pub fn on_output_done(&mut self, now: Instant, stopped: Stopped) {
-        todo!()
-    }
-
-    /// When [`Recovery::on_timeout`] is to be called next.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        todo!()
-    }
-
-    /// Looks whether a timer ran out; nothing if none did. May be called at any time.
-    pub fn on_timeout(&mut self, now: Instant) -> Option<Expired> {
-        todo!()
+        self.stopped = stopped;
+        self.resume_at = None;
+        let wanted = stopped == Stopped::Window || self.board.lost() > 0;
+        let full = wanted && self.window_room() < self.window.mss;
+        let shrink = self.config.slow_start_after_idle
+            && self.state == State::Open
+            && stopped == Stopped::Application;
+        self.usage.on_output_done(
+            &mut self.window,
+            now,
+            self.board.una(),
+            self.board.nxt(),
+            full,
+            self.rtt.rto(),
+            shrink.then_some(self.config.initial_window),
+        );
+        if self.only_new && stopped != Stopped::Window && self.board.lost() > 0 {
+            // There was nothing new to send after all: F-RTO cannot tell, so send again what is lost.
+            self.only_new = false;
+            self.resume_at = Some(now);
+        } else if wanted && !full {
+            self.resume_at = self.pacing.release(now);
+        }
     }
 
     /// The size of a full segment changed. If it became smaller because the path said so (`too_big`), all that is outstanding is sent
     /// again without a reduction of the window (Linux's `tcp_simple_retransmit`).
     pub fn set_mss(&mut self, now: Instant, mss: u32, too_big: bool) {
-        todo!()
+        self.window.mss = u64::from(mss.max(1));
+        self.window.set(self.window.cwnd);
+        if !too_big || self.board.is_empty() {
+            return;
+        }
+        self.board.judge(|_| crate::scoreboard::Verdict::Lost);
+        if self.state != State::Loss {
+            self.point = self.board.nxt();
+            self.undo = None;
+            self.state = State::Loss;
+            self.frto.on_timeout(false);
+        }
+        self.resume_at = Some(now);
     }
 
     /// Retransmission timeouts in a row, for `tcp_retries2`.
     pub fn timeouts(&self) -> u32 {
-        todo!()
+        self.timeouts
     }
 
     /// When the first of the retransmissions was sent that nothing has been heard of since, for `TCP_USER_TIMEOUT`.
     pub fn silent_since(&self) -> Option<Instant> {
-        todo!()
+        self.again_since.filter(|_| self.timeouts > 0)
     }
 
     /// Bytes believed to be in the network (RFC 6675's pipe).
     pub fn in_flight(&self) -> u64 {
-        todo!()
+        self.board.in_flight()
     }
 
-    /// The congestion window in bytes. Outside of recovery: what to put into a record.
+    /// The congestion window in bytes, to be put into a record: during a recovery what it will be after it.
     pub fn cwnd(&self) -> u64 {
-        todo!()
+        if self.is_reducing() {
+            self.window.ssthresh.min(self.window.max)
+        } else {
+            self.window.cwnd
+        }
     }
 
     /// The slow start threshold in bytes; `u64::MAX` if there is none yet.
     pub fn ssthresh(&self) -> u64 {
-        todo!()
+        self.window.ssthresh
     }
 
     /// The congestion state.
     pub fn state(&self) -> State {
-        todo!()
+        self.state
     }
 
     /// The round-trip times.
-    pub fn rtt(&self) -> &crate::rtt::RttEstimator {
-        todo!()
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// What was sent and is not acknowledged.
+    pub fn scoreboard(&self) -> &Scoreboard {
+        &self.board
+    }
+
+    /// Bytes a second, if pacing is on.
+    pub fn pacing_rate(&self) -> Option<u64> {
+        self.pacing.rate()
     }
 
     /// Counters and marks, for information.
     pub fn statistics(&self) -> Statistics {
-        todo!()
+        Statistics {
+            sacked: self.board.sacked(),
+            lost: self.board.lost(),
+            retransmitted: self.board.resent(),
+            reordering_seen: self.rack.reordering_seen(),
+            ..self.statistics
+        }
     }
-}
 
-/// What was counted since the import, and what is marked now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Bytes now marked as arrived beyond a gap.
-    pub sacked: u64,
-    /// Bytes now marked as lost.
-    pub lost: u64,
-    /// Bytes now sent again and not yet acknowledged.
-    pub retransmitted: u64,
-    /// Bytes sent again, in all.
-    pub retransmitted_total: u64,
-    /// Bytes known to have arrived, in all.
-    pub delivered_total: u64,
-    /// Retransmission timeouts.
-    pub timeouts_total: u64,
-    /// Fast recoveries entered.
-    pub recoveries_total: u64,
-    /// Reductions taken back because they were needless.
-    pub undone_total: u64,
-    /// Tail loss probes sent.
-    pub probes_total: u64,
-    /// D-SACK blocks received.
-    pub duplicates_total: u64,
-    /// Whether reordering was ever seen.
-    pub reordering_seen: bool,
+    fn on_new(&mut self, now: Instant, span: Span) {
+        let first = self.board.is_empty();
+        if first {
+            self.controller.on_idle(now.since(self.last_sent));
+        }
+        self.board.push(now, span.len());
+        if first {
+            self.rto_at = Some(now + self.rtt.rto());
+        }
+        self.schedule_probe(now);
+    }
+
+    fn on_again(&mut self, now: Instant, span: Span) {
+        let head = span.start == self.board.una();
+        self.board.resend(now, span);
+        self.again_since.get_or_insert(now);
+        self.statistics.retransmitted_total += span.len();
+        if let Some(undo) = &mut self.undo {
+            undo.on_again(span.len());
+        }
+        if head {
+            self.rto_at = Some(now + self.rtt.rto());
+        }
+    }
+
+    /// The window less what is in flight.
+    fn window_room(&self) -> u64 {
+        self.window.cwnd.saturating_sub(self.board.in_flight())
+    }
+
+    /// What window and pacing allow, in full segments; one at least if nothing is in flight.
+    fn room(&self, now: Instant) -> u64 {
+        let mss = self.window.mss;
+        let room = if self.board.in_flight() == 0 {
+            self.window.cwnd.max(mss)
+        } else {
+            self.window_room()
+        };
+        let room = room.min(self.pacing.allowance(now, mss));
+        room - room % mss
+    }
+
+    /// Whether PRR sets the window.
+    fn is_reducing(&self) -> bool {
+        matches!(self.state, State::Reduced | State::Recovery)
+    }
+
+    fn restart_after_idle(&mut self, now: Instant) {
+        let (idle, rto) = (now.since(self.last_sent), self.rtt.rto());
+        if idle > rto && self.window.cwnd > self.config.initial_window {
+            let floor = self.config.initial_window;
+            self.usage.on_restart(&mut self.window, now, idle, rto, floor);
+            self.controller.on_idle(idle);
+            self.last_sent = now;
+        }
+    }
 }

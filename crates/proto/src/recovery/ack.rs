@@ -1,0 +1,401 @@
+//! What an acknowledgement does: marks, round-trip times, loss detection, and the congestion state.
+//!
+//! Not here: the timers ([`super::timer`]) and when a reduction is taken back ([`super::undo`]). The order of the steps and the
+//! transitions are Linux's (`tcp_ack`, `tcp_fastretrans_alert`).
+
+use super::undo::Undo;
+use super::{Ack, Acked, Recovery, State, Stopped};
+use crate::cc::{self, Signal};
+use crate::frto::{Facts, Step};
+use crate::position::Span;
+use crate::prr::Prr;
+use crate::rack::Rack;
+use crate::scoreboard::Delivery;
+use crate::time::{Duration, Instant};
+use crate::tlp::Answer;
+
+/// Duplicate acknowledgements, in segments, that begin a fast recovery without SACK (RFC 5681, 3.2).
+const DUPLICATES: u64 = 3;
+
+/// What is gathered while the scoreboard takes in one acknowledgement.
+#[derive(Default)]
+struct News {
+    advanced: u64,
+    delivered: u64,
+    /// Bytes newly reported by SACK.
+    reported: u64,
+    /// When the oldest and the latest segment was sent that was sent once and is acknowledged by number.
+    acked: Option<(Instant, Instant)>,
+    /// The same of those reported by SACK.
+    selected: Option<(Instant, Instant)>,
+    /// Something that was sent twice is acknowledged by number: then the times above do not count (Karn).
+    ambiguous: bool,
+    /// Bytes sent once, and before the recovery point, have arrived.
+    original: bool,
+    /// The acknowledgement has a D-SACK block.
+    duplicate_block: Option<Span>,
+    /// It is a duplicate acknowledgement.
+    duplicate: bool,
+    lost: u64,
+    /// Of those, how many had been sent again.
+    lost_again: u64,
+}
+
+impl News {
+    fn take(&mut self, delivery: &Delivery, point: u64) {
+        let entry = &delivery.entry;
+        self.delivered += entry.span.len();
+        if delivery.selective {
+            self.reported += entry.span.len();
+        }
+        if entry.again {
+            self.ambiguous |= !delivery.selective;
+            return;
+        }
+        self.original |= entry.span.end <= point;
+        if entry.sent_first == entry.sent_last {
+            let times = if delivery.selective { &mut self.selected } else { &mut self.acked };
+            let sent = entry.sent_first;
+            let known = times.unwrap_or((sent, sent));
+            *times = Some((known.0.min(sent), known.1.max(sent)));
+        }
+    }
+
+    /// The round-trip times of the oldest and of the latest segment.
+    fn round_trip(&self, now: Instant, ack: &Ack<'_>) -> Option<(Duration, Duration)> {
+        let acked = self.acked.filter(|_| !self.ambiguous);
+        if let Some((oldest, _)) = acked.or(self.selected) {
+            let latest = self.selected.or(acked).map_or(oldest, |times| times.1);
+            return Some((now.since(oldest), now.since(latest)));
+        }
+        let echo = ack.echo.filter(|_| self.advanced > 0)?;
+        Some((now.since(echo), now.since(echo)))
+    }
+}
+
+impl Recovery {
+    /// Takes in an acknowledgement.
+    pub fn on_ack(&mut self, now: Instant, ack: &Ack<'_>) -> Acked {
+        let flight = self.board.outstanding();
+        let undone_before = self.statistics.undone_total;
+        let mut news = self.mark(now, ack);
+        self.count_duplicates(ack, &mut news);
+        self.measure(now, ack, &news);
+        if news.advanced > 0 {
+            self.timeouts = 0;
+        }
+        self.only_new = false;
+        let reduced_by_probe = self.answer_probe(ack, &news);
+        let reduced_by_ecn = self.advance_state(now, ack, &mut news, flight);
+        let progress = news.advanced > 0 && news.lost == 0;
+        if self.is_reducing() {
+            self.reduce(news.delivered, progress);
+        } else if !reduced_by_probe {
+            self.grow(now, ack, &news);
+        }
+        if self.board.una() >= self.board.again_to() {
+            self.again_since = None;
+        }
+        if news.advanced > 0 {
+            self.rearm(now);
+        } else if news.reported > 0 {
+            self.probe_at = None;
+        }
+        self.pacing.update(self.window.cwnd, self.window.ssthresh, self.rtt.srtt());
+        Acked {
+            advanced: news.advanced,
+            delivered: news.delivered,
+            lost: news.lost,
+            reduced_by_ecn,
+            undone: self.statistics.undone_total > undone_before,
+        }
+    }
+
+    /// Puts the acknowledgement on the scoreboard.
+    fn mark(&mut self, now: Instant, ack: &Ack<'_>) -> News {
+        let mut news = News::default();
+        let (una, fack, point) = (self.board.una(), self.board.fack(), self.point);
+        let min_rtt = self.rtt.min();
+        let rack: &mut Rack = &mut self.rack;
+        let mut delivered = |delivery: &Delivery| {
+            rack.on_delivered(now, delivery, min_rtt);
+            news.take(delivery, point);
+        };
+        self.board.acknowledge(ack.una, &mut delivered);
+        if self.config.sack {
+            for block in ack.sack {
+                if block.start >= ack.una && block.end <= self.board.nxt() {
+                    self.board.sack(*block, fack, &mut delivered);
+                }
+            }
+        }
+        news.advanced = self.board.una() - una;
+        self.statistics.delivered_total += news.delivered;
+        news.duplicate_block = duplicate_block(ack);
+        if let Some(block) = news.duplicate_block {
+            self.on_duplicate_block(block);
+        }
+        news
+    }
+
+    /// RFC 3708: a D-SACK block answers something sent twice, unless the network made more copies than we did.
+    fn on_duplicate_block(&mut self, block: Span) {
+        self.statistics.duplicates_total += block.len();
+        if self.statistics.duplicates_total > self.statistics.retransmitted_total {
+            return;
+        }
+        if let Some(undo) = &mut self.undo {
+            undo.on_duplicate(block);
+        }
+        if self.rack.reordering_seen() && !self.tlp.ends_at(block.end) {
+            self.rack.on_dsack(self.board.una(), self.board.nxt());
+        }
+    }
+
+    /// RFC 5681, 2: what a duplicate acknowledgement is. Without SACK each stands for a segment that left the network.
+    fn count_duplicates(&mut self, ack: &Ack<'_>, news: &mut News) {
+        news.duplicate = news.advanced == 0
+            && ack.una == self.board.una()
+            && !ack.carries_data
+            && !ack.window_changed
+            && !self.board.is_empty();
+        if self.config.sack {
+            return;
+        }
+        let mss = self.window.mss;
+        if news.duplicate {
+            self.board.add_duplicate(mss);
+            news.delivered += mss;
+        } else if news.advanced > 0 {
+            // What the duplicates stood for was counted when they came.
+            let counted = self.board.sacked();
+            news.delivered = news.advanced.saturating_sub(counted).max(mss.min(news.advanced));
+            self.board.remove_duplicates(news.advanced, mss);
+        }
+    }
+
+    fn measure(&mut self, now: Instant, ack: &Ack<'_>, news: &News) {
+        if let Some((oldest, latest)) = news.round_trip(now, ack) {
+            self.rtt.sample(now, oldest, latest, self.board.una(), self.board.nxt());
+            self.rtt.reset_backoff();
+        }
+    }
+
+    /// RFC 8985, 7.4. Gives whether the window was reduced for a loss that the probe repaired.
+    fn answer_probe(&mut self, ack: &Ack<'_>, news: &News) -> bool {
+        let plain = news.duplicate && news.reported == 0;
+        let dsack = news.duplicate_block.is_some_and(|block| self.tlp.ends_at(block.end));
+        let answer = self.tlp.on_ack(ack.una, dsack, plain);
+        let usual = matches!(self.state, State::Open | State::Disorder);
+        if answer == Answer::Repaired && usual {
+            self.controller.on_congestion(&mut self.window, Signal::Loss, false);
+            self.undo = None;
+            self.window.set(self.window.ssthresh);
+            return true;
+        }
+        false
+    }
+
+    /// The state machine. Gives whether a congestion mark began a reduction.
+    fn advance_state(&mut self, now: Instant, ack: &Ack<'_>, news: &mut News, flight: u64) -> bool {
+        if ack.ece {
+            // What the network marked is congestion, whatever else was a mistake.
+            self.undo = None;
+        }
+        // Without SACK the end must be passed, or late duplicates would begin the next recovery (RFC 6582, 4.1).
+        let at_end = self.board.una() == self.point && !self.board.is_empty();
+        if self.board.una() >= self.point && (self.config.sack || !at_end) {
+            self.end_state(ack);
+        }
+        match self.state {
+            State::Recovery => {
+                if news.advanced > 0 && self.try_undo_partial(ack) {
+                    // As if nothing had been: what remains is judged anew below.
+                } else if self.try_undo_duplicates() {
+                    self.keep_open();
+                }
+                self.find_losses(now, news);
+                if self.state == State::Recovery {
+                    return false;
+                }
+            }
+            State::Loss => {
+                self.after_timeout(ack, news);
+                self.find_losses(now, news);
+                if self.state == State::Loss && news.lost_again == 0 {
+                    return false;
+                }
+            }
+            State::Open | State::Disorder | State::Reduced => {
+                if self.state != State::Reduced {
+                    self.try_undo_duplicates();
+                }
+                self.find_losses(now, news);
+            }
+        }
+        if self.board.lost() > 0 {
+            self.enter_recovery(flight);
+            return false;
+        }
+        self.settle(ack, flight)
+    }
+
+    /// What was outstanding when the state began is acknowledged.
+    fn end_state(&mut self, ack: &Ack<'_>) {
+        match self.state {
+            State::Reduced if self.board.una() > self.point => {
+                self.window.set(self.window.ssthresh);
+                self.state = State::Open;
+            }
+            State::Recovery => {
+                self.board.clear_duplicates();
+                self.rack.on_recovered();
+                if !self.try_undo_recovery(ack) {
+                    self.window.set(self.window.ssthresh);
+                }
+                self.undo = None;
+                self.state = State::Open;
+            }
+            _ => {}
+        }
+    }
+
+    /// Linux's `tcp_process_loss`: undo, F-RTO, or the end of it.
+    fn after_timeout(&mut self, ack: &Ack<'_>, news: &News) {
+        if news.advanced > 0 && self.try_undo_loss(ack, false) {
+            return;
+        }
+        let recovered = self.board.una() >= self.point;
+        let facts = Facts {
+            original_arrived: news.original,
+            advanced: news.advanced > 0,
+            recovered,
+            duplicate: news.reported > 0 || news.duplicate,
+            sent_new: self.board.nxt() > self.point,
+            can_send_new: self.stopped == Stopped::Window,
+        };
+        match self.frto.on_ack(&facts) {
+            Step::Spurious => {
+                self.try_undo_loss(ack, true);
+                return;
+            }
+            Step::SendNew => {
+                self.point = self.board.nxt();
+                self.only_new = true;
+                return;
+            }
+            Step::Conventional => {}
+        }
+        if recovered {
+            self.board.clear_duplicates();
+            self.rack.on_recovered();
+            self.try_undo_recovery(ack);
+            self.undo = None;
+            self.state = State::Open;
+        } else if !self.config.sack && news.advanced > 0 {
+            self.board.clear_duplicates();
+        }
+    }
+
+    /// RACK, or without SACK the count of duplicate acknowledgements (RFC 6582).
+    fn find_losses(&mut self, now: Instant, news: &mut News) {
+        if self.config.sack {
+            if self.rack.take_advanced() {
+                let (lost, again) = self.detect_loss(now);
+                news.lost += lost;
+                news.lost_again += again;
+            }
+            return;
+        }
+        let mss = self.window.mss;
+        let enough = self.board.sacked() >= DUPLICATES * mss;
+        let lost = match self.state {
+            State::Recovery => news.advanced > 0,
+            State::Loss => false,
+            _ => enough,
+        };
+        if lost {
+            news.lost += self.board.lose_head(mss);
+        }
+    }
+
+    /// Nothing is lost: the state is Open or Disorder, unless a congestion mark says otherwise.
+    fn settle(&mut self, ack: &Ack<'_>, flight: u64) -> bool {
+        if ack.ece && self.state != State::Reduced {
+            self.begin_reduction(Signal::Mark, flight);
+            self.state = State::Reduced;
+            return true;
+        }
+        if self.state != State::Reduced {
+            self.keep_open();
+        }
+        false
+    }
+
+    /// Open, or Disorder if something is reported or was sent again.
+    fn keep_open(&mut self) {
+        let disorder = self.board.sacked() > 0 || self.board.una() < self.board.again_to();
+        let state = if disorder { State::Disorder } else { State::Open };
+        if state != self.state {
+            self.state = state;
+            self.point = self.board.nxt();
+        }
+    }
+
+    /// Fast recovery begins; `flight` bytes were outstanding before.
+    pub(super) fn enter_recovery(&mut self, flight: u64) {
+        self.statistics.recoveries_total += 1;
+        self.tlp.forget();
+        (self.probe_at, self.probe_due) = (None, false);
+        self.undo = Some(Undo::begin(self.board.una(), self.board.resent()));
+        if self.is_reducing() {
+            self.point = self.board.nxt();
+        } else {
+            self.begin_reduction(Signal::Loss, flight);
+        }
+        self.state = State::Recovery;
+    }
+
+    fn begin_reduction(&mut self, signal: Signal, flight: u64) {
+        self.controller.on_congestion(&mut self.window, signal, false);
+        self.prr = Prr::begin(flight);
+        self.point = self.board.nxt();
+        self.tlp.forget();
+        self.probe_at = None;
+    }
+
+    /// PRR sets the window after every acknowledgement of a reduction.
+    pub(super) fn reduce(&mut self, delivered: u64, progress: bool) {
+        let in_flight = self.board.in_flight();
+        let (ssthresh, mss) = (self.window.ssthresh, self.window.mss);
+        let allowed = self.prr.on_ack(delivered, in_flight, ssthresh, mss, progress);
+        self.window.set(in_flight + allowed);
+    }
+
+    fn grow(&mut self, now: Instant, ack: &Ack<'_>, news: &News) {
+        let reordering = self.rack.reordering_seen();
+        if news.delivered == 0 || (news.advanced == 0 && !reordering) {
+            return;
+        }
+        let limited = self.usage.is_limited(&self.window);
+        let rtt = news.round_trip(now, ack).map(|(_, latest)| latest);
+        let acked = cc::Acked {
+            now,
+            bytes: news.delivered,
+            rtt,
+            srtt: self.rtt.srtt(),
+            una: self.board.una(),
+            nxt: self.board.nxt(),
+            limited,
+        };
+        self.controller.on_ack(&mut self.window, &acked);
+    }
+}
+
+/// The D-SACK block of an acknowledgement (RFC 2883, 4): the first block, if it lies below the acknowledgement number or within the
+/// second block.
+fn duplicate_block(ack: &Ack<'_>) -> Option<Span> {
+    let first = *ack.sack.first()?;
+    let within = ack.sack.get(1).is_some_and(|second| second.covers(first));
+    (!first.is_empty() && (first.start < ack.una || within)).then_some(first)
+}

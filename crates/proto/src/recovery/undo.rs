@@ -1,0 +1,103 @@
+//! Whether a reduction of the window was needless: all that was sent again had arrived before (D-SACK, RFC 2883 and 3708), or the
+//! timestamps say that an original was acknowledged (Eifel, RFC 3522).
+//!
+//! Not here: F-RTO, which finds it out another way. The rules are Linux's (`tcp_may_undo` and the `tcp_try_undo_*` functions).
+
+use super::{Ack, Recovery, State};
+use crate::position::Span;
+
+/// What is remembered of a reduction that could turn out needless.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    /// The first unacknowledged position when it was made.
+    marker: u64,
+    /// Bytes sent again since then and not reported as duplicates; `None`: nothing was sent again yet.
+    again: Option<u64>,
+}
+
+impl Undo {
+    pub(super) fn begin(una: u64, resent: u64) -> Undo {
+        Undo { marker: una, again: (resent > 0).then_some(resent) }
+    }
+
+    pub(super) fn on_again(&mut self, bytes: u64) {
+        self.again = Some(self.again.unwrap_or(0) + bytes);
+    }
+
+    pub(super) fn on_duplicate(&mut self, block: Span) {
+        if block.end > self.marker
+            && let Some(again) = &mut self.again
+        {
+            *again = again.saturating_sub(block.len());
+        }
+    }
+
+    fn all_were_duplicates(self) -> bool {
+        self.again == Some(0)
+    }
+}
+
+impl Recovery {
+    /// Takes the last reduction back. `absolve`: what is marked as lost is not. Gives whether there was one.
+    pub(super) fn undo_reduction(&mut self, absolve: bool) {
+        self.controller.undo(&mut self.window);
+        self.undo = None;
+        self.statistics.undone_total += 1;
+        if absolve {
+            self.board.absolve();
+        }
+        self.rack.reconsider();
+    }
+
+    /// Whether the acknowledgement answers an original, sent before anything was sent again.
+    pub(super) fn answers_original(&self, ack: &Ack<'_>) -> bool {
+        match (ack.echo, self.config.timestamp_unit, self.again_since) {
+            // The echo is rounded down by less than a unit.
+            (Some(echo), Some(unit), Some(since)) => echo + unit <= since,
+            _ => false,
+        }
+    }
+
+    fn may_undo(&self, ack: &Ack<'_>) -> bool {
+        self.undo.is_some_and(|undo| undo.all_were_duplicates() || self.answers_original(ack))
+    }
+
+    /// All up to the recovery point is acknowledged. Gives whether the reduction was taken back.
+    pub(super) fn try_undo_recovery(&mut self, ack: &Ack<'_>) -> bool {
+        let undone = self.may_undo(ack);
+        if undone {
+            self.undo_reduction(false);
+        }
+        undone
+    }
+
+    /// A part is acknowledged during fast recovery, by an original.
+    pub(super) fn try_undo_partial(&mut self, ack: &Ack<'_>) -> bool {
+        if self.undo.is_none() || self.board.resent() > 0 || !self.answers_original(ack) {
+            return false;
+        }
+        self.undo_reduction(true);
+        self.state = State::Open;
+        true
+    }
+
+    /// Every retransmission was reported as a duplicate.
+    pub(super) fn try_undo_duplicates(&mut self) -> bool {
+        let undone = self.undo.is_some_and(Undo::all_were_duplicates);
+        if undone {
+            self.undo_reduction(false);
+        }
+        undone
+    }
+
+    /// After a timeout: `spurious` if F-RTO says so.
+    pub(super) fn try_undo_loss(&mut self, ack: &Ack<'_>, spurious: bool) -> bool {
+        if !spurious && !self.may_undo(ack) {
+            return false;
+        }
+        self.undo_reduction(true);
+        self.timeouts = 0;
+        self.state = State::Open;
+        true
+    }
+}
