@@ -8,7 +8,7 @@
 use crate::address::Address;
 use crate::fault;
 use crate::greet::Lobby;
-use crate::guard::Guard;
+use crate::guard::{Guard, Turn};
 use crate::link::{Link, lock};
 use crate::rt::ClientId;
 use crate::server::Server;
@@ -283,6 +283,11 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
                 rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             };
             let socket = make().map_err(system)?;
+            // Until the guard knows the file: what guards of others remove meanwhile would be ours.
+            let _turn = match &address {
+                Address::Path(path) => Some(Turn::take(path)),
+                _ => None,
+            };
             let mut bound = rustix::net::bind(&socket, &socket_address);
             if bound == Err(Errno::ADDRINUSE)
                 && let Address::Path(path) = &address

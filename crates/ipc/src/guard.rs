@@ -1,24 +1,69 @@
 //! Removes a socket's file when its endpoint has gone, even by `kill -9`.
 //!
 //! A Unix socket's file outlives its process. So every endpoint with a path has a guard: a shell that
-//! reads from a pipe whose only writer is the endpoint, and removes the file when the pipe ends. The
-//! file is removed only if it is still the same one (device and inode). Not here: binding; see `listen`.
+//! reads from a pipe whose only writer is the endpoint, and removes the file when the pipe ends.
+//!
+//! The file is removed only if it is still the same one (device, inode, time of birth). Linux cannot compare and
+//! remove in one step, so whoever binds or removes holds a lock meanwhile ([`Turn`]): between a guard's look and its
+//! deed no next endpoint can put its own file there. Not here: binding; see `listen`.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::stat;
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat, stat};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Removes the file `$1` at the end of the pipe if it is still the one that was bound (device, inode,
-/// time of birth), unless a line comes first: then the endpoint has removed it itself.
+/// time of birth), unless a line comes first: then the endpoint has removed it itself. In its turn ([`Turn`]), where
+/// there is a flock(1).
 ///
 /// The shell forks and ends at once: the guard is nobody's child that a program could stumble over.
 const SCRIPT: &str = r#"exec 3<&0
 identity() { stat -c %d:%i:%w -- "$1"; }
 bound=$(identity "$1")
-( read -r _ <&3 || { [ "$(identity "$1")" = "$bound" ] && rm -f -- "$1"; } ) &"#;
+folder="${1%/*}/"
+turn() { [ -r "$folder" ] && command -v flock >/dev/null && exec 4<"$folder" && flock -w 5 4; }
+( read -r _ <&3 || { turn; [ "$(identity "$1")" = "$bound" ] && rm -f -- "$1"; } ) &"#;
+
+/// How long another's turn is waited for. Who may read the folder can hold the lock for ever, so after this the work is
+/// done without.
+const TURN_WAIT: Duration = Duration::from_secs(2);
+
+/// The turn to change what is at a path: an exclusive flock(2) of the folder, which leaves no file behind.
+#[derive(Debug)]
+pub(crate) struct Turn(Option<OwnedFd>);
+
+impl Turn {
+    /// Waits for it, but not for ever.
+    pub(crate) fn take(path: &Path) -> Self {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, folder.unwrap_or(Path::new(".")), flags, Mode::empty());
+        let Ok(folder) = folder else { return Self(None) };
+        let begun = Instant::now();
+        loop {
+            match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Self(Some(folder)),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < TURN_WAIT => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) => return Self(None),
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            // Not by closing: a child that another thread has just forked may have it open, too.
+            let _ = flock(folder, FlockOperation::Unlock);
+        }
+    }
+}
 
 /// Keeps the file of one bound socket until it is dropped or the process ends.
 #[derive(Debug)]
@@ -30,7 +75,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Watches over the socket just bound at `path`. Where no shell can be started the file is still
+    /// Watches over the socket just bound at `path`, in the turn in which it was bound. Where no shell can be started the file is still
     /// removed at an orderly end, and replaced by the next endpoint after any other.
     pub(crate) fn new(path: &Path) -> Self {
         // The shell has another working directory than we may have by then.
@@ -76,8 +121,11 @@ fn spawn(path: &Path) -> Option<OwnedFd> {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if identity(&self.path) == Some(self.identity) {
-            let _ = std::fs::remove_file(&self.path);
+        {
+            let _turn = Turn::take(&self.path);
+            if identity(&self.path) == Some(self.identity) {
+                let _ = std::fs::remove_file(&self.path);
+            }
         }
         if let Some(pipe) = &self.pipe {
             // The shell is asleep in a read, so there is room for a byte.
@@ -106,5 +154,55 @@ mod tests {
         assert!(path.exists());
         std::fs::remove_file(&path).unwrap();
         std::fs::remove_file(path.with_extension("old")).unwrap();
+    }
+
+    /// Whether somebody waits for the lock of that folder.
+    fn is_waited_for(folder: &Path) -> bool {
+        let inode = format!(":{} ", stat(folder).unwrap().st_ino);
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+    }
+
+    #[test]
+    fn a_guard_does_not_remove_what_is_put_there_after_its_look() {
+        if !Path::new("/usr/bin/flock").exists() && !Path::new("/bin/flock").exists() {
+            eprintln!("skipped: no flock(1)");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("sojourn-turn-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("socket");
+        std::fs::write(&path, "first").unwrap();
+        let mut guard = Guard::new(&path);
+        // We bind anew, and just now the first endpoint dies.
+        let turn = Turn::take(&path);
+        guard.pipe = None;
+        let begun = Instant::now();
+        while !is_waited_for(&folder) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the guard takes no turn");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(path.exists(), "removed out of turn");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "second").unwrap();
+        drop(turn);
+        let begun = Instant::now();
+        while is_guarded(&path) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the guard stays");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "second");
+        core::mem::forget(guard);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    fn is_guarded(path: &Path) -> bool {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut lines =
+            processes.filter_map(|found| std::fs::read(found.path().join("cmdline")).ok());
+        lines.any(|line| {
+            let line = String::from_utf8_lossy(&line);
+            line.contains("sojourn-guard") && line.contains(path.to_str().unwrap())
+        })
     }
 }

@@ -20,7 +20,7 @@ const FAULT_POINT: &str = "SOJOURN_FAULT_POINT";
 
 #[test]
 fn child_entry() {
-    common::child::entry(&[("client", client), ("idle", idle), ("bind", bind)]);
+    common::child::entry(&[("client", client), ("idle", idle), ("bind", bind), ("hold", hold)]);
 }
 
 /// A little of everything that two sides can do with one another.
@@ -221,6 +221,31 @@ fn a_server_that_dies_while_it_binds_is_no_hindrance() {
         assert!(!path.exists());
         until("the guard has gone", || guards(address) == 0);
     }
+}
+
+/// The next endpoint binds while the guard of the one before is at work.
+#[test]
+fn a_dead_servers_guard_leaves_the_next_ones_file() {
+    let _watchdog = watchdog(120);
+    let path = path();
+    let address = path.to_str().unwrap();
+    for round in 0..30 {
+        let mut child = Process::start("hold", &[address]);
+        assert_eq!(child.hear("ready").as_deref(), Some("yes"));
+        child.kill();
+        let parsed = Address::parse(address).unwrap();
+        let endpoint = Endpoint::bind(parsed, Default::default()).unwrap();
+        until("the dead one's guard has gone", || guards(address) == 1);
+        assert!(path.exists(), "round {round}: the next one's file was removed");
+        drop(endpoint);
+        until("the guard has gone", || guards(address) == 0);
+    }
+}
+
+fn hold(words: &[&str]) {
+    let _endpoint = Endpoint::bind(Address::parse(words[0]).unwrap(), Default::default()).unwrap();
+    say("ready", "yes");
+    wait_for_parent();
 }
 
 fn bind(words: &[&str]) {

@@ -75,8 +75,6 @@ pub enum RunError {
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// How long a server waits for its first client, at least.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
-/// How long the guard of a dead server is given.
-const GUARD_WAIT: Duration = Duration::from_secs(1);
 const TICK_MS: u64 = 1000;
 
 /// Serves until there is nothing left to do. `ready` is called once when clients can connect.
@@ -95,10 +93,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     let address = Address::parse(&text).map_err(|error| RunError::Address(text.clone(), error))?;
     let lock = match &address {
         Address::Path(path) => match lock(path)? {
-            Some(lock) => {
-                await_guard(path);
-                Some(lock)
-            }
+            Some(lock) => Some(lock),
             None => return Ok(another(&text, ready)),
         },
         _ => None,
@@ -172,15 +167,6 @@ fn lock(path: &Path) -> Result<Option<OwnedFd>, RunError> {
         }
         // Its holder is about to listen, or about to end.
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A socket that is still there although we have the lock is that of a server that was killed. Its guard
-/// (`sojourn-ipc`) is about to remove it: not ours, please, so we wait for that. The guard may be dead as well.
-fn await_guard(path: &Path) {
-    let begun = Instant::now();
-    while path.exists() && begun.elapsed() < GUARD_WAIT {
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
