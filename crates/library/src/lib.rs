@@ -23,6 +23,7 @@ mod poll_tests;
 mod protocol;
 mod readiness;
 mod receive;
+mod search;
 mod send;
 mod session;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::engine::{Engine, Job};
 use crate::environment::Kept;
 use crate::join::{self, Parts};
 use crate::offer::Offer;
+use crate::search::Search;
 use crate::table::mark;
 use crate::{Library, Session, kernel};
 use core::sync::atomic::Ordering;
@@ -24,11 +25,10 @@ use sojourn_shm::{Access, Segment, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How long the server may take for an answer before it counts as gone.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// How often a new server is looked for.
-const RETRY: Duration = Duration::from_secs(2);
 /// Events taken at once.
 const EVENTS: usize = 64;
 
@@ -61,7 +61,9 @@ struct Thread {
     engine: &'static Engine,
     set: OwnedFd,
     client: Option<SessionClient<Connection>>,
-    next_try: Deadline,
+    search: Search,
+    /// Since when there is a client.
+    served_since: Instant,
     /// By the library's own name of a session.
     offers: HashMap<u64, Offer>,
     joined: HashMap<u64, Joined>,
@@ -104,7 +106,8 @@ impl Thread {
             engine,
             set,
             client: None,
-            next_try: Deadline::NOW,
+            search: Search::new(),
+            served_since: Instant::now(),
             offers: HashMap::new(),
             joined: HashMap::new(),
             own_inboxes: HashMap::new(),
@@ -118,9 +121,9 @@ impl Thread {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            // Without a server, live sessions look for one now and then; without sessions nobody does.
-            let limit = (self.client.is_none() && !self.joined.is_empty()).then_some(RETRY);
-            let limit = limit.and_then(|limit| limit.try_into().ok());
+            // Without a server, live sessions look for one (`search`); without sessions nobody does.
+            let looks = self.client.is_none() && !self.joined.is_empty();
+            let limit = looks.then(|| self.search.left()).and_then(|limit| limit.try_into().ok());
             let spare = rustix::buffer::spare_capacity(&mut events);
             match epoll::wait(&self.set, spare, limit.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -462,12 +465,11 @@ impl Thread {
         }
     }
 
-    /// Looks for a server; not more often than every so often.
+    /// Looks for a server, if it is time for that.
     fn connect(&mut self) {
-        if !self.next_try.is_over() {
+        if !self.search.begins_attempt() {
             return;
         }
-        self.next_try = Deadline::after(RETRY);
         let Some(mut client) = self.open_client() else { return };
         let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let program = std::ffi::CString::new(program.trim_end()).unwrap_or_default();
@@ -477,6 +479,7 @@ impl Thread {
             return;
         }
         self.client = Some(client);
+        self.served_since = Instant::now();
         self.adopt_all();
     }
 
@@ -519,7 +522,7 @@ impl Thread {
     fn lose_server(&mut self) {
         let Some(client) = self.client.take() else { return };
         drop(client);
-        self.next_try = Deadline::after(RETRY);
+        self.search.lost(self.served_since.elapsed());
         for (_, offer) in std::mem::take(&mut self.offers) {
             self.decline(&offer);
         }
