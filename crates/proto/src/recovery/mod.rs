@@ -164,8 +164,11 @@ impl Recovery {
     pub fn on_output_done(&mut self, now: Instant, stopped: Stopped) {
         self.stopped = stopped;
         self.resume_at = None;
+        // Whoever waits for the window to be worth a burst is limited by it as well (`tcp_tso_should_defer`).
+        let paced = self.pacing.release(now);
+        let used_up = self.window_room() < self.window.mss;
         let wanted = stopped == Stopped::Window || self.board.lost() > 0;
-        let full = wanted && self.window_room() < self.window.mss;
+        let full = wanted && (used_up || (stopped == Stopped::Window && paced.is_none()));
         let shrink = self.config.slow_start_after_idle
             && self.state == State::Open
             && stopped == Stopped::Application;
@@ -182,8 +185,8 @@ impl Recovery {
             // There was nothing new to send after all: F-RTO cannot tell, so send again what is lost.
             self.only_new = false;
             self.resume_at = Some(now);
-        } else if wanted && !full {
-            self.resume_at = self.pacing.release(now);
+        } else if wanted && !used_up {
+            self.resume_at = paced;
         }
     }
 
@@ -322,3 +325,6 @@ impl Recovery {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
