@@ -10,6 +10,7 @@ pub(crate) const BUILD: &[&str] = &["gcc", "libc6-dev", "pkg-config"];
 pub(crate) const TEST: &[&str] = &[
     "gcc",
     "g++",
+    "iproute2",
     "libc6-dev",
     "make",
     "pkg-config",

@@ -1,0 +1,204 @@
+//! What a link does to frames, as a model without I/O: frames and times go in, frames come out when they are due.
+//!
+//! Not the sockets and the thread: see `relay`. Everything random comes from one seed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+/// What a link does to the frames of one direction. Probabilities are from 0 to 1. The default does nothing to them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conditions {
+    /// How likely a frame is lost.
+    pub loss: f64,
+    /// How likely a frame arrives twice.
+    pub duplicate: f64,
+    /// How likely one bit of a frame, behind the Ethernet header, is changed.
+    pub corrupt: f64,
+    /// How likely a frame is overtaken by those that follow it within [`Conditions::reorder_by`].
+    pub reorder: f64,
+    /// How much later such a frame arrives.
+    pub reorder_by: Duration,
+    /// How long a frame is on its way.
+    pub delay: Duration,
+    /// Up to how much longer; this does not reorder.
+    pub jitter: Duration,
+    /// Bits per second, if limited.
+    pub rate: Option<u64>,
+    /// Bytes that wait for their turn at that rate at most; what comes then is lost.
+    pub queue_bytes: usize,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self {
+            loss: 0.0,
+            duplicate: 0.0,
+            corrupt: 0.0,
+            reorder: 0.0,
+            reorder_by: Duration::from_millis(2),
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            rate: None,
+            queue_bytes: 256 << 10,
+        }
+    }
+}
+
+/// What was done to the frames of one direction so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames that came.
+    pub offered: u64,
+    /// Frames (and copies) that went on.
+    pub delivered: u64,
+    /// Frames lost by chance.
+    pub lost: u64,
+    /// Frames that came twice.
+    pub duplicated: u64,
+    /// Frames with a changed bit.
+    pub corrupted: u64,
+    /// Frames held back for others to overtake.
+    pub reordered: u64,
+    /// Frames for which the queue had no room.
+    pub overflowed: u64,
+    /// Frames that the far interface did not take.
+    pub refused: u64,
+}
+
+/// A generator of which every run is the same (splitmix64).
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// From 0 up to, not including, 1.
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn happens(&mut self, probability: f64) -> bool {
+        probability > 0.0 && self.fraction() < probability
+    }
+}
+
+/// A frame on its way: the earliest first, of two at one time the one that came first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct OnItsWay {
+    due: Instant,
+    order: u64,
+    bytes: Vec<u8>,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub(super) struct Channel {
+    random: Random,
+    on_their_way: BinaryHeap<Reverse<OnItsWay>>,
+    order: u64,
+    /// When the sender has put everything on the line.
+    line_free: Option<Instant>,
+    /// When the last frame that was not held back arrives: none comes before.
+    last_due: Option<Instant>,
+    pub(super) counts: Counts,
+}
+
+impl Channel {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            random: Random(seed),
+            on_their_way: BinaryHeap::new(),
+            order: 0,
+            line_free: None,
+            last_due: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// A frame comes.
+    pub(super) fn offer(&mut self, now: Instant, frame: &[u8], conditions: &Conditions) {
+        self.counts.offered += 1;
+        if self.random.happens(conditions.loss) {
+            self.counts.lost += 1;
+            return;
+        }
+        let mut bytes = frame.to_vec();
+        if self.random.happens(conditions.corrupt) {
+            self.corrupt(&mut bytes);
+        }
+        if self.random.happens(conditions.duplicate) {
+            self.counts.duplicated += 1;
+            self.enqueue(now, bytes.clone(), conditions);
+        }
+        self.enqueue(now, bytes, conditions);
+    }
+
+    fn corrupt(&mut self, bytes: &mut [u8]) {
+        let Some(bits) = bytes.len().checked_sub(14).filter(|len| *len > 0).map(|len| len * 8)
+        else {
+            return;
+        };
+        let bit = 14 * 8 + self.random.next() as usize % bits;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        self.counts.corrupted += 1;
+    }
+
+    fn enqueue(&mut self, now: Instant, bytes: Vec<u8>, conditions: &Conditions) {
+        let Some(sent) = self.through_the_queue(now, bytes.len(), conditions) else {
+            self.counts.overflowed += 1;
+            return;
+        };
+        let mut due = sent + conditions.delay + conditions.jitter.mul_f64(self.random.fraction());
+        due = due.max(self.last_due.unwrap_or(due));
+        if self.random.happens(conditions.reorder) {
+            self.counts.reordered += 1;
+            due += conditions.reorder_by;
+        } else {
+            self.last_due = Some(due);
+        }
+        self.order += 1;
+        self.on_their_way.push(Reverse(OnItsWay { due, order: self.order, bytes }));
+    }
+
+    /// When the frame's last bit is on the line; `None` if the queue is full.
+    fn through_the_queue(
+        &mut self,
+        now: Instant,
+        len: usize,
+        conditions: &Conditions,
+    ) -> Option<Instant> {
+        let Some(rate) = conditions.rate else { return Some(now) };
+        let starts = self.line_free.unwrap_or(now).max(now);
+        let waiting_bytes = (starts - now).as_secs_f64() * rate as f64 / 8.0;
+        if waiting_bytes + len as f64 > conditions.queue_bytes as f64 && starts > now {
+            return None;
+        }
+        let ends = starts + Duration::from_secs_f64(len as f64 * 8.0 / rate.max(1) as f64);
+        self.line_free = Some(ends);
+        Some(ends)
+    }
+
+    /// The next frame that has arrived.
+    pub(super) fn arrived(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if self.next_due()? > now {
+            return None;
+        }
+        self.on_their_way.pop().map(|Reverse(frame)| frame.bytes)
+    }
+
+    /// When the next frame arrives.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.on_their_way.peek().map(|Reverse(frame)| frame.due)
+    }
+}
+
+#[cfg(test)]
+#[path = "conditions_tests.rs"]
+mod tests;
