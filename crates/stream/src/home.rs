@@ -1,6 +1,6 @@
 //! The way home: freezing, and what is left in the rings (`docs/streams.md`, "Going home").
 
-use crate::ring::{FLUSHED, Stop};
+use crate::ring::{FLUSHED, FLUSHING, Stop};
 use crate::stream::Stream;
 use core::sync::atomic::Ordering;
 use sojourn_shm::fault;
@@ -46,6 +46,22 @@ impl Stream {
         fault::point("stream.flushed");
     }
 
+    /// The first `bytes` of the own leftover are in the kernel, and the rest follows as there is room: nothing else is
+    /// written there before. The caller rings the peer next.
+    pub fn set_flushing(&self, bytes: usize) {
+        // SYNC: release, as in `set_flushed`; pairs with `peer_flushing`.
+        self.out_ring().writer.flushed.store(bytes as u64 | FLUSHING, Ordering::Release);
+    }
+
+    /// How much of its leftover the peer has put into the kernel so far, if it said that the rest follows.
+    pub fn peer_flushing(&self) -> Option<usize> {
+        // SYNC: acquire; pairs with the release in `set_flushing`.
+        let flushed = self.in_ring().writer.flushed.load(Ordering::Acquire);
+        let leftover = self.peer_leftover().ok()?;
+        let bytes = usize::try_from(flushed & !(FLUSHED | FLUSHING)).unwrap_or(usize::MAX);
+        (flushed & (FLUSHED | FLUSHING) == FLUSHING).then_some(bytes.min(leftover))
+    }
+
     /// Bytes of the frozen other ring that this side had not read: they come through the kernel.
     ///
     /// # Errors
@@ -59,7 +75,7 @@ impl Stream {
         // SYNC: acquire; pairs with the release in `set_flushed`.
         let flushed = self.in_ring().writer.flushed.load(Ordering::Acquire);
         let leftover = self.peer_leftover().ok()?;
-        let bytes = usize::try_from(flushed & !FLUSHED).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(flushed & !(FLUSHED | FLUSHING)).unwrap_or(usize::MAX);
         (flushed & FLUSHED != 0).then_some(bytes.min(leftover))
     }
 

@@ -15,6 +15,9 @@ pub mod door;
 pub mod ring;
 mod sync;
 
+#[cfg(all(not(loom), any(debug_assertions, fuzzing)))]
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(not(loom))]
 mod home;
 #[cfg(not(loom))]

@@ -12,6 +12,8 @@ use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
 pub const FROZEN: u64 = 1 << 63;
 /// The bit of `flushed` that says that the count is valid.
 pub const FLUSHED: u64 = 1 << 63;
+/// The bit of `flushed` that says that the count is valid and will grow.
+pub const FLUSHING: u64 = 1 << 62;
 
 /// No short message lies there: also what a fresh region says.
 const NO_MARK: u64 = 0;
@@ -86,7 +88,7 @@ pub struct WriterLine {
     pub bell: BellWord,
     /// The position of `head` from which on it wants to be rung.
     pub want: AtomicU64,
-    /// Bytes of the leftover that are in the kernel, and [`FLUSHED`].
+    /// Bytes of the leftover that are in the kernel, and [`FLUSHED`] or [`FLUSHING`].
     pub flushed: AtomicU64,
 }
 

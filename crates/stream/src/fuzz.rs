@@ -1,0 +1,272 @@
+//! Entry points for fuzzing: arbitrary bytes as the peer's half of a stream and of an inbox.
+//!
+//! The bytes are a little program: some steps write into the shared memory as only a hostile peer would, before
+//! and in the middle of the others, which are the honest side's operations. What must hold: no panic, no wait without
+//! end, no access outside the region (run it under a sanitizer), no write into the other side's ring, and every
+//! answer within its bounds. Debug and fuzzing builds only; not a part of the interface of this crate. Used by
+//! `tests/fuzz_run.rs` (deterministic, in every test run) and `fuzz/fuzz_targets/stream_*.rs`.
+#![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
+
+use crate::ring::Ring;
+use crate::{Bell, CONTROL_BYTES, Inbox, Layout, Stream, totals_in_header};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use rustix::event::{EventfdFlags, eventfd};
+use sojourn_shm::{Access, Mapping, Segment};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+/// Steps of one program at most.
+const STEPS_MAX: usize = 128;
+const RING: usize = 4096;
+/// What the honest side writes: never 0.
+const HONEST: u8 = 7;
+
+/// The bytes of a program, taken from the front; zeros when there are no more.
+struct Program<'b>(&'b [u8]);
+
+impl Program<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut taken = [0; N];
+        let (head, rest) = self.0.split_at(N.min(self.0.len()));
+        taken[..head.len()].copy_from_slice(head);
+        self.0 = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take::<1>()[0]
+    }
+
+    /// A length, up to twice a ring.
+    fn len(&mut self) -> usize {
+        usize::from(u16::from_le_bytes(self.take())) % (2 * RING)
+    }
+
+    /// A word that may hit something: positions near each other, near the ends, frozen or not.
+    fn word(&mut self) -> u64 {
+        let how = self.byte();
+        let small = self.len() as u64;
+        match how & 7 {
+            0 => u64::from_le_bytes(self.take()),
+            1 => small | 1 << 63,
+            2 => u64::MAX - small,
+            3 => (1 << 63) - small,
+            4 => 0,
+            5 => RING as u64,
+            _ => small,
+        }
+    }
+}
+
+/// The hostile peer: its view of the region.
+struct Peer(Mapping);
+
+impl Peer {
+    /// Writes a word of the control page, mostly one that means something.
+    fn scribble(&self, program: &mut Program<'_>) {
+        let which = program.byte();
+        let end = if which & 7 == 0 { CONTROL_BYTES } else { 2 * size_of::<Ring>() };
+        let at = (usize::from(which) * 256 + usize::from(program.byte())) * 8 % end;
+        self.0.word64(at).unwrap().store(program.word(), Ordering::Relaxed);
+    }
+}
+
+fn within(answer: Result<usize, crate::Stop>, most: usize) {
+    assert!(answer.is_err() || answer.is_ok_and(|bytes| bytes <= most), "{answer:?}");
+}
+
+/// A stream whose peer does what `bytes` say.
+pub fn stream(bytes: &[u8]) {
+    let mut program = Program(bytes);
+    let first = program.byte();
+    let side = usize::from(first & 1);
+    let layout = Layout::new([RING as u32, if first & 6 == 6 { 0 } else { RING as u32 }]).unwrap();
+    let made = Segment::create("fuzz", layout.len(), Access::ReadWrite);
+    let Ok((segment, hostile)) = made else { return };
+    let peer = Peer(hostile);
+    let map = || {
+        let ours = segment.map(Access::ReadWrite).ok()?;
+        Stream::new(ours, layout, side, Arc::new(make_inbox()?.0), u32::from(first))
+    };
+    let Some(mut stream) = map() else { return };
+    for _ in 0..STEPS_MAX {
+        if program.0.is_empty() {
+            break;
+        }
+        let step = program.byte();
+        match step & 31 {
+            0..12 => peer.scribble(&mut program),
+            12 => {
+                // Mapped anew, over whatever lies there.
+                let Some(again) = map() else { return };
+                stream = again;
+            }
+            step => act(&stream, &peer, &mut program, step),
+        }
+    }
+    assert_other_ring_untouched(&peer.0, layout, side);
+    let mut header = vec![0; CONTROL_BYTES];
+    peer.0.span(0, CONTROL_BYTES).unwrap().copy_to(&mut header);
+    assert!(totals_in_header(&header).is_some_and(|totals| totals.iter().all(|n| n >> 63 == 0)));
+}
+
+/// One operation of the honest side.
+fn act(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8) {
+    let len = program.len();
+    let mut buf = vec![HONEST; len];
+    let (before, after) = buf.split_at_mut(len / 3);
+    match step {
+        13..16 => {
+            let parts = [IoSlice::new(before), IoSlice::new(after)];
+            within(stream.write(&parts, program.len()), len);
+        }
+        16..20 => {
+            let parts = &mut [IoSliceMut::new(before), IoSliceMut::new(after)];
+            within(stream.read(parts, step == 19), len);
+        }
+        20 => {
+            let most = stream.out_bytes() as usize;
+            let filled = stream.write_with(len, |span| {
+                assert!(span.len() <= most.min(len));
+                // The peer moves while we copy.
+                peer.scribble(program);
+                Ok::<_, ()>(span.copy_from(&[HONEST; RING]) + (len & 1) * RING)
+            });
+            within(filled.map(Result::unwrap), len);
+        }
+        21 => {
+            within(stream.room(), RING);
+            within(stream.available(), RING);
+            assert!(stream.pending() <= RING);
+        }
+        22 => {
+            within(stream.own_leftover(), RING);
+            within(stream.peer_leftover(), RING);
+            assert!(stream.peer_flushed().is_none_or(|len| len <= RING));
+        }
+        step => rest(stream, peer, program, step, &mut buf),
+    }
+}
+
+/// The rarer operations.
+fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: &mut [u8]) {
+    let len = buf.len();
+    match step {
+        23 => assert!(stream.copy_own_leftover(program.word() as usize, buf) <= len),
+        24 => assert!(stream.copy_unflushed(program.word() as usize, buf) <= len),
+        25 => {
+            let said = stream.announce_reader(Bell::OnFutex);
+            peer.scribble(program);
+            stream.sleep_reader(said, Some(Duration::ZERO));
+            stream.withdraw_reader();
+        }
+        26 => {
+            let said = stream.announce_writer(Bell::OnFutex, len);
+            peer.scribble(program);
+            stream.sleep_writer(said, Some(Duration::ZERO));
+            stream.withdraw_writer();
+        }
+        27 => {
+            stream.announce_reader(Bell::OnInbox);
+            stream.announce_writer(Bell::OnInbox, len);
+            stream.ring_peer();
+            assert!(
+                stream.wake_reader() && stream.wake_writer(),
+                "own sleepers are known without the peer"
+            );
+        }
+        28 => {
+            stream.set_cpu(len as u16);
+            let _ = (stream.peer_cpu_reading(), stream.peer_cpu_writing(), stream.totals());
+        }
+        29 => {
+            stream.consent();
+            stream.start_ring();
+        }
+        30 => {
+            stream.freeze();
+            assert!(stream.is_frozen());
+        }
+        _ => {
+            stream.set_flushed(len);
+            stream.attention();
+        }
+    }
+}
+
+fn assert_other_ring_untouched(hostile: &Mapping, layout: Layout, side: usize) {
+    let mut bytes = vec![1; layout.ring_bytes(1 - side) as usize];
+    let at = CONTROL_BYTES + if side == 0 { layout.ring_bytes(0) as usize } else { 0 };
+    if let Some(span) = hostile.span(at, bytes.len()) {
+        span.copy_to(&mut bytes);
+    }
+    assert!(bytes.iter().all(|byte| *byte == 0), "a write went beyond its ring");
+}
+
+/// An inbox and the peer's view of its region.
+fn make_inbox() -> Option<(Inbox, Mapping)> {
+    let (segment, hostile) = Segment::create("fuzz", Inbox::LEN, Access::ReadWrite).ok()?;
+    let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok();
+    let inbox = Inbox::new(segment.map(Access::ReadWrite).ok()?, event()?, event()?)?;
+    Some((inbox, hostile))
+}
+
+/// An inbox whose peers do what `bytes` say.
+pub fn inbox(bytes: &[u8]) {
+    let Some((inbox, hostile)) = make_inbox() else { return };
+    let mut program = Program(bytes);
+    for _ in 0..STEPS_MAX {
+        if program.0.is_empty() {
+            break;
+        }
+        let step = program.byte();
+        let slot = u32::from_le_bytes(program.take()) >> (step >> 4 & 15);
+        match step & 15 {
+            0..6 => {
+                // Any word, or one of the first, where the bells and summaries are.
+                let end = if step & 16 == 0 { Inbox::LEN } else { 2048 };
+                let at = slot as usize * 8 % end;
+                let value = if step & 1 == 0 { u64::MAX } else { program.word() };
+                hostile.word64(at).unwrap().store(value, Ordering::Relaxed);
+            }
+            6..9 => take(&inbox, false),
+            9 => take(&inbox, true),
+            10 => inbox.announce(),
+            11 => inbox.withdraw(),
+            12 => inbox.clear_event(),
+            13 => inbox.post_ready(slot),
+            14 => inbox.post_attention(slot),
+            _ => {
+                inbox.post_own(slot % Inbox::SLOTS);
+                assert!(is_readable(&inbox), "our own word is never kept from us");
+            }
+        }
+    }
+    take(&inbox, false);
+    assert!(!inbox.has_ready());
+}
+
+/// Takes all bits: each names a slot there is, and once.
+fn take(inbox: &Inbox, attention: bool) {
+    let mut last = None;
+    let mut found = |slot| {
+        assert!(
+            slot < Inbox::SLOTS && last.is_none_or(|last| last < slot),
+            "{slot} after {last:?}"
+        );
+        last = Some(slot);
+    };
+    if attention {
+        inbox.take_attention(&mut found);
+    } else {
+        inbox.take_ready(&mut found);
+    }
+}
+
+fn is_readable(inbox: &Inbox) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let fd = inbox.ready_fd();
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)) == Ok(1)
+}
