@@ -63,6 +63,8 @@ pub struct Xdp {
     receive: Consumer,
     transmit: Producer,
     fd: OwnedFd,
+    /// To ask about the interface.
+    control: OwnedFd,
     // After the socket: the kernel has it until then.
     umem: Umem,
     /// Chunks to send from that nobody has.
@@ -82,16 +84,20 @@ impl Xdp {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
             .map_err(OpenError::at("socket"))?;
-        let index = Device::by_name(fd.as_fd(), name)?.index;
-        Self::from_descriptor(fd, index, options)
+        let control = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
+            .map_err(OpenError::at("socket"))?;
+        let index = Device::by_name(control.as_fd(), name)?.index;
+        Self::from_descriptor(fd, control, index, options)
     }
 
-    /// Takes an AF_XDP socket that somebody has opened and not bound, gives it memory of this process and binds it.
+    /// Takes an AF_XDP socket that somebody has opened and not bound, gives it memory of this process and binds it. `control` is any
+    /// other socket of the same network namespace: AF_XDP sockets do not answer questions about interfaces.
     ///
     /// # Errors
     /// As for [`Xdp::open`]; [`OpenError::WrongDescriptor`].
     pub fn from_descriptor(
         fd: OwnedFd,
+        control: OwnedFd,
         index: u32,
         options: &XdpOptions,
     ) -> Result<Self, OpenError> {
@@ -102,7 +108,7 @@ impl Xdp {
         if chunk_len != 2048 && chunk_len != 4096 {
             return Err(OpenError::BadLayout("chunks of 2048 or 4096 bytes"));
         }
-        let device = Device::by_index(fd.as_fd(), index)?;
+        let device = Device::by_index(control.as_fd(), index)?;
         let umem = Umem::new(chunk_len as usize, chunks as usize, chunks as usize)
             .map_err(OpenError::at("memory"))?;
         register(fd.as_fd(), &umem, chunks)?;
@@ -143,6 +149,7 @@ impl Xdp {
             receive,
             transmit,
             fd,
+            control,
             umem,
             spare,
             checksum,
@@ -319,7 +326,7 @@ impl Interface for Xdp {
     }
 
     fn refresh(&mut self) -> Result<(), LinkError> {
-        let device = Device::by_index(self.fd.as_fd(), self.properties.index)?;
+        let device = Device::by_index(self.control.as_fd(), self.properties.index)?;
         self.properties.mtu = device.mtu;
         self.properties.address = device.address;
         Ok(())

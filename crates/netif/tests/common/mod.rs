@@ -1,0 +1,182 @@
+//! Two hosts and a link between them, for tests: network namespaces with a veth pair, gone when dropped.
+//!
+//! Needs root and `ip`; without them [`Lab::new`] says so and the test is skipped. The near host has no addresses, so its kernel answers
+//! nothing: whoever tests speaks for it. Names begin with `sj-netif-`.
+#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(unsafe_code, reason = "system calls that nothing else has a function for")]
+
+pub(crate) mod frames;
+pub(crate) mod tun;
+pub(crate) mod xsk;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::time::Timespec;
+use sojourn_netif::{Interface, PacketOptions, Received};
+use sojourn_wire::MacAddress;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything.
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+
+/// The near host's address, for which its kernel does not answer.
+pub(crate) const NEAR: [u8; 4] = [10, 77, 0, 1];
+/// The far host's address, which is its kernel's.
+pub(crate) const FAR: [u8; 4] = [10, 77, 0, 2];
+/// The interfaces' names.
+pub(crate) const NEAR_DEVICE: &str = "near";
+pub(crate) const FAR_DEVICE: &str = "far";
+
+/// Two hosts with a link.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    near: String,
+    far: String,
+}
+
+impl Lab {
+    /// `None`, with a message, where namespaces cannot be made.
+    pub(crate) fn new() -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: network namespaces need root");
+            return None;
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("sj-netif-{}-{number}-{end}", std::process::id());
+        let lab = Self { near: name("near"), far: name("far") };
+        for host in [&lab.near, &lab.far] {
+            if !is_done(&format!("netns add {host}")) {
+                eprintln!("skipped: network namespaces cannot be made here");
+                return None;
+            }
+        }
+        for host in [&lab.near, &lab.far] {
+            // Otherwise the kernels greet each other.
+            in_namespace(host, || {
+                std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
+            });
+        }
+        let Self { near, far } = &lab;
+        ip(&format!(
+            "link add {NEAR_DEVICE} netns {near} type veth peer name {FAR_DEVICE} netns {far}"
+        ));
+        ip(&format!("-n {near} link set {NEAR_DEVICE} up"));
+        ip(&format!("-n {far} addr add 10.77.0.2/24 dev {FAR_DEVICE}"));
+        ip(&format!("-n {far} link set {FAR_DEVICE} up"));
+        Some(lab)
+    }
+
+    /// Runs `ip` for the near host.
+    pub(crate) fn near_ip(&self, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.near));
+    }
+
+    /// Runs `ip` for the far host.
+    pub(crate) fn far_ip(&self, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.far));
+    }
+
+    /// Does something on the near host.
+    pub(crate) fn near<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
+        in_namespace(&self.near, action)
+    }
+
+    /// Does something on the far host.
+    pub(crate) fn far<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
+        in_namespace(&self.far, action)
+    }
+
+    /// Tells the far host's kernel the near one's link address, so that it does not ask.
+    pub(crate) fn introduce(&self, near: MacAddress) {
+        self.far_ip(&format!("neigh replace 10.77.0.1 lladdr {near} dev {FAR_DEVICE}"));
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for host in [&self.near, &self.far] {
+            // With the namespace go its interfaces.
+            is_done(&format!("netns del {host}"));
+        }
+    }
+}
+
+/// Runs `ip` and complains if it fails.
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {said}");
+}
+
+fn is_done(arguments: &str) -> bool {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// Does something on a thread in the network namespace of that name.
+fn in_namespace<T: Send>(name: &str, action: impl FnOnce() -> T + Send) -> T {
+    let file = File::open(format!("/run/netns/{name}")).unwrap();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(file.as_fd(), kind).unwrap();
+            action()
+        });
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Sleeps until the interface has something, or for a little; `false` if the time of the test is over.
+pub(crate) fn wait(interface: &dyn Interface, deadline: Instant) -> bool {
+    if Instant::now() > deadline {
+        return false;
+    }
+    if let Some(fd) = interface.wait_fd() {
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        let limit = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        poll(&mut fds, Some(&limit)).unwrap();
+    }
+    true
+}
+
+/// Whether the interface's descriptor shows `flags` now.
+pub(crate) fn shows(interface: &dyn Interface, flags: PollFlags) -> bool {
+    let fd = interface.wait_fd().unwrap();
+    let mut fds = [PollFd::new(&fd, flags)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+    fds[0].revents().intersects(flags)
+}
+
+/// Receives until `is_enough` says so; fails when the time is over.
+pub(crate) fn receive_until(
+    interface: &mut dyn Interface,
+    what: &str,
+    mut is_enough: impl FnMut(Received<'_>) -> bool,
+) {
+    let deadline = Instant::now() + LIMIT;
+    let mut is_over = false;
+    loop {
+        interface.receive(64, &mut |received| is_over |= is_enough(received)).unwrap();
+        if is_over {
+            return;
+        }
+        assert!(wait(interface, deadline), "{what}: not within {LIMIT:?}");
+    }
+}
+
+/// Options of sockets that watch: what is sent is seen too.
+pub(crate) const WATCHING: PacketOptions = PacketOptions {
+    vnet: true,
+    ignore_outgoing: false,
+    qdisc_bypass: false,
+    receive_buffer: Some(32 << 20),
+    send_buffer: None,
+};
