@@ -95,8 +95,10 @@ impl<'b> Packet<'b> {
 
     /// Whether the header is undamaged.
     pub fn checksum_is_right(&self) -> bool {
-        let mut sum = checksum::sum(self.fixed);
-        sum.add(self.options);
+        let mut sum = checksum::sum_array(self.fixed);
+        if !self.options.is_empty() {
+            sum.add(self.options);
+        }
         sum.is_right()
     }
 
@@ -164,7 +166,7 @@ impl Header {
         put::<8, 4, HEADER_BYTES>(out, [self.ttl, self.protocol, 0, 0]);
         put::<12, 4, HEADER_BYTES>(out, self.source.octets());
         put::<16, 4, HEADER_BYTES>(out, self.target.octets());
-        let checksum = checksum::sum(out).finish();
+        let checksum = checksum::sum_array(out).finish();
         put::<10, 2, HEADER_BYTES>(out, checksum.to_be_bytes());
         Ok(HEADER_BYTES)
     }
