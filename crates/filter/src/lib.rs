@@ -1,4 +1,59 @@
 //! The packet filter: which session's packets go to which program, and what a program may send.
 //!
-//! The rules are eBPF programs (`bpf/`), loaded and attached from here, and the same rules in Rust to test them against. Nothing here
-//! moves a session or reads a packet on the data path. Formats are `sojourn-wire`'s. Read [ARCHITECTURE.md](../../../ARCHITECTURE.md) first.
+//! The rules are eBPF programs (`bpf/filter.bpf.c`), loaded and attached from here, and the same rules in Rust to test them against.
+//! Nothing here moves a session or reads a packet on the data path. Formats are `sojourn-wire`'s. Read
+//! [docs/packet-path.md](../../../docs/packet-path.md) first, then:
+//!
+//! * [`rule`]: what the filter knows of a session; [`oracle`]: what it does with a frame; [`reason`]: what it counts;
+//! * [`Filter`]: an interface's filter. `add_owner` gives a program a packet socket, `open_port` gives it a port, `add_flow` gives it a
+//!   session; [`list`] tells what is there;
+//! * inside: `loader` (programs and maps), `hook` (where they are attached), `group` and `owned` (packet sockets), `owners`, `port`,
+//!   `netlink`, `sys`.
+//!
+//! # When the server dies
+//! The link on the interface, the maps and the sink are held by descriptors. So when the server dies the interface is at once as it was,
+//! and the kernel answers the packets of sessions that are away: with resets. To go on, somebody must hold the descriptors until the
+//! next server takes them over: [`Filter::holdings`] names them, [`Filter::adopt`] takes them. Two can:
+//!
+//! * the service manager: systemd keeps descriptors with names (`FDSTORE=1`, sd_notify(3)) for as long as the service is to be
+//!   restarted, and drops them when it is stopped for good;
+//! * a keeper: a process that the server makes before its first session goes away. It holds a socket to the server over which holdings come,
+//!   one `pidfd` for each program with sessions, and nothing else; it runs no code but a poll over these. When the server's end of
+//!   the socket closes it waits for the first of: a new server at its socket's name, to which it gives everything; the end of the last program
+//!   with sessions, or a time limit, after which it exits, and with it the last of the filter. It can be given no commands.
+//!
+//! Ports need neither: their guards hang on their interfaces, and the interfaces end with the programs that use them.
+
+#[cfg(any(test, debug_assertions))]
+#[doc(hidden)]
+pub mod probe;
+#[cfg(any(test, debug_assertions))]
+#[doc(hidden)]
+pub mod samples;
+
+mod adopt;
+mod error;
+mod filter;
+mod group;
+mod hook;
+mod list;
+mod loader;
+pub mod netlink;
+pub mod oracle;
+mod owned;
+mod owners;
+mod port;
+pub mod reason;
+pub mod rule;
+mod sys;
+
+pub use adopt::remove_ports;
+pub use error::{AttachError, Failed, FlowError, OwnerError};
+pub use filter::{Filter, Options, XdpMode};
+pub use hook::Method;
+pub use list::{Attached, What, list};
+pub use loader::PACKAGE;
+pub use owners::Removed;
+pub use port::Port;
+pub use reason::{Counts, Reason};
+pub use rule::{Key, KeyError, OwnerId, Rule, Target};

@@ -1,0 +1,120 @@
+//! Taking a filter over from a server that has died or is leaving: what is held, by name, and back.
+//!
+//! Whoever holds the descriptors keeps the filter working; see the crate's head for who that may be.
+
+use crate::error::{AttachError, Failed};
+use crate::filter::{Filter, Options};
+use crate::group::Group;
+use crate::hook::Hook;
+use crate::loader::{INGRESS, Loaded};
+use crate::netlink;
+use crate::owners::Owner;
+use crate::port;
+use crate::rule::OwnerId;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
+
+const LINK: &str = "sojourn_link";
+const XDP_LINK: &str = "sojourn_xdplink";
+const MEMBER: &str = "sojourn_member";
+
+impl Filter {
+    /// Every descriptor that the filter needs to go on, with a name: letters, digits and `_`. Duplicates of these, held by another
+    /// process, keep the filter as it is when this one dies.
+    pub fn holdings(&self) -> Vec<(String, BorrowedFd<'_>)> {
+        let mut held: Vec<_> = self.loaded.fds().map(|(name, fd)| (name.to_owned(), fd)).collect();
+        held.extend(self.hook.as_ref().and_then(Hook::fd).map(|fd| (LINK.to_owned(), fd)));
+        held.extend(self.xdp.as_ref().map(|fd| (XDP_LINK.to_owned(), fd.as_fd())));
+        held.extend(self.event_fd().map(|fd| (format!("{MEMBER}0"), fd)));
+        for (owner, kind) in &self.owners {
+            if let Owner::Direct { socket, .. } = kind {
+                held.push((format!("{MEMBER}{}", owner.0), socket.as_fd()));
+            }
+        }
+        held
+    }
+
+    /// The filter that these descriptors, by the names that [`Filter::holdings`] gave them, were of. Its sessions, owners and ports are as
+    /// they were; the interface is found by what the programs know of it.
+    ///
+    /// # Errors
+    /// [`AttachError::Unavailable`] as [`Filter::attach`]; `ENODEV` if the interface is gone; `NotFound` if a descriptor is missing.
+    pub fn adopt(holdings: Vec<(String, OwnedFd)>, options: Options) -> Result<Self, AttachError> {
+        let (mut fds, mut sockets) = (BTreeMap::new(), BTreeMap::new());
+        let (mut link, mut xdp) = (None, None);
+        for (name, fd) in holdings {
+            if let Some(known) = Loaded::known(&name) {
+                fds.insert(known, fd);
+            } else if let Some(member) = name.strip_prefix(MEMBER).and_then(|at| at.parse().ok()) {
+                sockets.insert(OwnerId(member), fd);
+            } else if name == LINK {
+                link = Some(fd);
+            } else if name == XDP_LINK {
+                xdp = Some(fd);
+            }
+        }
+        let loaded = Loaded::from_fds(fds)?;
+        let config = loaded.config()?;
+        let interface = netlink::by_index(config.interface);
+        let interface = interface.map_err(Failed::at("finding the interface"))?;
+        let mut filter = Self::new(interface, options, loaded)?;
+        filter.config.members = config.members;
+        filter.xdp = xdp;
+        filter.adopt_owners(sockets)?;
+        filter.take_over_sessions();
+        filter.adopt_hook(link)?;
+        filter.refresh()?;
+        Ok(filter)
+    }
+
+    fn adopt_owners(&mut self, sockets: BTreeMap<OwnerId, OwnedFd>) -> Result<(), Failed> {
+        // The sink's place remembers the next number.
+        self.next_owner = self.loaded.place(OwnerId(0)).map_or(1, |place| place.xsk);
+        for (owner, socket) in sockets {
+            if owner == OwnerId(0) {
+                self.group = Some(Group::adopt(self.interface.index, socket)?);
+                continue;
+            }
+            let has_xsks = self.loaded.place(owner).is_some_and(|place| place.queues > 0);
+            self.owners.insert(owner, Owner::Direct { socket, has_xsks });
+        }
+        let interfaces = netlink::interfaces().map_err(Failed::at("finding ports"))?;
+        for found in &interfaces {
+            match port::recognise(found) {
+                Some((owner, real)) if real == self.interface.index => {
+                    self.owners.insert(owner, Owner::Port { interface: found.index });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sessions without hook: there was none to hold, because it hangs on the interface. It is put there again.
+    fn adopt_hook(&mut self, link: Option<OwnedFd>) -> Result<(), Failed> {
+        self.hook = link.map(Hook::Link);
+        if self.hook.is_none() && self.flows().next().is_some() {
+            let program = self.loaded.program(INGRESS)?;
+            let (index, method) = (self.interface.index, self.options.method);
+            self.hook = Some(Hook::new(program, INGRESS, index, method)?);
+        }
+        Ok(())
+    }
+}
+
+/// Removes the ports that a server left behind which died without anyone to take over: their sessions are lost. Returns how many.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove_ports(interface: u32) -> Result<usize, Failed> {
+    let interfaces = netlink::interfaces().map_err(Failed::at("finding ports"))?;
+    let ours = |found: &&netlink::Interface| {
+        port::recognise(found).is_some_and(|(_, real)| real == interface)
+    };
+    let mut removed = 0;
+    for found in interfaces.iter().filter(ours) {
+        netlink::delete(found.index).map_err(Failed::at("removing a port"))?;
+        removed += 1;
+    }
+    Ok(removed)
+}

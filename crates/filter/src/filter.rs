@@ -1,0 +1,241 @@
+//! The filter of one interface: attaching, sessions, and what the programs counted. Owners are in `owners`, taking over in `adopt`.
+//!
+//! Every call is about the network name space of the calling thread, which must be the interface's.
+
+use crate::error::{AttachError, Failed, FlowError};
+use crate::group::Group;
+use crate::hook::{Hook, Method};
+use crate::loader::{Config, INGRESS, Loaded, XDP};
+use crate::netlink::{self, Interface};
+use crate::owned::Template;
+use crate::owners::Owner;
+use crate::port;
+use crate::reason::Counts;
+use crate::rule::{Key, OwnerId, Rule, Target};
+use crate::sys;
+use rustix::fd::OwnedFd;
+use sojourn_wire::frame::Link;
+use std::collections::{BTreeMap, HashMap};
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the kernel's generic place: works everywhere, and turns no offload off at the other end of a veth.
+    #[default]
+    Generic,
+    /// In the driver.
+    Driver,
+}
+
+/// How to attach.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Sessions that can be away at one time.
+    pub sessions_max: u32,
+    /// Which way the program on the interface is attached.
+    pub method: Method,
+    /// Where the XDP program runs, once an owner has AF_XDP sockets.
+    pub xdp_mode: XdpMode,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { sessions_max: 65536, method: Method::default(), xdp_mode: XdpMode::default() }
+    }
+}
+
+/// The packet filter of one interface.
+///
+/// Nothing is attached while no session is away, and no packet socket is open while there is no owner of one. When this is dropped, or
+/// its process dies, the interface is as it was; ports stay guarded, and go with their programs.
+pub struct Filter {
+    pub(crate) interface: Interface,
+    pub(crate) options: Options,
+    pub(crate) loaded: Loaded,
+    pub(crate) template: Template,
+    pub(crate) hook: Option<Hook>,
+    pub(crate) xdp: Option<OwnedFd>,
+    pub(crate) group: Option<Group>,
+    pub(crate) config: Config,
+    pub(crate) owners: BTreeMap<OwnerId, Owner>,
+    pub(crate) next_owner: u32,
+    sessions: HashMap<Key, OwnerId>,
+}
+
+impl Filter {
+    /// Loads the programs for an interface. They are attached with the first session.
+    ///
+    /// # Errors
+    /// [`AttachError::Unavailable`] if Sojourn was built without them; the kernel's otherwise: `EPERM` without `CAP_BPF` and
+    /// `CAP_NET_ADMIN`, `ENODEV` if there is no such interface.
+    pub fn attach(interface: &str, options: Options) -> Result<Self, AttachError> {
+        let interface = netlink::by_name(interface).map_err(Failed::at("finding the interface"))?;
+        let loaded = Loaded::new(options.sessions_max)?;
+        Ok(Self::new(interface, options, loaded)?)
+    }
+
+    pub(crate) fn new(
+        interface: Interface,
+        options: Options,
+        mut loaded: Loaded,
+    ) -> Result<Self, Failed> {
+        let config = Config { members: 1, ..config_of(&interface) };
+        loaded.set_config(&config)?;
+        Ok(Self {
+            template: Template::new(&loaded)?,
+            interface,
+            options,
+            loaded,
+            hook: None,
+            xdp: None,
+            group: None,
+            config,
+            owners: BTreeMap::new(),
+            next_owner: 1,
+            sessions: HashMap::new(),
+        })
+    }
+
+    /// The interface, as it was when the filter was attached or last refreshed.
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The sessions that are away.
+    pub fn flows(&self) -> impl Iterator<Item = (Key, OwnerId)> + '_ {
+        self.sessions.iter().map(|(key, owner)| (*key, *owner))
+    }
+
+    /// From now on the session's packets are its owner's, and the kernel does not see them.
+    ///
+    /// # Errors
+    /// [`FlowError`]; then nothing has changed.
+    pub fn add_flow(&mut self, key: Key, owner: OwnerId) -> Result<(), FlowError> {
+        let known = self.owners.get(&owner).filter(|owner| owner.is_usable());
+        let target = known.ok_or(FlowError::NoOwner(owner))?.target();
+        if self.sessions.contains_key(&key) {
+            return Err(FlowError::Taken(key));
+        }
+        if self.sessions.len() as u64 >= u64::from(self.options.sessions_max) {
+            return Err(FlowError::Full);
+        }
+        if self.hook.is_none() {
+            let program = self.loaded.program(INGRESS)?;
+            let (index, method) = (self.interface.index, self.options.method);
+            self.hook = Some(Hook::new(program, INGRESS, index, method)?);
+        }
+        if let Err(error) = self.write_rule(&key, owner, target) {
+            self.detach_if_idle();
+            return Err(error.into());
+        }
+        self.sessions.insert(key, owner);
+        Ok(())
+    }
+
+    pub(crate) fn write_rule(
+        &mut self,
+        key: &Key,
+        owner: OwnerId,
+        target: Target,
+    ) -> Result<(), Failed> {
+        let rule = Rule { owner, target, fragment_seen: false };
+        let written = self.loaded.flows.insert(key.encode(), rule.encode(), 0);
+        written.map_err(|error| Failed::other("adding a session", error))
+    }
+
+    /// From now on the session's packets are the kernel's. With the last session the interface is as it was before the first.
+    ///
+    /// # Errors
+    /// [`FlowError::Absent`].
+    pub fn remove_flow(&mut self, key: &Key) -> Result<(), FlowError> {
+        self.sessions.remove(key).ok_or(FlowError::Absent(*key))?;
+        let removed = self.loaded.flows.remove(&key.encode());
+        self.detach_if_idle();
+        removed.map_err(|error| Failed::other("removing a session", error).into())
+    }
+
+    /// What the filter does with a session's packets, and whether a fragment has come for it.
+    ///
+    /// # Errors
+    /// [`FlowError::Absent`].
+    pub fn rule(&self, key: &Key) -> Result<Rule, FlowError> {
+        let bytes = self.loaded.flows.get(&key.encode(), 0);
+        bytes.ok().and_then(|bytes| Rule::decode(&bytes)).ok_or(FlowError::Absent(*key))
+    }
+
+    pub(crate) fn keys_of(&self, owner: OwnerId) -> Vec<Key> {
+        self.flows().filter(|(_, of)| *of == owner).map(|(key, _)| key).collect()
+    }
+
+    pub(crate) fn take_over_sessions(&mut self) {
+        self.sessions = self.loaded.rules().map(|(key, rule)| (key, rule.owner)).collect();
+    }
+
+    fn detach_if_idle(&mut self) {
+        if self.sessions.is_empty() {
+            self.hook = None;
+            self.xdp = None;
+        }
+    }
+
+    /// Attaches the XDP program.
+    pub(crate) fn attach_xdp(&mut self) -> Result<(), Failed> {
+        if self.xdp.is_none() {
+            let flags = match self.options.xdp_mode {
+                XdpMode::Generic => 1 << 1,
+                XdpMode::Driver => 1 << 2,
+            };
+            let program = self.loaded.program(XDP)?;
+            let link = sys::link(program, self.interface.index, sys::Place::Xdp, flags);
+            self.xdp = Some(link.map_err(Failed::at("attaching the XDP program"))?);
+        }
+        Ok(())
+    }
+
+    /// Packets by reason since the filter was loaded.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn counts(&self) -> Result<Counts, Failed> {
+        self.loaded.counts()
+    }
+
+    /// Looks at the interface again: its address and MTU, whether it was down, and whether sockets that were still open somewhere
+    /// when their owner was removed have been closed. To be called when netlink reports a change of the interface, when the descriptor
+    /// [`Filter::event_fd`] reports an error, and now and then.
+    ///
+    /// # Errors
+    /// `ENODEV` if the interface is gone.
+    pub fn refresh(&mut self) -> Result<(), Failed> {
+        self.interface =
+            netlink::by_index(self.interface.index).map_err(Failed::at("finding the interface"))?;
+        if self.group.as_ref().is_some_and(Group::take_error) {
+            self.reorder()?;
+        }
+        self.settle();
+        self.config = Config { members: self.config.members, ..config_of(&self.interface) };
+        self.loaded.set_config(&self.config)
+    }
+
+    /// Removes everything: sessions, owners, ports, programs.
+    pub fn detach(mut self) {
+        self.hook = None;
+        self.xdp = None;
+        for owner in self.owners.values() {
+            if let Target::Port { interface } = owner.target() {
+                // It may be gone with its program.
+                let _ = netlink::delete(interface);
+            }
+        }
+    }
+}
+
+fn config_of(interface: &Interface) -> Config {
+    Config {
+        interface: interface.index,
+        mtu: interface.mtu,
+        members: 0,
+        is_raw: interface.link == Link::Raw,
+        mac: port::mac_of(interface),
+    }
+}

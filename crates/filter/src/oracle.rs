@@ -1,0 +1,325 @@
+//! The filter's decisions in Rust: what `bpf/filter.bpf.c` must do with a frame, for tests and for people who ask why.
+//!
+//! Written from the rules in docs/packet-path.md, not from the C. No kernel is asked. `tests/agree.rs` holds the two together.
+
+use crate::reason::Reason;
+use crate::rule::{Key, OwnerId, Rule, Target, is_group};
+use core::ops::ControlFlow;
+use sojourn_wire::frame::Link;
+use sojourn_wire::{MacAddress, Protocol};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const VLAN: u16 = 0x8100;
+const SERVICE_VLAN: u16 = 0x88a8;
+const ETHERNET_LEN: usize = 14;
+/// Shorter frames are padded by Ethernet to this, without the check sequence.
+const FRAME_MIN: usize = 60;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+const EXTENSIONS_MAX: usize = 8;
+
+/// The filter of one interface.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    /// What comes before the IP header.
+    pub link: Link,
+    /// The interface's link-layer address; of [`Link::Raw`], the ports'.
+    pub mac: MacAddress,
+    /// Bytes of a packet, at most.
+    pub mtu: u32,
+    /// The moved sessions.
+    pub rules: BTreeMap<Key, Rule>,
+}
+
+/// A frame that arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received<'f> {
+    /// From the link header on.
+    pub frame: &'f [u8],
+    /// The tag that device or kernel has already taken out of the frame.
+    pub tag: Option<u16>,
+}
+
+/// What the interface's program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ingress {
+    /// Goes on to other programs and the stack.
+    Pass,
+    /// Goes no further.
+    Drop(Reason),
+    /// Goes into the port with this interface.
+    Port(u32),
+}
+
+/// A frame that a program sent into its port.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outgoing<'f> {
+    /// From the link header on.
+    pub frame: &'f [u8],
+    /// A VLAN tag beside the frame.
+    pub tagged: bool,
+    /// Bytes of payload of each segment that it is to be cut into, or zero.
+    pub gso_size: u32,
+    /// Where the checksum ends that the device is to write, in bytes from the start of the frame.
+    pub checksum_end: Option<usize>,
+}
+
+/// A received packet: its session, if it has one.
+struct Parsed {
+    key: Key,
+    from_anyone: Option<Key>,
+    first_fragment: bool,
+}
+
+impl Oracle {
+    /// On the interface, before the stack.
+    pub fn ingress(&self, received: &Received<'_>) -> Ingress {
+        let Some((rule, first_fragment)) = self.rule(received) else { return Ingress::Pass };
+        match rule.target {
+            _ if first_fragment => Ingress::Drop(Reason::Fragmented),
+            Target::Port { interface } => Ingress::Port(interface),
+            Target::Direct | Target::Xsk => Ingress::Drop(Reason::TakenDirect),
+        }
+    }
+
+    /// Whose packet socket gets the frame.
+    pub fn reader(&self, received: &Received<'_>) -> Option<OwnerId> {
+        let (rule, first_fragment) = self.rule(received)?;
+        let tapped = matches!(rule.target, Target::Direct | Target::Xsk);
+        (tapped && !first_fragment).then_some(rule.owner)
+    }
+
+    /// Whose AF_XDP socket gets the frame, if it has one for the queue.
+    pub fn xdp(&self, frame: &[u8]) -> Option<OwnerId> {
+        let (rule, first_fragment) = self.rule(&Received { frame, tag: None })?;
+        (rule.target == Target::Xsk && !first_fragment).then_some(rule.owner)
+    }
+
+    fn rule(&self, received: &Received<'_>) -> Option<(Rule, bool)> {
+        let parsed = self.parse(received)?;
+        let rule = self.rules.get(&parsed.key);
+        let rule = rule.or_else(|| self.rules.get(&parsed.from_anyone?))?;
+        Some((*rule, parsed.first_fragment))
+    }
+
+    fn parse(&self, received: &Received<'_>) -> Option<Parsed> {
+        if received.tag.is_some_and(|tag| tag & 0xfff != 0) {
+            return None;
+        }
+        let (mut kind, mut packet) = match self.link {
+            Link::Raw => match received.frame.first()? >> 4 {
+                4 => (IPV4, received.frame),
+                6 => (IPV6, received.frame),
+                _ => return None,
+            },
+            Link::Ethernet => {
+                let (header, packet) = received.frame.split_at_checked(ETHERNET_LEN)?;
+                if header[..6] != self.mac.0 {
+                    return None;
+                }
+                (u16::from_be_bytes([header[12], header[13]]), packet)
+            }
+        };
+        if kind == VLAN || kind == SERVICE_VLAN {
+            let (tag, rest) = packet.split_at_checked(4)?;
+            if u16::from_be_bytes([tag[0], tag[1]]) & 0xfff != 0 {
+                return None;
+            }
+            (kind, packet) = (u16::from_be_bytes([tag[2], tag[3]]), rest);
+        }
+        match kind {
+            IPV4 => parse_ipv4(packet),
+            IPV6 => parse_ipv6(packet),
+            _ => None,
+        }
+    }
+
+    /// What becomes of a frame from the port whose server's side is `interface`: [`Reason::Sent`], or why not.
+    pub fn outgoing(&self, interface: u32, outgoing: &Outgoing<'_>) -> Reason {
+        match self.check(interface, outgoing) {
+            ControlFlow::Break(reason) => reason,
+            ControlFlow::Continue(()) => Reason::Sent,
+        }
+    }
+
+    fn check(&self, interface: u32, outgoing: &Outgoing<'_>) -> ControlFlow<Reason> {
+        let frame = outgoing.frame;
+        let Some((ethernet, packet)) = frame.split_at_checked(ETHERNET_LEN) else {
+            return ControlFlow::Break(Reason::Malformed);
+        };
+        let kind = u16::from_be_bytes([ethernet[12], ethernet[13]]);
+        refuse(outgoing.tagged || (kind != IPV4 && kind != IPV6), Reason::NotIp)?;
+        refuse(ethernet[6..12] != self.mac.0, Reason::WrongSourceMac)?;
+        refuse(ethernet[0] & 1 != 0, Reason::GroupTarget)?;
+        let header = if kind == IPV4 { check_ipv4(packet) } else { check_ipv6(packet) }?;
+        let (transport_len, checksum) = check_transport(frame, packet, &header)?;
+        let sent = match outgoing.gso_size {
+            0 => header.total as u64,
+            size => (header.len + transport_len) as u64 + u64::from(size),
+        };
+        refuse(sent > u64::from(self.mtu), Reason::TooLong)?;
+        let transport = &packet[header.len..];
+        let port = |at| u16::from_be_bytes([transport[at], transport[at + 1]]);
+        let local = SocketAddr::new(header.source, port(0));
+        let remote = SocketAddr::new(header.target, port(2));
+        let owned = Protocol::from_number(header.protocol).is_some_and(|protocol| {
+            let to =
+                |remote| Some(self.rules.get(&Key::new(protocol, local, remote).ok()?)?.target);
+            to(Some(remote)).or_else(|| to(None)) == Some(Target::Port { interface })
+        });
+        refuse(!owned, Reason::NotOwned)?;
+        let checksum_end = ETHERNET_LEN + header.len + checksum + 2;
+        refuse(outgoing.checksum_end.is_none_or(|end| end < checksum_end), Reason::Checksum)
+    }
+}
+
+fn refuse(is_wrong: bool, reason: Reason) -> ControlFlow<Reason> {
+    if is_wrong { ControlFlow::Break(reason) } else { ControlFlow::Continue(()) }
+}
+
+/// The ports, and the session that they name. Of a datagram in pieces every piece is the kernel's.
+fn parse_ports(
+    protocol: u8,
+    source: IpAddr,
+    target: IpAddr,
+    transport: &[u8],
+    first_fragment: bool,
+) -> Option<Parsed> {
+    let protocol = Protocol::from_number(protocol)?;
+    if first_fragment && protocol == Protocol::Udp {
+        return None;
+    }
+    let ports = transport.get(..4)?;
+    let local = SocketAddr::new(target, u16::from_be_bytes([ports[2], ports[3]]));
+    let remote = SocketAddr::new(source, u16::from_be_bytes([ports[0], ports[1]]));
+    let from_anyone = Key::new(protocol, local, None).ok();
+    // An impossible peer can still send to a socket that takes from everyone.
+    let key = Key::new(protocol, local, Some(remote)).ok().or(from_anyone)?;
+    Some(Parsed { key, from_anyone, first_fragment })
+}
+
+/// RFC 791, section 3.1.
+fn parse_ipv4(packet: &[u8]) -> Option<Parsed> {
+    let header = packet.get(..20)?;
+    let header_len = usize::from(header[0] & 15) * 4;
+    if header[0] >> 4 != 4 || header_len < 20 {
+        return None;
+    }
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    if fragment & 0x1fff != 0 {
+        return None;
+    }
+    let (source, target) = ipv4_addresses(header);
+    let transport = packet.get(header_len..)?;
+    parse_ports(header[9], source, target, transport, fragment & 0x2000 != 0)
+}
+
+/// RFC 8200, sections 3 and 4.
+fn parse_ipv6(packet: &[u8]) -> Option<Parsed> {
+    let (header, mut rest) = packet.split_at_checked(40)?;
+    if header[0] >> 4 != 6 {
+        return None;
+    }
+    let (source, target) = ipv6_addresses(header);
+    let (mut next, mut first_fragment) = (header[6], false);
+    for nth in 0..EXTENSIONS_MAX {
+        let len = match next {
+            6 | 17 => break,
+            HOP_BY_HOP if nth == 0 => (usize::from(*rest.get(1)?) + 1) * 8,
+            DESTINATION => (usize::from(*rest.get(1)?) + 1) * 8,
+            FRAGMENT if !first_fragment => {
+                let offset = u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]);
+                if offset & 0xfff8 != 0 {
+                    return None;
+                }
+                first_fragment = true;
+                8
+            }
+            _ => return None,
+        };
+        next = rest[0];
+        rest = rest.get(len..)?;
+    }
+    parse_ports(next, source, target, rest, first_fragment)
+}
+
+fn ipv4_addresses(header: &[u8]) -> (IpAddr, IpAddr) {
+    let at = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+    (at(12).into(), at(16).into())
+}
+
+fn ipv6_addresses(header: &[u8]) -> (IpAddr, IpAddr) {
+    let at = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&header[at..at + 16]);
+        IpAddr::V6(Ipv6Addr::from(octets))
+    };
+    (at(8), at(24))
+}
+
+/// The IP header of a frame out of a port.
+struct Header {
+    protocol: u8,
+    source: IpAddr,
+    target: IpAddr,
+    /// Bytes of the header.
+    len: usize,
+    /// Bytes of the packet, as the header says.
+    total: usize,
+}
+
+fn check_ipv4(packet: &[u8]) -> ControlFlow<Reason, Header> {
+    let Some(header) = packet.get(..20).filter(|header| header[0] >> 4 == 4) else {
+        return ControlFlow::Break(Reason::Malformed);
+    };
+    refuse(header[0] != 0x45, Reason::Extended)?;
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    refuse(fragment & 0x3fff != 0, Reason::SentFragment)?;
+    let (source, target) = ipv4_addresses(header);
+    refuse(is_group(target), Reason::GroupTarget)?;
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    ControlFlow::Continue(Header { protocol: header[9], source, target, len: 20, total })
+}
+
+fn check_ipv6(packet: &[u8]) -> ControlFlow<Reason, Header> {
+    let Some(header) = packet.get(..40).filter(|header| header[0] >> 4 == 6) else {
+        return ControlFlow::Break(Reason::Malformed);
+    };
+    refuse(header[6] == FRAGMENT, Reason::SentFragment)?;
+    refuse(matches!(header[6], HOP_BY_HOP | DESTINATION | ROUTING), Reason::Extended)?;
+    let (source, target) = ipv6_addresses(header);
+    refuse(is_group(target), Reason::GroupTarget)?;
+    let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    ControlFlow::Continue(Header { protocol: header[6], source, target, len: 40, total })
+}
+
+/// The length of the transport header, and where in it the checksum is.
+fn check_transport(
+    frame: &[u8],
+    packet: &[u8],
+    header: &Header,
+) -> ControlFlow<Reason, (usize, usize)> {
+    let (len_min, checksum) = match Protocol::from_number(header.protocol) {
+        Some(Protocol::Tcp) => (20, 16),
+        Some(Protocol::Udp) => (8, 6),
+        None => return ControlFlow::Break(Reason::OtherProtocol),
+    };
+    refuse(header.total < header.len + len_min, Reason::Malformed)?;
+    let padded = header.total != packet.len();
+    refuse(header.total > packet.len() || (padded && frame.len() > FRAME_MIN), Reason::Malformed)?;
+    if len_min == 8 {
+        return ControlFlow::Continue((len_min, checksum));
+    }
+    let len = usize::from(packet[header.len + 12] >> 4) * 4;
+    refuse(len < len_min || header.total < header.len + len, Reason::Malformed)?;
+    ControlFlow::Continue((len, checksum))
+}
+
+#[cfg(test)]
+#[path = "oracle_tests.rs"]
+mod tests;

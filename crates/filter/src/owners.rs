@@ -1,0 +1,293 @@
+//! Owners: programs with a packet socket of the group, with AF_XDP sockets beside it, or with a port.
+//!
+//! # Places in the group
+//! The kernel keeps a group's members in an array, and moves them: the last one takes the place of one that leaves; one whose ring
+//! changes goes to the end; after the interface was down they stand in the order in which they were made. The map of owners says which
+//! place each has. It is written here when the server itself changes the group, for which it keeps a copy of each socket, and by the
+//! programs when a frame shows that a member is elsewhere (`heal` in `bpf/filter.bpf.c`). Until then a frame may be lost, but never seen
+//! by another.
+
+use crate::error::{Failed, OwnerError};
+use crate::filter::Filter;
+use crate::group::{Group, MEMBERS_MAX};
+use crate::loader::{Place, SELECT, SINK, XSK_PLACES};
+use crate::netlink;
+use crate::port::{self, Opened, Port};
+use crate::rule::{OwnerId, Target};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::fstat;
+use std::collections::HashSet;
+use std::io;
+
+/// One way to packets.
+pub(crate) enum Owner {
+    /// A member of the group; this is the server's copy of its socket.
+    Direct { socket: OwnedFd, has_xsks: bool },
+    /// A removed member whose socket somebody still holds, by its inode.
+    Lingering { inode: u64 },
+    /// A port, by the server's side of it.
+    Port { interface: u32 },
+}
+
+impl Owner {
+    pub(crate) const fn is_usable(&self) -> bool {
+        !matches!(self, Self::Lingering { .. })
+    }
+
+    pub(crate) const fn target(&self) -> Target {
+        match self {
+            Self::Direct { has_xsks: true, .. } => Target::Xsk,
+            Self::Direct { .. } | Self::Lingering { .. } => Target::Direct,
+            Self::Port { interface } => Target::Port { interface: *interface },
+        }
+    }
+}
+
+/// What removing an owner came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// Nothing is left of it.
+    Gone,
+    /// Somebody still has its socket, which receives nothing any more. It is looked at again by `refresh`.
+    StillHeld,
+}
+
+impl Filter {
+    /// A packet socket for a program that may be given the interface: `SOCK_RAW`, bound, in the group, its filter locked.
+    /// `prepare` may set what must be set before it receives, such as `PACKET_VNET_HDR` and rings.
+    ///
+    /// Returns the owner's number and the descriptor for the program.
+    ///
+    /// # Errors
+    /// [`OwnerError::Full`] if 4,095 programs have one; the kernel's: `EPERM` without `CAP_NET_RAW`.
+    pub fn add_owner(
+        &mut self,
+        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> Result<(OwnerId, OwnedFd), OwnerError> {
+        self.settle();
+        if self.config.members >= MEMBERS_MAX {
+            return Err(OwnerError::Full);
+        }
+        let owner = self.next_owner()?;
+        let filter = self.template.load(owner)?;
+        if self.group.is_none() {
+            let (select, sink) = (self.loaded.program(SELECT)?, self.loaded.program(SINK)?);
+            self.group = Some(Group::new(self.interface.index, select, sink)?);
+        }
+        let result = self.join(owner, filter.as_fd(), prepare);
+        if result.is_err() {
+            self.close_group_if_empty();
+        }
+        Ok((owner, result?))
+    }
+
+    fn join(
+        &mut self,
+        owner: OwnerId,
+        filter: BorrowedFd<'_>,
+        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> Result<OwnedFd, Failed> {
+        let group = self.group.as_ref().ok_or_else(|| Failed::missing("the fanout group"))?;
+        let socket = group.join(filter, prepare)?;
+        let copy = socket.try_clone().map_err(Failed::at("copying a packet socket"))?;
+        let place = Place { index: self.config.members, ..Place::default() };
+        self.loaded.set_place(owner, place)?;
+        self.set_members(self.config.members + 1)?;
+        self.owners.insert(owner, Owner::Direct { socket: copy, has_xsks: false });
+        Ok(socket)
+    }
+
+    /// A port for a program that may not be given the interface.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM` without `CAP_SYS_ADMIN`, which making a network name space needs.
+    pub fn open_port(&mut self) -> Result<Port, OwnerError> {
+        loop {
+            let owner = self.next_owner()?;
+            match port::open(&self.loaded, &self.interface, owner, self.options.method)? {
+                Opened::NameTaken => {}
+                Opened::Port(port) => {
+                    self.owners.insert(owner, Owner::Port { interface: port.interface });
+                    return Ok(port);
+                }
+            }
+        }
+    }
+
+    /// Gives an owner AF_XDP sockets beside its packet socket: one for each queue of the interface, from the first on. Its sessions'
+    /// packets go there; those of other queues still go to its packet socket.
+    ///
+    /// # Errors
+    /// [`OwnerError::Unknown`] for an owner without packet socket, [`OwnerError::Full`] without room for so many.
+    pub fn set_xsks(
+        &mut self,
+        owner: OwnerId,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<(), OwnerError> {
+        let Some(Owner::Direct { has_xsks, .. }) = self.owners.get_mut(&owner) else {
+            return Err(OwnerError::Unknown(owner));
+        };
+        *has_xsks = true;
+        let mut place = self.loaded.place(owner).ok_or(OwnerError::Unknown(owner))?;
+        place.queues = sockets.len() as u32;
+        place.xsk = self.free_xsks(owner, place.queues).ok_or(OwnerError::Full)?;
+        for (at, socket) in (place.xsk..).zip(sockets) {
+            let set = self.loaded.xsks.set(at, *socket, 0);
+            set.map_err(|error| Failed::other("recording an AF_XDP socket", error))?;
+        }
+        self.attach_xdp()?;
+        self.loaded.set_place(owner, place)?;
+        for key in self.keys_of(owner) {
+            self.write_rule(&key, owner, Target::Xsk)?;
+        }
+        Ok(())
+    }
+
+    /// The first of `wanted` places that follow each other and are nobody's.
+    fn free_xsks(&self, owner: OwnerId, wanted: u32) -> Option<u32> {
+        let others = self.owners.keys().filter(|other| **other != owner);
+        let mut taken: Vec<_> = others
+            .filter_map(|other| self.loaded.place(*other))
+            .filter(|place| place.queues > 0)
+            .map(|place| (place.xsk, place.xsk + place.queues))
+            .collect();
+        taken.sort_unstable();
+        let mut at = 0;
+        for (start, end) in taken {
+            if start - at >= wanted {
+                break;
+            }
+            at = end;
+        }
+        (at + wanted <= XSK_PLACES).then_some(at)
+    }
+
+    /// Removes an owner and its sessions' rules: their packets are the kernel's again. To be called once the sessions are home.
+    ///
+    /// # Errors
+    /// [`OwnerError::Unknown`].
+    pub fn remove_owner(&mut self, owner: OwnerId) -> Result<Removed, OwnerError> {
+        if !self.owners.get(&owner).is_some_and(Owner::is_usable) {
+            return Err(OwnerError::Unknown(owner));
+        }
+        for key in self.keys_of(owner) {
+            // Gone from the map or not, its owner is.
+            let _ = self.remove_flow(&key);
+        }
+        match self.owners.remove(&owner) {
+            Some(Owner::Port { interface }) => {
+                // It may be gone with its program.
+                let _ = netlink::delete(interface);
+                Ok(Removed::Gone)
+            }
+            Some(Owner::Direct { socket, .. }) => {
+                self.forget_xsks(owner);
+                let inode = fstat(&socket).map_err(|error| Failed {
+                    step: "looking at a packet socket",
+                    source: error.into(),
+                })?;
+                drop(socket);
+                self.owners.insert(owner, Owner::Lingering { inode: inode.st_ino });
+                self.settle();
+                let held = self.owners.contains_key(&owner);
+                Ok(if held { Removed::StillHeld } else { Removed::Gone })
+            }
+            _ => Err(OwnerError::Unknown(owner)),
+        }
+    }
+
+    fn forget_xsks(&mut self, owner: OwnerId) {
+        let place = self.loaded.place(owner).unwrap_or_default();
+        for at in place.xsk..place.xsk + place.queues {
+            // A closed socket has left the map by itself.
+            let _ = self.loaded.xsks.unset(at);
+        }
+    }
+
+    /// Removed owners whose sockets are gone leave the group, as they have left the kernel's.
+    pub(crate) fn settle(&mut self) {
+        let lingering: Vec<_> = self
+            .owners
+            .iter()
+            .filter_map(|(owner, kind)| match kind {
+                Owner::Lingering { inode } => Some((*owner, *inode)),
+                _ => None,
+            })
+            .collect();
+        if lingering.is_empty() {
+            return;
+        }
+        // Without the list nothing is known; the next look may find it.
+        let Ok(open) = packet_sockets() else { return };
+        for (owner, inode) in lingering {
+            if !open.contains(&inode) {
+                self.left(owner);
+            }
+        }
+        self.close_group_if_empty();
+    }
+
+    /// The kernel has put the last member into the place of one that left.
+    fn left(&mut self, owner: OwnerId) {
+        self.owners.remove(&owner);
+        let place = self.loaded.place(owner);
+        self.loaded.remove_place(owner);
+        let last = self.config.members.saturating_sub(1);
+        let mut others = self.owners.keys().copied();
+        let moved =
+            others.find(|other| self.loaded.place(*other).is_some_and(|at| at.index == last));
+        if let (Some(place), Some(moved)) = (place, moved) {
+            let at = self.loaded.place(moved).unwrap_or_default();
+            // If this fails, the programs find the place by themselves.
+            let _ = self.loaded.set_place(moved, Place { index: place.index, ..at });
+        }
+        let _ = self.set_members(last.max(1));
+    }
+
+    /// The interface was down: the members stand in the order in which they were made.
+    pub(crate) fn reorder(&mut self) -> Result<(), Failed> {
+        let members: Vec<_> = self
+            .owners
+            .iter()
+            .filter(|(_, owner)| !matches!(owner, Owner::Port { .. }))
+            .map(|(owner, _)| *owner)
+            .collect();
+        for (index, owner) in (1..).zip(members) {
+            let place = self.loaded.place(owner).unwrap_or_default();
+            self.loaded.set_place(owner, Place { index, ..place })?;
+        }
+        Ok(())
+    }
+
+    fn set_members(&mut self, members: u32) -> Result<(), Failed> {
+        self.config.members = members;
+        self.loaded.set_config(&self.config)
+    }
+
+    fn close_group_if_empty(&mut self) {
+        if self.owners.values().all(|owner| matches!(owner, Owner::Port { .. })) {
+            self.group = None;
+            self.config.members = 1;
+        }
+    }
+
+    /// Becomes readable with an error when the interface goes down or away; `None` while no owner has a packet socket.
+    pub fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.group.as_ref().map(Group::sink)
+    }
+
+    /// A number that no owner had. The programs' map remembers it for whoever takes over, in the sink's place.
+    fn next_owner(&mut self) -> Result<OwnerId, OwnerError> {
+        let owner = OwnerId(self.next_owner);
+        self.next_owner = self.next_owner.checked_add(1).ok_or(OwnerError::Full)?;
+        self.loaded.set_place(OwnerId(0), Place { xsk: self.next_owner, ..Place::default() })?;
+        Ok(owner)
+    }
+}
+
+/// The inodes of this name space's packet sockets (proc(5)).
+fn packet_sockets() -> io::Result<HashSet<u64>> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/packet")?;
+    let inode = |line: &str| line.split_whitespace().next_back()?.parse().ok();
+    Ok(text.lines().skip(1).filter_map(inode).collect())
+}

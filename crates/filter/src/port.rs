@@ -1,0 +1,164 @@
+//! Ports: how a program that may not be given the interface gets its sessions' packets and sends theirs.
+//!
+//! # Theory of operation
+//! A port is a pair of virtual Ethernet interfaces. One end is here, the server's side; the other is in a network name space of its own, in
+//! which there is nothing else, and the program gets a packet socket bound to it. Whatever the program does with the socket, it reaches
+//! that end only: it can neither bind to nor send from an interface of this name space.
+//!
+//! * In: the program on the real interface hands a session's frame to the far end directly (`bpf_redirect_peer`).
+//! * Out: `sojourn_portout`, at the server's side, checks every frame and puts it on the real interface's egress, or drops it.
+//! * `sojourn_closed` drops what this host's stack would send into the port, and what would reach the other name space's stack.
+//!
+//! The programs hang on the interfaces, not on a descriptor: as long as there is a port it is guarded, whoever has died. The name space
+//! lives as long as the program's socket, and the pair as long as the name space.
+
+use crate::error::Failed;
+use crate::group;
+use crate::hook::{self, Method};
+use crate::loader::{CLOSED, Loaded, PORT_OUT};
+use crate::netlink::{self, Interface, Pair};
+use crate::rule::OwnerId;
+use crate::sys::{self, Place};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_wire::MacAddress;
+use sojourn_wire::frame::Link;
+use std::fs::File;
+use std::io;
+
+/// The name of the program's end, in its own name space.
+const PEER_NAME: &str = "sojourn";
+/// The pair lets everything pass that a packet can be; the interface's own limit is checked.
+const PAIR_MTU: u32 = 65535;
+/// The programs' link-layer address on links that have none.
+const RAW_MAC: MacAddress = MacAddress([2, 0, 0x73, 0x6a, 0, 1]);
+/// What stands beside a port's interface, before the index of the real one.
+const ALIAS: &str = "sojourn port of interface ";
+
+/// A way to packets for a program that may not be given the interface.
+#[derive(Debug)]
+pub struct Port {
+    /// Whose sessions' packets come here; for `add_flow`.
+    pub owner: OwnerId,
+    /// The server's side.
+    pub interface: u32,
+    /// The program's side: a packet socket (`SOCK_RAW`), to be handed over. When its last copy is closed the port is gone.
+    pub descriptor: OwnedFd,
+    /// The link-layer source address that frames sent into the port must have.
+    pub mac: MacAddress,
+}
+
+/// The link-layer address that programs behind ports of this interface send from.
+pub(crate) fn mac_of(interface: &Interface) -> MacAddress {
+    match interface.link {
+        Link::Ethernet => interface.mac,
+        Link::Raw => RAW_MAC,
+    }
+}
+
+fn name_of(owner: OwnerId) -> String {
+    format!("sojourn{:x}", owner.0)
+}
+
+/// The port that an interface is the server's side of: its owner, and the index of the real interface.
+pub(crate) fn recognise(interface: &Interface) -> Option<(OwnerId, u32)> {
+    let real = interface.alias.strip_prefix(ALIAS)?.parse().ok()?;
+    let owner = u32::from_str_radix(interface.name.strip_prefix("sojourn")?, 16).ok()?;
+    Some((OwnerId(owner), real))
+}
+
+/// What opening a port came to.
+pub(crate) enum Opened {
+    Port(Port),
+    /// Another filter's port has the name: try with the next number.
+    NameTaken,
+}
+
+/// Opens the port of `owner`, guarded before the first frame can pass.
+pub(crate) fn open(
+    loaded: &Loaded,
+    real: &Interface,
+    owner: OwnerId,
+    method: Method,
+) -> Result<Opened, Failed> {
+    let name = name_of(owner);
+    let closed = loaded.program(CLOSED)?;
+    let mac = mac_of(real);
+    let here = netlink::Socket::new().map_err(Failed::at("opening a netlink socket"))?;
+    let far_end = || far_end(&here, &name, mac, closed, method);
+    // A thread of its own: it leaves this name space for good.
+    let made = std::thread::scope(|scope| scope.spawn(far_end).join());
+    let descriptor = match made {
+        Ok(Ok(descriptor)) => descriptor,
+        Ok(Err(error)) if error.source.kind() == io::ErrorKind::AlreadyExists => {
+            return Ok(Opened::NameTaken);
+        }
+        Ok(Err(error)) => return Err(error),
+        Err(_) => return Err(Failed::missing("the thread that makes a port")),
+    };
+    // From here on, dropping the descriptor removes the pair.
+    let interface = near_end(loaded, real, &name, method)?;
+    Ok(Opened::Port(Port { owner, interface, descriptor, mac }))
+}
+
+/// Makes the pair and the program's side of it, in a new name space that becomes the calling thread's.
+fn far_end(
+    here: &netlink::Socket,
+    name: &str,
+    peer_mac: MacAddress,
+    closed: BorrowedFd<'_>,
+    method: Method,
+) -> Result<OwnedFd, Failed> {
+    sys::leave_network().map_err(Failed::at("making a network name space"))?;
+    let network = File::open("/proc/thread-self/ns/net")
+        .map_err(Failed::at("finding the new network name space"))?;
+    be_silent("default");
+    let pair =
+        Pair { name, mtu: PAIR_MTU, peer_name: PEER_NAME, peer_mac, peer_network: network.as_fd() };
+    netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
+    let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
+    hook::attach_for_good(closed, CLOSED, peer.index, Place::TcxIngress, method)?;
+    let socket = group::port_socket(peer.index);
+    let socket = socket.map_err(Failed::at("making a port's packet socket"))?;
+    netlink::set_up(peer.index).map_err(Failed::at("setting a port up"))?;
+    Ok(socket)
+}
+
+/// Guards the server's side, and sets it up.
+fn near_end(loaded: &Loaded, real: &Interface, name: &str, method: Method) -> Result<u32, Failed> {
+    let index = netlink::by_name(name).map_err(Failed::at("finding a port"))?.index;
+    let (out, closed) = (loaded.program(PORT_OUT)?, loaded.program(CLOSED)?);
+    hook::attach_for_good(out, PORT_OUT, index, Place::TcxIngress, method)?;
+    hook::attach_for_good(closed, CLOSED, index, Place::TcxEgress, method)?;
+    let alias = format!("{ALIAS}{}", real.index);
+    netlink::set_alias(index, &alias).map_err(Failed::at("naming a port"))?;
+    be_silent(name);
+    netlink::set_up(index).map_err(Failed::at("setting a port up"))?;
+    Ok(index)
+}
+
+/// Spares the kernel its own announcements, which would only be dropped and counted. Not needed where it cannot be done.
+fn be_silent(name: &str) {
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_recognised_by_its_name_and_alias() {
+        let mut interface = Interface {
+            index: 5,
+            name: name_of(OwnerId(0x2f)),
+            alias: format!("{ALIAS}12"),
+            link: Link::Ethernet,
+            mac: MacAddress::default(),
+            mtu: 0,
+            is_up: true,
+        };
+        assert_eq!(recognise(&interface), Some((OwnerId(0x2f), 12)));
+        assert!(name_of(OwnerId(u32::MAX)).len() <= 15, "the kernel has room for 15 bytes");
+        interface.alias.clear();
+        assert_eq!(recognise(&interface), None);
+    }
+}

@@ -1,0 +1,302 @@
+//! The bpf(2) system call, where `aya` has no function for a need of ours, and sockets and name spaces where `rustix` has none.
+//!
+//! Not here: what is attached where and when (`hook`, `port`), and what the socket options mean (`group`).
+#![allow(unsafe_code, reason = "system calls that aya and rustix do not have")]
+
+use aya_obj::generated::bpf_insn;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io;
+
+const PROG_LOAD: libc::c_long = 5;
+const PROG_ATTACH: libc::c_long = 8;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const LINK_CREATE: libc::c_long = 28;
+const LINK_GET_FD_BY_ID: libc::c_long = 30;
+const LINK_GET_NEXT_ID: libc::c_long = 31;
+const SOCKET_FILTER: u32 = 1;
+
+/// `enum bpf_attach_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Place {
+    /// Before the stack, after taps.
+    TcxIngress = 46,
+    /// After the stack, before taps.
+    TcxEgress = 47,
+    /// Before everything.
+    Xdp = 37,
+}
+
+/// bpf(2). Returns the kernel's number.
+fn bpf<T>(command: libc::c_long, attribute: &mut T) -> io::Result<i32> {
+    let at = std::ptr::from_mut(attribute);
+    // SAFETY: the attribute has as many bytes as are told, and every pointer in it is to memory that its maker holds, of the length it tells.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, at, size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+fn bpf_fd<T>(command: libc::c_long, attribute: &mut T) -> io::Result<OwnedFd> {
+    let fd = bpf(command, attribute)?;
+    // SAFETY: these commands answer a new descriptor, which is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn number(fd: impl AsFd) -> u32 {
+    fd.as_fd().as_raw_fd() as u32
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    program: u32,
+    interface: u32,
+    place: u32,
+    flags: u32,
+    relative: u32,
+    reserved: u32,
+    revision: u64,
+}
+
+/// Attaches a program to an interface for as long as the descriptor is open. `flags` are `XDP_FLAGS_*` for XDP, else zero.
+///
+/// # Errors
+/// `EINVAL` where the kernel (before 6.6) has no such place.
+pub(crate) fn link(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    place: Place,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let mut attribute = LinkCreate {
+        program: number(program),
+        interface,
+        place: place as u32,
+        flags,
+        ..LinkCreate::default()
+    };
+    bpf_fd(LINK_CREATE, &mut attribute)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramAttach {
+    interface: u32,
+    program: u32,
+    place: u32,
+    flags: u32,
+    replaced: u32,
+    relative: u32,
+    revision: u64,
+}
+
+/// Attaches a program to an interface for as long as the interface exists.
+///
+/// # Errors
+/// `EINVAL` where the kernel (before 6.6) has no such place.
+pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Result<()> {
+    let mut attribute = ProgramAttach {
+        interface,
+        program: number(program),
+        place: place as u32,
+        ..ProgramAttach::default()
+    };
+    bpf(PROG_ATTACH, &mut attribute).map(drop)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramLoad {
+    kind: u32,
+    instructions_len: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+}
+
+/// Loads a socket filter. `name` has at most 15 bytes.
+///
+/// # Errors
+/// `EPERM` without `CAP_BPF`; `EACCES` and `EINVAL` if the kernel does not accept the program.
+pub(crate) fn load_socket_filter(name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
+    let mut attribute = ProgramLoad {
+        kind: SOCKET_FILTER,
+        instructions_len: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        ..ProgramLoad::default()
+    };
+    let len = name.len().min(15);
+    attribute.name[..len].copy_from_slice(&name.as_bytes()[..len]);
+    bpf_fd(PROG_LOAD, &mut attribute)
+}
+
+/// A program attached by link, as the kernel lists it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkInfo {
+    /// Number of the program.
+    pub(crate) program: u32,
+    /// Index of the interface in the link's own network name space; 0 if the interface is gone.
+    pub(crate) interface: u32,
+    /// Whether it is an XDP program; otherwise it is one before or after the stack.
+    pub(crate) is_xdp: bool,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ById {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct InfoByFd {
+    fd: u32,
+    len: u32,
+    info: u64,
+}
+
+/// `struct bpf_link_info`, as far as it is of use here.
+#[repr(C)]
+#[derive(Default)]
+struct RawLinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    reserved: u32,
+    interface: u32,
+    place: u32,
+    rest: [u64; 12],
+}
+
+const LINK_XDP: u32 = 6;
+const LINK_TCX: u32 = 11;
+
+/// All links to interfaces.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`.
+pub(crate) fn links() -> io::Result<Vec<LinkInfo>> {
+    let mut found = Vec::new();
+    let mut at = ById::default();
+    loop {
+        match bpf(LINK_GET_NEXT_ID, &mut at) {
+            Ok(_) => at.id = at.next,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(found),
+            Err(error) => return Err(error),
+        }
+        // It may be gone by now.
+        let Ok(link) = bpf_fd(LINK_GET_FD_BY_ID, &mut ById { id: at.id, ..ById::default() }) else {
+            continue;
+        };
+        let mut info = RawLinkInfo::default();
+        let mut query = InfoByFd {
+            fd: number(&link),
+            len: size_of::<RawLinkInfo>() as u32,
+            info: std::ptr::from_mut(&mut info) as u64,
+        };
+        bpf(OBJ_GET_INFO_BY_FD, &mut query)?;
+        if info.kind == LINK_XDP || info.kind == LINK_TCX {
+            let is_xdp = info.kind == LINK_XDP;
+            found.push(LinkInfo { program: info.program, interface: info.interface, is_xdp });
+        }
+    }
+}
+
+/// setsockopt(2). `T` is the option's type: plain data without padding.
+pub(crate) fn set_option<T: Copy>(
+    fd: impl AsFd,
+    level: i32,
+    name: i32,
+    value: &T,
+) -> io::Result<()> {
+    let (at, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as u32);
+    // SAFETY: the kernel reads as many bytes as the value has.
+    let result = unsafe { libc::setsockopt(fd.as_fd().as_raw_fd(), level, name, at, len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// getsockopt(2) for options that are an `int`.
+pub(crate) fn option(fd: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0;
+    let mut len = size_of::<i32>() as u32;
+    let (at, len_at) = ((&raw mut value).cast(), &raw mut len);
+    // SAFETY: room for the value and its length.
+    let result = unsafe { libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, at, len_at) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// Binds a packet socket: from here on it receives frames of `protocol` (host order) on the interface.
+pub(crate) fn bind_packet(fd: impl AsFd, interface: u32, protocol: u16) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: interface as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let len = size_of_val(&address) as u32;
+    // SAFETY: the kernel reads an address of that length.
+    let result = unsafe { libc::bind(fd.as_fd().as_raw_fd(), (&raw const address).cast(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives the calling thread a network name space of its own.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`.
+pub(crate) fn leave_network() -> io::Result<()> {
+    // SAFETY: of what a thread shares, this changes the network name space alone, which no memory depends on.
+    let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(any(test, debug_assertions))]
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    result: u32,
+    data_len: u32,
+    data_out_len: u32,
+    data: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_len: u32,
+    context_out_len: u32,
+    context: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch: u32,
+    reserved: u32,
+}
+
+/// Runs a program on a frame that nobody sent: what it returns. `context` begins as `struct __sk_buff` does, or is empty.
+///
+/// # Errors
+/// `EINVAL` for frames that the kernel does not run programs on.
+#[cfg(any(test, debug_assertions))]
+pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8], context: &[u32]) -> io::Result<u32> {
+    const PROG_TEST_RUN: libc::c_long = 10;
+    let mut attribute = TestRun {
+        program: number(program),
+        data_len: frame.len() as u32,
+        data: frame.as_ptr() as u64,
+        context_len: size_of_val(context) as u32,
+        context: if context.is_empty() { 0 } else { context.as_ptr() as u64 },
+        repeat: 1,
+        ..TestRun::default()
+    };
+    bpf(PROG_TEST_RUN, &mut attribute)?;
+    Ok(attribute.result)
+}

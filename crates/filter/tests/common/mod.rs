@@ -1,0 +1,125 @@
+//! Hosts for tests: threads in network name spaces of their own, which end with them. Not here: what is tested.
+#![allow(unsafe_code, reason = "leaving the network name space")]
+#![allow(dead_code, reason = "not every test needs everything")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A thread in a network name space of its own.
+pub(crate) struct Host {
+    tasks: Option<mpsc::Sender<Task>>,
+    thread: Option<JoinHandle<()>>,
+    /// Its number, by which `ip` finds the name space.
+    pub(crate) tid: u32,
+}
+
+impl Host {
+    /// With loopback up; `None` without the rights to make one, which is said.
+    pub(crate) fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root, for network name spaces");
+            return None;
+        }
+        let (tasks, queue) = mpsc::channel::<Task>();
+        let (tell, told) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: only the network name space changes, which no memory depends on.
+            let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+            tell.send((result == 0).then(|| rustix::thread::gettid().as_raw_nonzero().get()))
+                .unwrap();
+            for task in queue {
+                task();
+            }
+        });
+        let Some(tid) = told.recv().unwrap() else {
+            eprintln!("skipped: needs CAP_SYS_ADMIN, for network name spaces");
+            return None;
+        };
+        let host = Self { tasks: Some(tasks), thread: Some(thread), tid: tid as u32 };
+        host.ip("link set lo up");
+        Some(host)
+    }
+
+    /// Runs something there, and waits for it.
+    pub(crate) fn run<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        let task = Box::new(move || tell.send(task()).unwrap());
+        self.tasks.as_ref().unwrap().send(task).unwrap();
+        told.recv().expect("the task panicked")
+    }
+
+    /// Runs `ip` there.
+    pub(crate) fn ip(&self, arguments: &str) {
+        let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        self.run(move || {
+            let output = Command::new("ip").args(&words).output().expect("ip");
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "ip {}: {error}", words.join(" "));
+        });
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.tasks = None;
+        let result = self.thread.take().unwrap().join();
+        assert!(result.is_ok() || std::thread::panicking());
+    }
+}
+
+/// This host's link-layer address, and the other's.
+pub(crate) const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+
+/// Two hosts with a link: `eth0` on both, 10.0.0.1 and fd00::1 on the first, .2 on the second.
+pub(crate) fn two_hosts() -> Option<(Host, Host)> {
+    let (one, two) = (Host::new()?, Host::new()?);
+    one.ip(&format!(
+        "link add eth0 address {} type veth peer name eth0 address {} netns {}",
+        MACS[0], MACS[1], two.tid
+    ));
+    for (host, number, other) in [(&one, 1, 2), (&two, 2, 1)] {
+        host.run(|| std::fs::write("/proc/sys/net/ipv6/conf/eth0/accept_dad", "0").unwrap());
+        host.ip(&format!("addr add 10.0.0.{number}/24 dev eth0"));
+        host.ip(&format!("addr add fd00::{number}/64 dev eth0 nodad"));
+        host.ip("link set eth0 up");
+        let mac = MACS[other - 1];
+        host.ip(&format!("neigh add 10.0.0.{other} lladdr {mac} dev eth0"));
+        host.ip(&format!("neigh add fd00::{other} lladdr {mac} dev eth0"));
+    }
+    Some((one, two))
+}
+
+/// Asks until the answer is there; panics after ten seconds.
+pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < end, "no {what} within ten seconds");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A small generator, the same on every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 16) as usize % end
+    }
+}
