@@ -68,7 +68,20 @@ impl Peer {
         let which = program.byte();
         let end = if which & 7 == 0 { CONTROL_BYTES } else { 2 * size_of::<Ring>() };
         let at = (usize::from(which) * 256 + usize::from(program.byte())) * 8 % end;
-        self.0.word64(at).unwrap().store(program.word(), Ordering::Relaxed);
+        let value = if which & 8 == 0 { program.word() } else { self.near(program) };
+        self.0.word64(at).unwrap().store(value, Ordering::Relaxed);
+    }
+
+    /// What just is a violation, or just is not: a ring from a position that is there, one more, or one less.
+    fn near(&self, program: &mut Program<'_>) -> u64 {
+        let how = program.byte();
+        // Tail and head of both rings.
+        let at = usize::from(how & 3) * size_of::<Ring>() / 2;
+        let at =
+            at - at % size_of::<Ring>() + usize::from(how & 1) * size_of::<crate::ring::TailLine>();
+        let position = self.0.word64(at).unwrap().load(Ordering::Relaxed);
+        let ring = [0, RING as u64, (RING as u64).wrapping_neg()][usize::from(how >> 2 & 15) % 3];
+        position.wrapping_add(ring).wrapping_add(u64::from(how >> 6)).wrapping_sub(1)
     }
 }
 
