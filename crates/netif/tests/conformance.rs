@@ -1,5 +1,6 @@
 //! One suite for every implementation of the trait: what the trait promises, between the interface under test (*near*) and another one
 //! at the link's other end (*far*).
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -1,0 +1,484 @@
+//! A kernel at the other end, spoken to by hand: ARP and a UDP echo over every implementation; TCP and UDP with segments of up to 64 KB
+//! both ways; what watchers on the interface see; sockets that somebody else has opened.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::frames::{self, Front, flow, pattern, probe, send_now, tcp_header};
+use common::xsk::Steering;
+use common::{
+    FAR, FAR_DEVICE, LIMIT, Lab, NEAR, NEAR_DEVICE, WATCHING, receive_until, shows, wait,
+};
+use rustix::event::PollFlags;
+use rustix::net::sockopt;
+use sojourn_netif::{
+    Interface, Link, LinkError, Message, OpenError, Outgoing, PacketOptions, Ring, RingLayout, Xdp,
+    XdpOptions, packet, vnet,
+};
+use sojourn_wire::ethernet::{self, EtherType};
+use sojourn_wire::frame::{self, Header, Offload};
+use sojourn_wire::tcp::Flags;
+use sojourn_wire::{FlowKey, MacAddress, Protocol, arp};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+fn message() -> Message {
+    Message::open(NEAR_DEVICE, &PacketOptions::default()).unwrap()
+}
+
+fn ring() -> Ring {
+    Ring::open(NEAR_DEVICE, &PacketOptions::default(), RingLayout::default()).unwrap()
+}
+
+fn ring_of_large_slots() -> Ring {
+    let layout = RingLayout { slot_len: 17 * 4096, slots: 64 };
+    Ring::open(NEAR_DEVICE, &PacketOptions::default(), layout).unwrap()
+}
+
+/// Answers one frame of the kernel: who has the near address, or a datagram to echo.
+fn answer(near: &mut dyn Interface, frame: &[u8], vnet: vnet::Header) {
+    let own = near.properties().address.unwrap();
+    let (link, packet) = ethernet::Header::parse(frame).unwrap();
+    if link.ether_type == EtherType::ARP {
+        let question = arp::Message::parse(packet).unwrap();
+        if question.operation != arp::Operation::Request || question.target != Ipv4Addr::from(NEAR)
+        {
+            return;
+        }
+        let mut reply = [0; 42];
+        let header = ethernet::Header::new(own, question.source_mac, EtherType::ARP);
+        header.emit(&mut reply).unwrap();
+        let answer = arp::Message {
+            operation: arp::Operation::Reply,
+            source_mac: own,
+            source: question.target,
+            target_mac: question.source_mac,
+            target: question.source,
+        };
+        answer.emit(&mut reply[14..]).unwrap();
+        return send_now(near, &Outgoing::plain(&reply)).unwrap();
+    }
+    let Ok(parsed) = frame::parse(frame, Link::Ethernet) else { return };
+    if parsed.datagram().is_none() {
+        return;
+    }
+    assert!(!vnet.must_verify() || parsed.checksum_is_right());
+    let headers = frames::headers(Link::Ethernet, own, link.source, parsed.key.reversed());
+    let may_leave = near.properties().checksum_offload;
+    let offload = if may_leave { Offload::Checksum } else { Offload::Nothing };
+    let front = Front::udp(&headers, &[parsed.payload()], offload);
+    send_now(near, &front.with(parsed.payload(), &[])).unwrap();
+}
+
+/// An echo of datagrams of several sizes, the kernel asking for the address first.
+fn echo(lab: &Lab, near: &mut dyn Interface) {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let kernel = scope.spawn(|| {
+            lab.far(|| {
+                let socket = UdpSocket::bind((Ipv4Addr::from(FAR), 0)).unwrap();
+                socket.set_read_timeout(Some(LIMIT)).unwrap();
+                for len in [0, 1, 2, 17, 100, 512, 1024, 1471, 1472] {
+                    let payload = pattern(len, 3);
+                    socket.send_to(&payload, (Ipv4Addr::from(NEAR), 7)).unwrap();
+                    let mut buffer = [0; 2000];
+                    let (got, from) = socket.recv_from(&mut buffer).unwrap();
+                    assert_eq!(from, SocketAddr::from((NEAR, 7)));
+                    assert!(buffer[..got] == payload, "{len} bytes");
+                }
+                is_done.store(true, Ordering::Relaxed);
+            });
+        });
+        let deadline = Instant::now() + LIMIT;
+        while !is_done.load(Ordering::Relaxed) && wait(near, deadline) {
+            let mut arrived = Vec::new();
+            near.receive(64, &mut |received| {
+                arrived.push((received.frame.to_vec(), received.vnet));
+            })
+            .unwrap();
+            for (frame, vnet) in arrived {
+                answer(near, &frame, vnet);
+            }
+        }
+        kernel.join().unwrap();
+    });
+}
+
+#[test]
+fn a_kernel_resolves_and_is_echoed_by_messages() {
+    let Some(lab) = Lab::new() else { return };
+    echo(&lab, &mut lab.near(message));
+}
+
+#[test]
+fn a_kernel_resolves_and_is_echoed_without_offloads() {
+    let Some(lab) = Lab::new() else { return };
+    let options = PacketOptions { vnet: false, ..PacketOptions::default() };
+    echo(&lab, &mut lab.near(|| Message::open(NEAR_DEVICE, &options).unwrap()));
+    echo(&lab, &mut lab.near(|| Ring::open(NEAR_DEVICE, &options, RingLayout::default()).unwrap()));
+}
+
+#[test]
+fn a_kernel_resolves_and_is_echoed_by_a_ring() {
+    let Some(lab) = Lab::new() else { return };
+    echo(&lab, &mut lab.near(ring));
+}
+
+#[test]
+fn a_kernel_resolves_and_is_echoed_by_xdp() {
+    let Some(lab) = Lab::new() else { return };
+    let options = XdpOptions { trusts_checksums: true, ..XdpOptions::default() };
+    let mut near = lab.near(|| Xdp::open(NEAR_DEVICE, &options).unwrap());
+    let steering = lab.near(|| Steering::new(near.properties().index));
+    steering.give(0, near.as_fd());
+    echo(&lab, &mut near);
+    assert_eq!(near.statistics().damaged, 0);
+}
+
+/// Makes the two know each other; the far station's link address.
+fn introduce(lab: &Lab, near: &mut dyn Interface) -> MacAddress {
+    lab.introduce(near.properties().address.unwrap());
+    let far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
+    far.properties().address.unwrap()
+}
+
+const SEGMENT: u16 = 1460;
+/// What goes each way.
+const BYTES: usize = 2_000_000;
+
+/// The near end of a TCP connection, by hand: no losses, no timers.
+struct Speaker<'i> {
+    near: &'i mut dyn Interface,
+    headers: Header,
+    flow: FlowKey,
+    seq: u32,
+    ack: u32,
+    /// What the peer has acknowledged.
+    acknowledged: u32,
+}
+
+impl Speaker<'_> {
+    fn send(&mut self, flags: Flags, payload: &[u8]) {
+        let mut tcp = tcp_header(self.seq, self.ack, flags);
+        if flags.contains(Flags::SYN) {
+            tcp.options.mss = Some(SEGMENT);
+            tcp.options.window_scale = Some(7);
+        }
+        let front = Front::tcp(&self.headers, &tcp, &[payload], Offload::Segments(SEGMENT));
+        let (one, two) = payload.split_at(payload.len() / 3);
+        send_now(self.near, &front.with(one, two)).unwrap();
+        self.seq = self.seq.wrapping_add(payload.len() as u32 + flags.sequence_len());
+    }
+
+    /// Takes what has arrived: the payload in order. Longest payload in one frame, and whether there was anything.
+    fn receive(&mut self, into: &mut Vec<u8>) -> (usize, bool) {
+        let (mut longest, mut has_any) = (0, false);
+        let reversed = self.flow.reversed();
+        let (ack, acknowledged) = (&mut self.ack, &mut self.acknowledged);
+        self.near
+            .receive(64, &mut |received| {
+                let Ok(frame) = frame::parse(received.frame, Link::Ethernet) else { return };
+                if frame.key != reversed {
+                    return;
+                }
+                assert!(!received.vnet.must_verify() || frame.checksum_is_right());
+                let segment = frame.segment().unwrap();
+                assert!(!segment.flags().contains(Flags::RST), "reset");
+                *acknowledged = segment.ack().0;
+                if segment.payload().len() > usize::from(SEGMENT) {
+                    let segments = received.vnet.segments.unwrap();
+                    assert_eq!(segments.kind, vnet::SegmentKind::TcpV4);
+                    assert_eq!(segments.size, SEGMENT);
+                }
+                if segment.flags().contains(Flags::SYN) {
+                    *ack = segment.seq().0;
+                }
+                if segment.seq().0 == *ack {
+                    into.extend(segment.payload());
+                    *ack = ack.wrapping_add(segment.sequence_len());
+                    has_any |= segment.sequence_len() > 0;
+                    longest = longest.max(segment.payload().len());
+                }
+            })
+            .unwrap();
+        (longest, has_any)
+    }
+
+    fn until(&mut self, what: &str, mut is_enough: impl FnMut(&mut Self) -> bool) {
+        let deadline = Instant::now() + LIMIT;
+        while !is_enough(self) {
+            assert!(wait(self.near, deadline), "{what}");
+        }
+    }
+}
+
+/// Both ways over one connection: what the kernel gets is ours in frames of 60,000 bytes; what it sends comes in frames as long as it
+/// likes, of which the longest is returned.
+fn bulk(lab: &Lab, near: &mut dyn Interface) -> usize {
+    let far = introduce(lab, near);
+    let own = near.properties().address.unwrap();
+    let flow = flow(Protocol::Tcp, 3000, 5000);
+    let headers = frames::headers(Link::Ethernet, own, far, flow);
+    let listener = lab.far(|| TcpListener::bind((Ipv4Addr::from(FAR), 5000)).unwrap());
+    // Others pace even where there is nothing to share.
+    sockopt::set_tcp_congestion(&listener, "cubic").unwrap();
+    let (there, back) = (pattern(BYTES, 1), pattern(BYTES, 2));
+    std::thread::scope(|scope| {
+        let kernel = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            stream.set_write_timeout(Some(LIMIT)).unwrap();
+            let mut arrived = vec![0; BYTES];
+            stream.read_exact(&mut arrived).unwrap();
+            assert!(arrived == there, "bytes to the kernel");
+            stream.write_all(&back).unwrap();
+        });
+        let mut speaker = Speaker { near, headers, flow, seq: 1000, ack: 0, acknowledged: 0 };
+        let mut nothing = Vec::new();
+        speaker.send(Flags::SYN, &[]);
+        speaker.until("the answer to SYN", |speaker| speaker.receive(&mut nothing).1);
+        speaker.send(Flags::ACK, &[]);
+        for part in there.chunks(60_000) {
+            speaker.send(Flags::ACK | Flags::PSH, part);
+            speaker.until("an acknowledgement", |speaker| {
+                speaker.receive(&mut nothing);
+                speaker.acknowledged == speaker.seq
+            });
+        }
+        let (mut arrived, mut longest) = (Vec::new(), 0);
+        speaker.until("bytes from the kernel", |speaker| {
+            let (len, has_any) = speaker.receive(&mut arrived);
+            longest = longest.max(len);
+            if has_any {
+                speaker.send(Flags::ACK, &[]);
+            }
+            arrived.len() >= BYTES
+        });
+        assert!(arrived == back, "bytes from the kernel");
+        kernel.join().unwrap();
+        longest
+    })
+}
+
+#[test]
+fn tcp_with_long_segments_both_ways_by_messages() {
+    let Some(lab) = Lab::new() else { return };
+    let mut near = lab.near(message);
+    let longest = bulk(&lab, &mut near);
+    assert!(longest > 32_768, "the kernel sent {longest} bytes at once at most");
+    assert_eq!((near.statistics().truncated, near.statistics().damaged), (0, 0));
+}
+
+#[test]
+fn tcp_with_long_segments_both_ways_by_rings() {
+    for open in [ring, ring_of_large_slots] {
+        let Some(lab) = Lab::new() else { return };
+        let mut near = lab.near(open);
+        let longest = bulk(&lab, &mut near);
+        assert!(longest > 32_768, "the kernel sent {longest} bytes at once at most");
+        let counts = near.statistics();
+        assert_eq!((counts.truncated, counts.damaged, counts.overruns), (0, 0, 0));
+    }
+}
+
+/// Datagrams of 1000 bytes, twenty in a frame, to the kernel and from it.
+#[test]
+fn udp_segments_both_ways() {
+    const LEN: usize = 1000;
+    let Some(lab) = Lab::new() else { return };
+    let mut near = lab.near(ring);
+    let far = introduce(&lab, &mut near);
+    let own = near.properties().address.unwrap();
+    let socket = lab.far(|| UdpSocket::bind((Ipv4Addr::from(FAR), 4000)).unwrap());
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let headers = frames::headers(Link::Ethernet, own, far, flow(Protocol::Udp, 4001, 4000));
+    let payload = pattern(20 * LEN, 7);
+    let front = Front::udp(&headers, &[&payload], Offload::Segments(LEN as u16));
+    send_now(&mut near, &front.with(&payload[..LEN], &payload[LEN..])).unwrap();
+    let mut buffer = [0; 2 * LEN];
+    for part in payload.chunks(LEN) {
+        let (got, from) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!(from, SocketAddr::from((NEAR, 4001)));
+        assert!(buffer[..got] == *part);
+    }
+    set_udp_segment(&socket, LEN as i32);
+    socket.send_to(&payload, (Ipv4Addr::from(NEAR), 4001)).unwrap();
+    receive_until(&mut near, "segments of UDP", |received| {
+        let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
+        assert!(frame.payload() == payload);
+        let segments = received.vnet.segments.unwrap();
+        assert_eq!((segments.kind, segments.size), (vnet::SegmentKind::Udp, LEN as u16));
+        true
+    });
+}
+
+/// udp(7), `UDP_SEGMENT`.
+#[allow(unsafe_code, reason = "nothing else has a function for the option")]
+fn set_udp_segment(socket: &UdpSocket, len: i32) {
+    // SAFETY: a number of the length given.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const len).cast(),
+            size_of::<i32>() as u32,
+        )
+    };
+    assert_eq!(done, 0, "UDP_SEGMENT");
+}
+
+/// What tcpdump is made of: a socket on the same interface that sees both directions.
+#[test]
+fn watchers_see_what_is_sent_unless_it_passes_the_queue() {
+    let Some(lab) = Lab::new() else { return };
+    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
+    let mut watcher = lab.near(|| Message::open(NEAR_DEVICE, &WATCHING).unwrap());
+    let mut sees = |near: &mut dyn Interface, mark| {
+        let frame = probe(Link::Ethernet, 300, mark);
+        send_now(near, &Outgoing::plain(&frame)).unwrap();
+        receive_until(&mut far, "it is sent", |received| received.frame == frame);
+        let mut is_seen = false;
+        watcher.receive(64, &mut |received| is_seen |= received.frame == frame).unwrap();
+        is_seen
+    };
+    assert!(sees(&mut lab.near(message), 1));
+    assert!(sees(&mut lab.near(ring), 2));
+    let options = PacketOptions { qdisc_bypass: true, ..PacketOptions::default() };
+    assert!(!sees(&mut lab.near(|| Message::open(NEAR_DEVICE, &options).unwrap()), 3));
+    // A difference of AF_XDP that its documentation names.
+    assert!(!sees(&mut lab.near(|| Xdp::open(NEAR_DEVICE, &XdpOptions::default()).unwrap()), 4));
+}
+
+/// As the session server hands sockets out: with a ring, bound, filtered and locked.
+#[test]
+fn a_socket_that_was_prepared_elsewhere_is_taken() {
+    let Some(lab) = Lab::new() else { return };
+    let layout = RingLayout { slot_len: 1024, slots: 16 };
+    let (fd, index) = lab.near(|| {
+        let fd = packet::open(&PacketOptions::default()).unwrap();
+        Ring::prepare(fd.as_fd(), layout).unwrap();
+        let index = packet::index_of(fd.as_fd(), NEAR_DEVICE).unwrap();
+        packet::bind(fd.as_fd(), index).unwrap();
+        only_short_frames(fd.as_raw_fd());
+        (fd, index)
+    });
+    let unbound = lab.near(|| packet::open(&PacketOptions::default()).unwrap());
+    let refused = |error| OpenError::WrongDescriptor(error);
+    assert_eq!(
+        Message::from_descriptor(unbound).unwrap_err(),
+        refused("not bound to an interface")
+    );
+    let inet = UdpSocket::bind("127.0.0.1:0").unwrap().into();
+    assert_eq!(Message::from_descriptor(inet).unwrap_err(), refused("not a packet socket"));
+    let other = RingLayout { slot_len: 2048, ..layout };
+    let copy = fd.try_clone().unwrap();
+    assert_eq!(Ring::map(copy, other).unwrap_err(), refused("no ring of that size"));
+    // This thread is in another namespace, where the index means something else.
+    let mut near = Ring::map(fd, layout).unwrap();
+    assert_eq!(near.properties().index, index);
+    assert_eq!(near.properties().mtu, 1500);
+    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
+    for len in [400, 600, 300] {
+        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, len, 0))).unwrap();
+    }
+    let mut lens = Vec::new();
+    receive_until(&mut near, "filtered frames", |received| {
+        lens.push(received.frame.len());
+        lens.len() == 2
+    });
+    assert_eq!(lens, [400, 300]);
+}
+
+/// A classic filter that accepts frames of less than 500 bytes, locked. socket(7).
+#[allow(unsafe_code, reason = "nothing else has functions for filters")]
+fn only_short_frames(fd: i32) {
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut program = [
+        // A = the frame's length; if A >= 500, then nothing of it, otherwise all.
+        step(0x80, 0, 0, 0),
+        step(0x35, 0, 1, 500),
+        step(0x06, 0, 0, 0),
+        step(0x06, 0, 0, u32::MAX),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    let set = |name, at: *const core::ffi::c_void, len: usize| {
+        // SAFETY: both options are alive and of the lengths given.
+        let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, at, len as u32) };
+        assert_eq!(done, 0);
+    };
+    let one = 1i32;
+    set(libc::SO_ATTACH_FILTER, (&raw const program).cast(), size_of::<libc::sock_fprog>());
+    set(libc::SO_LOCK_FILTER, (&raw const one).cast(), size_of::<i32>());
+}
+
+/// More than a ring holds: the rest is counted, and the ring goes on.
+#[test]
+fn a_ring_that_nobody_empties_loses_and_counts() {
+    let Some(lab) = Lab::new() else { return };
+    let layout = RingLayout { slot_len: 1024, slots: 16 };
+    let mut near = lab.near(|| Ring::open(NEAR_DEVICE, &PacketOptions::default(), layout).unwrap());
+    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
+    for mark in 0..40 {
+        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, 100, mark))).unwrap();
+    }
+    let deadline = Instant::now() + LIMIT;
+    while near.statistics().overruns < 24 {
+        assert!(Instant::now() < deadline, "all have arrived or been lost");
+    }
+    let mut count = 0;
+    receive_until(&mut near, "what is held", |received| {
+        assert_eq!(received.frame, probe(Link::Ethernet, 100, count as u8));
+        count += 1;
+        count == 16
+    });
+    assert_eq!(near.receive(64, &mut |_| ()), Ok(0));
+    assert_eq!(near.statistics().overruns, 24, "still, when asked again");
+    let frame = probe(Link::Ethernet, 100, 77);
+    send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
+    receive_until(&mut near, "it goes on", |received| received.frame == frame);
+}
+
+#[test]
+fn an_interface_that_goes_away_is_noticed() {
+    let Some(lab) = Lab::new() else { return };
+    let mut near = lab.near(ring);
+    lab.near_ip(&format!("link del {NEAR_DEVICE}"));
+    let deadline = Instant::now() + LIMIT;
+    while !shows(&near, PollFlags::ERR) {
+        assert!(Instant::now() < deadline, "an error to be told");
+    }
+    assert_eq!(near.take_error(), Some(LinkError::Down));
+    assert_eq!(near.refresh(), Err(LinkError::Gone));
+    let frame = probe(Link::Ethernet, 100, 0);
+    assert_eq!(
+        send_now(&mut near, &Outgoing::plain(&frame)),
+        Err(sojourn_netif::SendError::Link(LinkError::Gone))
+    );
+}
+
+#[test]
+fn names_and_rights_are_checked() {
+    let Some(lab) = Lab::new() else { return };
+    let options = PacketOptions::default();
+    lab.near(|| {
+        assert_eq!(Message::open("nothing", &options).unwrap_err(), OpenError::NoDevice);
+        let layout = RingLayout { slot_len: 100, slots: 3 };
+        let refused = Ring::open(NEAR_DEVICE, &options, layout).unwrap_err();
+        assert!(matches!(refused, OpenError::BadLayout(_)));
+        assert_eq!(Xdp::open("nothing", &XdpOptions::default()).unwrap_err(), OpenError::NoDevice);
+    });
+    // This thread ends with the test.
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    lab.near(|| {
+        set_capabilities(None, sets).unwrap();
+        assert_eq!(Message::open(NEAR_DEVICE, &options).unwrap_err(), OpenError::NotPermitted);
+        let xdp = Xdp::open(NEAR_DEVICE, &XdpOptions::default());
+        assert_eq!(xdp.unwrap_err(), OpenError::NotPermitted);
+    });
+}
