@@ -1,5 +1,6 @@
 //! A folder, a session server and an environment of one test's own.
 
+use crate::net::Host;
 use crate::{Built, Running};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -25,6 +26,7 @@ pub struct Sandbox {
     folder: PathBuf,
     server: Option<Running>,
     settings: Vec<(String, String)>,
+    host: Option<Host>,
 }
 
 impl Sandbox {
@@ -33,6 +35,18 @@ impl Sandbox {
     /// # Errors
     /// If something is not built, or the server does not come up.
     pub fn new() -> Result<Self> {
+        Self::make(None)
+    }
+
+    /// The same, with the server and all programs on `host`.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn on(host: &Host) -> Result<Self> {
+        Self::make(Some(host.clone()))
+    }
+
+    fn make(host: Option<Host>) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let built = Built::find()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +54,7 @@ impl Sandbox {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        let mut sandbox = Self { built, folder, server: None, settings: Vec::new() };
+        let mut sandbox = Self { built, folder, server: None, settings: Vec::new(), host };
         sandbox.start_server()?;
         Ok(sandbox)
     }
@@ -52,6 +66,9 @@ impl Sandbox {
     pub fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.built.path("sojournd"));
         command.args(["--idle-exit", "600", "--address"]).arg(self.address());
+        if let Some(host) = &self.host {
+            host.place(&mut command);
+        }
         let mut server = Running::start(command)?;
         let deadline = Instant::now() + Duration::from_secs(5);
         while !self.answers() {
@@ -121,6 +138,9 @@ impl Sandbox {
     fn surround(&self, command: &mut Command) {
         command.current_dir(&self.folder).env("SOJOURN_SERVER", self.address());
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        if let Some(host) = &self.host {
+            host.place(command);
+        }
     }
 
     /// Runs `sojourn` with these words; its output.
