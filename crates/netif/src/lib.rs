@@ -18,6 +18,9 @@
 mod capture;
 mod device;
 mod fault;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod interface;
 mod map;
 mod message;

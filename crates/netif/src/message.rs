@@ -181,7 +181,7 @@ fn io_slice(bytes: &mut [u8]) -> libc::iovec {
 
 /// What control data told about a frame.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+pub(crate) struct Told {
     tag: Option<VlanTag>,
     needs_no_look: bool,
     time_ns: Option<u64>,
@@ -191,7 +191,7 @@ struct Told {
 const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// Reads control messages; what is not known or not whole says nothing.
-fn auxiliary(mut control: &[u8]) -> Told {
+pub(crate) fn auxiliary(mut control: &[u8]) -> Told {
     let mut told = Told::default();
     while let Some((header, _)) = control.split_at_checked(CONTROL_HEADER) {
         let len = usize::from_ne_bytes(core::array::from_fn(|at| header[at]));
