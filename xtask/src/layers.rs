@@ -35,7 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-library", SIDES),
     ("sojourn-preload", &["sojourn-library", "sojourn-session"]),
     ("sojourn-cli", &["sojourn-ipc", "sojourn-session"]),
-    ("sojourn-lab", &[]),
+    ("sojourn-lab", &["sojourn-wire"]),
     ("sojourn-system", &["sojourn-ipc", "sojourn-lab", "sojourn-session"]),
     (
         "sojourn-bench",

@@ -160,6 +160,37 @@ fn transfers_survive_what_links_do_to_frames() {
 }
 
 #[test]
+fn congestion_is_told_to_senders_that_take_part() {
+    if !is_possible() {
+        return;
+    }
+    let (a, b) = pair();
+    for host in [&a, &b] {
+        host.set("ipv4/tcp_ecn", "1").unwrap();
+        // Others may be reserved for the first namespace (tcp_allowed_congestion_control).
+        host.set("ipv4/tcp_congestion_control", "reno").unwrap();
+    }
+    let conditions = Conditions { mark: 0.02, delay: MS, ..Conditions::default() };
+    let link = Link::through(&a, &b, 1500, 11, conditions).unwrap();
+    transfer(&a, &b, link.v4(End::B), 2 << 20);
+    assert!(link.counts(End::A).unwrap().marked > 0);
+    let seen =
+        b.enter(|| std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap()).unwrap();
+    assert!(counter(&seen, "InCEPkts") > 0);
+}
+
+/// A counter of `/proc/PID/net/netstat`: names and numbers are in lines of their own.
+fn counter(netstat: &str, name: &str) -> u64 {
+    let lines: Vec<Vec<&str>> =
+        netstat.lines().map(|line| line.split_whitespace().collect()).collect();
+    let found = lines.chunks(2).find_map(|pair| {
+        let at = pair[0].iter().position(|word| *word == name)?;
+        pair[1][at].parse().ok()
+    });
+    found.unwrap()
+}
+
+#[test]
 fn a_rate_is_kept() {
     if !is_possible() {
         return;

@@ -2,6 +2,8 @@
 //!
 //! Not the sockets and the thread: see `relay`. Everything random comes from one seed.
 
+use sojourn_wire::ethernet::{self, EtherType};
+use sojourn_wire::{Ecn, checksum, ipv4, ipv6};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
@@ -15,6 +17,8 @@ pub struct Conditions {
     pub duplicate: f64,
     /// How likely one bit of a frame, behind the Ethernet header, is changed.
     pub corrupt: f64,
+    /// How likely a frame whose sender takes part in congestion notification is marked (RFC 3168); others are not touched.
+    pub mark: f64,
     /// How likely a frame is overtaken by those that follow it within [`Conditions::reorder_by`].
     pub reorder: f64,
     /// How much later such a frame arrives.
@@ -35,6 +39,7 @@ impl Default for Conditions {
             loss: 0.0,
             duplicate: 0.0,
             corrupt: 0.0,
+            mark: 0.0,
             reorder: 0.0,
             reorder_by: Duration::from_millis(2),
             delay: Duration::ZERO,
@@ -58,6 +63,8 @@ pub struct Counts {
     pub duplicated: u64,
     /// Frames with a changed bit.
     pub corrupted: u64,
+    /// Frames marked as having met congestion.
+    pub marked: u64,
     /// Frames held back for others to overtake.
     pub reordered: u64,
     /// Frames for which the queue had no room.
@@ -87,6 +94,33 @@ impl Random {
     fn happens(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.fraction() < probability
     }
+}
+
+/// Marks an Ethernet frame as having met congestion, if its sender takes part (RFC 3168 section 5); whether it is now.
+fn mark(frame: &mut [u8]) -> bool {
+    let Ok((link, packet)) = ethernet::Header::parse(frame) else { return false };
+    let at = frame.len() - packet.len();
+    let class = match link.ether_type {
+        EtherType::IPV4 => ipv4::Packet::new(packet).map(|packet| packet.traffic_class()),
+        EtherType::IPV6 => ipv6::Packet::new(packet).map(|packet| packet.traffic_class()),
+        _ => return false,
+    };
+    if !class.is_ok_and(|class| matches!(class.ecn(), Ecn::Capable0 | Ecn::Capable1)) {
+        return false;
+    }
+    let Some(header) = frame.get_mut(at..).and_then(|packet| packet.first_chunk_mut::<20>()) else {
+        return false;
+    };
+    if link.ether_type == EtherType::IPV6 {
+        header[1] |= 0x30;
+        return true;
+    }
+    let old = u16::from_be_bytes([header[0], header[1]]);
+    header[1] |= 3;
+    let new = u16::from_be_bytes([header[0], header[1]]);
+    let sum = checksum::update(u16::from_be_bytes([header[10], header[11]]), old, new);
+    [header[10], header[11]] = sum.to_be_bytes();
+    true
 }
 
 /// A frame on its way: the earliest first, of two at one time the one that came first.
@@ -130,6 +164,9 @@ impl Channel {
             return;
         }
         let mut bytes = frame.to_vec();
+        if self.random.happens(conditions.mark) && mark(&mut bytes) {
+            self.counts.marked += 1;
+        }
         if self.random.happens(conditions.corrupt) {
             self.corrupt(&mut bytes);
         }

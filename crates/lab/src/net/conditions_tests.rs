@@ -1,6 +1,7 @@
 //! Tests of `conditions` on made-up time.
 
 use super::*;
+use sojourn_wire::{FlowKey, MacAddress, Protocol, frame};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -117,4 +118,32 @@ fn a_rate_spaces_frames_and_a_full_queue_loses_them() {
     // The line is free again, and even a frame longer than the queue gets through an empty one.
     channel.offer(start + MS * 100, &[0; 2000], &conditions);
     assert_eq!(channel.next_due(), Some(start + MS * 120));
+}
+
+#[test]
+fn only_capable_packets_are_marked_and_stay_whole() {
+    let all = Conditions { mark: 1.0, ..Conditions::default() };
+    let mut channel = Channel::new(9);
+    let now = Instant::now();
+    for (source, target) in [("10.0.0.1:1", "10.0.0.2:2"), ("[fd00::1]:1", "[fd00::2]:2")] {
+        let (source, target) = (source.parse().unwrap(), target.parse().unwrap());
+        let flow = FlowKey { protocol: Protocol::Udp, source, target };
+        let link =
+            ethernet::Header::new(MacAddress::default(), MacAddress::default(), EtherType::IPV4);
+        let header = frame::Header::new(Some(link), flow, frame::Fields::default()).unwrap();
+        for ecn in [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congestion] {
+            let mut bytes = [0; 80];
+            let emitted =
+                header.emit_udp(&[], ecn, 7, frame::Offload::Nothing, &mut bytes).unwrap();
+            channel.offer(now, &bytes[..emitted.len], &all);
+            let seen = channel.arrived(now).unwrap();
+            let seen = frame::parse(&seen, frame::Link::Ethernet).unwrap();
+            assert!(seen.checksum_is_right());
+            let expected = if ecn == Ecn::NotCapable { ecn } else { Ecn::Congestion };
+            assert_eq!(seen.traffic_class.ecn(), expected);
+        }
+    }
+    assert_eq!(channel.counts.marked, 4);
+    channel.offer(now, &[0; 14], &all);
+    assert_eq!(channel.arrived(now), Some(vec![0; 14]));
 }

@@ -70,7 +70,7 @@ impl Host {
     }
 
     /// Runs `work` in a thread that is on this host: what it opens (sockets, `/proc/sys/net`) is the host's, and stays so. Threads
-    /// and processes that it starts are on the host too.
+    /// and processes that it starts are on the host too. `/proc/net` is the first thread's: read `/proc/thread-self/net`.
     ///
     /// # Errors
     /// If the thread cannot go there.
