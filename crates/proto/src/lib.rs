@@ -25,5 +25,6 @@ mod record_udp;
 pub mod recovery;
 pub mod rtt;
 pub mod scoreboard;
+pub mod tcp;
 pub mod time;
 pub mod tlp;

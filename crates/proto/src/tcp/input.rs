@@ -1,0 +1,265 @@
+//! A segment comes in: the checks of RFC 9293, 3.10.7.4 in their order, with challenge acknowledgements (RFC 5961) and PAWS (RFC 7323, 5).
+//!
+//! What passes goes to `input_ack` and `input_data`. The order and the limits of answers are Linux's (`tcp_validate_incoming`).
+
+use super::connection::Connection;
+use super::disposition::Disposition;
+use crate::position::{self, Span};
+use crate::record::{CloseReason, TcpState};
+use crate::time::{Duration, Instant};
+use sojourn_wire::tcp::{Flags, Header};
+
+/// A segment, or several of one sender merged into one (receive offload), with a checksum that was verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The header; of merged segments the first's, with the last's acknowledgement and flags.
+    pub header: &'a Header,
+    /// The payload.
+    pub payload: &'a [u8],
+    /// Payload of each merged segment but the last, in bytes; 0 if it is a single one.
+    pub segment_size: u16,
+    /// The IP header was marked "congestion experienced" (RFC 3168, 5).
+    pub congestion: bool,
+}
+
+impl<'a> Arrival<'a> {
+    /// A single segment without a mark.
+    pub fn new(header: &'a Header, payload: &'a [u8]) -> Arrival<'a> {
+        Arrival { header, payload, segment_size: 0, congestion: false }
+    }
+}
+
+/// A segment in positions of the receiving direction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming<'a> {
+    pub(super) header: &'a Header,
+    pub(super) payload: &'a [u8],
+    pub(super) congestion: bool,
+    /// Size of the segments on the wire.
+    pub(super) segment: u32,
+    /// Where it begins.
+    pub(super) seq: u64,
+    /// Where its data ends.
+    pub(super) data_end: u64,
+    /// Where it ends, SYN and FIN counted.
+    pub(super) end: u64,
+}
+
+impl Incoming<'_> {
+    pub(super) fn has(&self, flag: Flags) -> bool {
+        self.header.flags.contains(flag)
+    }
+}
+
+/// Holds back answers to segments that should not have come (`tcp_invalid_ratelimit`, `tcp_challenge_ack_limit`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AnswerLimit {
+    last: Option<Instant>,
+    second: Option<Instant>,
+    challenges: u32,
+}
+
+impl AnswerLimit {
+    /// Whether one more answer may be given now, at most one in `interval`.
+    fn allows(&mut self, now: Instant, interval: Duration) -> bool {
+        if self.last.is_some_and(|last| now.since(last) < interval) {
+            return false;
+        }
+        self.last = Some(now);
+        true
+    }
+
+    /// The same for a challenge, of which there may be `limit` in a second (RFC 5961, 7).
+    fn allows_challenge(&mut self, now: Instant, interval: Duration, limit: u32) -> bool {
+        if !self.allows(now, interval) {
+            return false;
+        }
+        if self.second.is_none_or(|second| now.since(second) >= Duration::from_secs(1)) {
+            self.second = Some(now);
+            self.challenges = 0;
+        }
+        self.challenges += 1;
+        self.challenges <= limit
+    }
+}
+
+impl Connection {
+    /// Takes a segment of this connection; ports and addresses were looked at by whoever found the connection.
+    ///
+    /// What it gives is counted, see [`Connection::tally`]. Ask [`Connection::poll_transmit`] afterwards.
+    pub fn on_segment(&mut self, now: Instant, arrival: &Arrival<'_>) -> Disposition {
+        let disposition = self.dispose(now, arrival);
+        self.tally.add(disposition);
+        disposition
+    }
+
+    fn dispose(&mut self, now: Instant, arrival: &Arrival<'_>) -> Disposition {
+        if self.exported {
+            return Disposition::Exported;
+        }
+        if self.state == TcpState::Closed {
+            return Disposition::Closed;
+        }
+        let segment = self.incoming(arrival);
+        self.count_arrival(&segment);
+        if let Some(refused) = self.refuse(now, &segment) {
+            return refused;
+        }
+        if self.is_urgent_segment(&segment) {
+            self.urgent = true;
+            return Disposition::Urgent;
+        }
+        if let Some(refused) = self.take_acknowledgement(now, &segment) {
+            return refused;
+        }
+        self.update_recent(now, &segment);
+        self.heard_at = now;
+        self.after_acknowledgement(now);
+        if self.state == TcpState::Closed {
+            return Disposition::Acknowledgement;
+        }
+        self.take_data(now, &segment)
+    }
+
+    fn incoming<'a>(&self, arrival: &Arrival<'a>) -> Incoming<'a> {
+        let header = arrival.header;
+        let seq = position::near(self.rcv.nxt, header.seq.0);
+        let data_end = seq + arrival.payload.len() as u64;
+        let merged = u32::from(arrival.segment_size);
+        Incoming {
+            header,
+            payload: arrival.payload,
+            congestion: arrival.congestion,
+            segment: if merged > 0 { merged } else { arrival.payload.len() as u32 },
+            seq,
+            data_end,
+            end: data_end + u64::from(header.flags.sequence_len()),
+        }
+    }
+
+    fn count_arrival(&mut self, segment: &Incoming<'_>) {
+        let length = segment.payload.len() as u64;
+        let count = length.div_ceil(u64::from(segment.segment.max(1))).max(1);
+        self.counters.segs_in += count;
+        if length > 0 {
+            self.counters.data_segs_in += count;
+        }
+    }
+
+    /// The first to fifth check of RFC 9293, 3.10.7.4: timestamp, sequence number, RST, SYN, ACK.
+    fn refuse(&mut self, now: Instant, segment: &Incoming<'_>) -> Option<Disposition> {
+        let reset = segment.has(Flags::RST);
+        if !reset && self.is_old_duplicate(now, segment) {
+            self.answer_unacceptable(now, segment);
+            return Some(Disposition::OldTimestamp);
+        }
+        if let Some(outside) = self.outside(segment) {
+            if reset {
+                return Some(Disposition::ResetOutside);
+            }
+            if segment.has(Flags::SYN) {
+                self.challenge(now);
+                return Some(Disposition::Syn);
+            }
+            self.answer_unacceptable(now, segment);
+            return Some(outside);
+        }
+        if reset {
+            return Some(self.take_reset(now, segment));
+        }
+        if segment.has(Flags::SYN) {
+            self.challenge(now);
+            return Some(Disposition::Syn);
+        }
+        (!segment.has(Flags::ACK)).then_some(Disposition::NoAck)
+    }
+
+    /// PAWS (RFC 7323, 5.3, R1). A segment without the option is let through, as Linux does for the sake of middleboxes.
+    fn is_old_duplicate(&self, now: Instant, segment: &Incoming<'_>) -> bool {
+        let (Some(stamps), Some(option)) = (&self.stamps, segment.header.options.timestamps) else {
+            return false;
+        };
+        stamps.is_old(now, option.value)
+            && !self.is_disordered_ack(segment, stamps.behind(option.value))
+    }
+
+    /// A pure duplicate acknowledgement that the network has overtaken (Linux's `tcp_disordered_ack`): it does no harm and may tell of
+    /// a loss.
+    fn is_disordered_ack(&self, segment: &Incoming<'_>, behind: i32) -> bool {
+        let tick = self.stamps.map_or(1, |stamps| stamps.tick().as_micros());
+        let window = u64::from(segment.header.window) << self.snd.scale;
+        segment.has(Flags::ACK)
+            && segment.seq == segment.end
+            && segment.seq == self.rcv.nxt
+            && segment.header.ack.0 == self.snd.una as u32
+            && window == self.snd.wnd
+            && behind.unsigned_abs() as u64 * tick <= self.rto_base().as_micros()
+    }
+
+    /// Whether none of the segment lies where something is expected (RFC 9293, 3.10.7.4, first; Linux's `tcp_sequence`).
+    fn outside(&self, segment: &Incoming<'_>) -> Option<Disposition> {
+        if segment.end < self.rcv.window.wup {
+            return Some(Disposition::BeforeWindow);
+        }
+        (segment.seq > self.rcv.window.edge.max(self.rcv.nxt)).then_some(Disposition::BeyondWindow)
+    }
+
+    /// Answers a segment that is not acceptable with an acknowledgement (RFC 9293, 3.10.7.4), a duplicate of data with D-SACK. Segments
+    /// without data are answered seldom, so that two ends never answer each other for ever.
+    fn answer_unacceptable(&mut self, now: Instant, segment: &Incoming<'_>) {
+        if segment.seq < segment.data_end {
+            self.note_duplicate(segment);
+            self.acks.enter_quick(self.rcv.window.wnd, 16);
+            self.acks.send_now();
+        } else if self.timers.answers.allows(now, self.tuning.invalid_ratelimit) {
+            self.acks.send_now();
+        }
+    }
+
+    /// Tells the assembler of data before the window, for D-SACK.
+    pub(super) fn note_duplicate(&mut self, segment: &Incoming<'_>) {
+        let end = segment.data_end.min(self.rcv.nxt);
+        if self.sack && self.tuning.dsack && segment.seq < end {
+            self.rcv.assembler.insert(self.rcv.nxt, Span::new(segment.seq, end));
+        }
+    }
+
+    /// RFC 5961, 3.2: only the exact sequence number resets; any other in the window asks the peer to say it again.
+    fn take_reset(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
+        if segment.seq != self.rcv.nxt {
+            self.challenge(now);
+            return Disposition::ResetNotExact;
+        }
+        match self.state {
+            TcpState::TimeWait if self.tuning.rfc1337 => return Disposition::ResetOutside,
+            // Both directions were closed in order: nothing is lost.
+            TcpState::TimeWait | TcpState::LastAck | TcpState::Closing => self.close(None),
+            TcpState::CloseWait => self.close(Some(CloseReason::BrokenPipe)),
+            _ => self.close(Some(CloseReason::Reset)),
+        }
+        Disposition::Reset
+    }
+
+    /// A challenge acknowledgement, within its limits (RFC 5961, 3, 4, 5 and 7).
+    pub(super) fn challenge(&mut self, now: Instant) {
+        let (interval, limit) = (self.tuning.invalid_ratelimit, self.tuning.challenge_ack_limit);
+        if self.timers.answers.allows_challenge(now, interval, limit) {
+            self.acks.send_now();
+        }
+    }
+
+    /// RFC 7323, 4.3: the timestamp to echo is that of the segment with which the last acknowledgement ended.
+    fn update_recent(&mut self, now: Instant, segment: &Incoming<'_>) {
+        if let (Some(stamps), Some(option)) = (&mut self.stamps, segment.header.options.timestamps)
+            && segment.seq <= self.rcv.window.wup
+        {
+            stamps.update(now, option.value);
+        }
+    }
+
+    /// Urgent data that was not read yet (RFC 9293, 3.8.5).
+    fn is_urgent_segment(&self, segment: &Incoming<'_>) -> bool {
+        let pointer = u64::from(segment.header.urgent);
+        segment.has(Flags::URG) && pointer > 0 && segment.seq + pointer > self.rcv.nxt
+    }
+}

@@ -1,0 +1,132 @@
+//! The acknowledgement in a segment: RFC 9293, 3.10.7.4, fifth; RFC 5961, 5. What is lost and what may be sent is `recovery`'s to say.
+
+use super::connection::Connection;
+use super::disposition::Disposition;
+use super::input::Incoming;
+use crate::position::{self, Span};
+use crate::record::TcpState;
+use crate::recovery::Ack;
+use crate::time::Instant;
+use sojourn_wire::tcp::{Flags, SACK_BLOCKS_MAX};
+
+impl Connection {
+    /// Takes the acknowledgement; a reason if the segment must not be looked at further.
+    pub(super) fn take_acknowledgement(
+        &mut self,
+        now: Instant,
+        segment: &Incoming<'_>,
+    ) -> Option<Disposition> {
+        let told = position::near(self.snd.una, segment.header.ack.0);
+        if told > self.snd.nxt {
+            self.challenge(now);
+            return Some(Disposition::AcksUnsent);
+        }
+        if told + self.snd.max_window.max(1) < self.snd.una {
+            self.challenge(now);
+            return Some(Disposition::AcksAncient);
+        }
+        // One that came late says nothing new of the stream, but its SACK blocks may.
+        let late = told < self.snd.una;
+        let window_changed = !late && self.update_window(segment, told);
+        self.inform_recovery(now, segment, told.max(self.snd.una), window_changed);
+        self.timers.on_answer();
+        None
+    }
+
+    fn inform_recovery(
+        &mut self,
+        now: Instant,
+        segment: &Incoming<'_>,
+        una: u64,
+        window_changed: bool,
+    ) {
+        let mut blocks = [Span::default(); SACK_BLOCKS_MAX];
+        let count = self.sack_blocks(segment, &mut blocks);
+        let option = segment.header.options.timestamps;
+        let stamped = self.stamps.as_ref().zip(option);
+        let delivered = self.recovery.on_ack(
+            now,
+            &Ack {
+                una,
+                sack: &blocks[..count],
+                echo: stamped.and_then(|(stamps, option)| stamps.echo_time(now, option.echo)),
+                ece: self.ecn.negotiated && segment.has(Flags::ECE),
+                carries_data: segment.end > segment.seq,
+                window_changed,
+            },
+        );
+        self.ecn.reduced |= delivered.reduced_by_ecn;
+        if una > self.snd.una {
+            self.advance(una);
+        }
+    }
+
+    /// The SACK blocks in positions; none if SACK was not agreed.
+    fn sack_blocks(&self, segment: &Incoming<'_>, blocks: &mut [Span; SACK_BLOCKS_MAX]) -> usize {
+        if !self.sack {
+            return 0;
+        }
+        let told = segment.header.options.sack.as_slice();
+        for (block, sack) in blocks.iter_mut().zip(told) {
+            let start = position::near(self.snd.una, sack.start.0);
+            *block = Span::new(start, position::near(start, sack.end.0));
+        }
+        told.len().min(SACK_BLOCKS_MAX)
+    }
+
+    /// All before `una` has arrived.
+    fn advance(&mut self, una: u64) {
+        let (before, end) = (self.snd.una, self.snd.end);
+        self.counters.bytes_acked += una.min(end) - before.min(end);
+        // The window's right edge is told anew with each acknowledgement; until then it stays where it was.
+        self.snd.una = una;
+        self.snd.small_end = self.snd.small_end.max(una);
+        if una >= end {
+            self.snd.ring.rewind(end);
+        }
+        if !self.options.sndbuf_locked {
+            // Twice the congestion window (`tcp_sndbuf_expand`): one window in flight, one to follow it.
+            let wanted = self.recovery.cwnd().saturating_mul(2);
+            self.snd.limit = self.snd.limit.max(wanted.min(self.snd.ring.capacity()));
+        }
+    }
+
+    /// RFC 9293, 3.10.7.4, fifth, as Linux decides it (`tcp_may_update_window`): newer segments tell the window, and of equally new ones
+    /// those that open it, or close it. Gives whether it changed.
+    fn update_window(&mut self, segment: &Incoming<'_>, told: u64) -> bool {
+        let snd = &mut self.snd;
+        let window = u64::from(segment.header.window) << snd.scale;
+        let newer = told > snd.una
+            || segment.seq > snd.wl1
+            || (segment.seq == snd.wl1 && (window > snd.wnd || window == 0));
+        if !newer {
+            return false;
+        }
+        let changed = window != snd.wnd;
+        snd.wl1 = segment.seq;
+        snd.wl2 = told;
+        snd.wnd = window;
+        snd.max_window = snd.max_window.max(window);
+        changed
+    }
+
+    /// What an acknowledged FIN means to the state (RFC 9293, 3.10.7.4, fifth).
+    pub(super) fn after_acknowledgement(&mut self, now: Instant) {
+        if !self.snd.fin_acknowledged() {
+            return;
+        }
+        match self.state {
+            TcpState::FinWait1 => self.state = TcpState::FinWait2,
+            TcpState::Closing => self.enter_time_wait(now),
+            TcpState::LastAck => self.close(None),
+            _ => {}
+        }
+    }
+
+    /// RFC 9293, 3.6.1; Linux waits for one minute.
+    pub(super) fn enter_time_wait(&mut self, now: Instant) {
+        self.state = TcpState::TimeWait;
+        self.timers.clear();
+        self.timers.time_wait = Some(now + self.tuning.time_wait);
+    }
+}

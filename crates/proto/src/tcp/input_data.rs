@@ -1,0 +1,179 @@
+//! The data in a segment, and the FIN: RFC 9293, 3.10.7.4, seventh and eighth.
+//!
+//! Bytes are copied once, to their place in the receive ring; what of the ring is filled beyond a gap is the assembler's to know.
+
+use super::connection::Connection;
+use super::disposition::Disposition;
+use super::input::Incoming;
+use crate::position::Span;
+use crate::reassembly::Inserted;
+use crate::record::TcpState;
+use crate::time::Instant;
+use sojourn_wire::tcp::Flags;
+
+impl Connection {
+    /// Takes data and FIN of an acceptable segment.
+    pub(super) fn take_data(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
+        if segment.end == segment.seq {
+            return Disposition::Acknowledgement;
+        }
+        self.take_marks(segment);
+        if segment.end <= self.rcv.nxt {
+            return self.answer_duplicate(now, segment);
+        }
+        if self.rcv.fin_taken() {
+            return Disposition::AfterFin;
+        }
+        let edge = self.rcv.window.edge.max(self.rcv.nxt);
+        if segment.seq >= edge && segment.data_end > segment.seq {
+            self.acks.enter_quick(self.rcv.window.wnd, 16);
+            self.acks.send_now();
+            return Disposition::ClosedWindow;
+        }
+        let end = self.note_fin(segment, edge);
+        let span = Span::new(segment.seq, end);
+        let fresh = segment.seq.max(self.rcv.nxt);
+        if fresh < end {
+            let from = (fresh - segment.seq) as usize;
+            self.rcv.ring.write(fresh, &segment.payload[from..(end - segment.seq) as usize]);
+        }
+        let had_gaps = !self.rcv.assembler.is_empty();
+        if fresh < end {
+            return match self.rcv.assembler.insert(self.rcv.nxt, span) {
+                Inserted::Advanced(nxt) => self.advance_receiving(now, segment, nxt, had_gaps),
+                other => self.answer_disorder(other),
+            };
+        }
+        // Nothing but a FIN, here or beyond a gap.
+        self.advance_receiving(now, segment, self.rcv.nxt, had_gaps)
+    }
+
+    /// Congestion marks and their confirmation (RFC 3168, 6.1.3): from a mark on, acknowledgements carry ECE until CWR comes.
+    fn take_marks(&mut self, segment: &Incoming<'_>) {
+        if !self.ecn.negotiated {
+            return;
+        }
+        if segment.has(Flags::CWR) {
+            self.ecn.echo = false;
+            // The sender's window may be down to a segment: it must not wait.
+            self.acks.send_now();
+        }
+        if segment.congestion {
+            if !self.ecn.echo {
+                self.acks.enter_quick(self.rcv.window.wnd, 2);
+            }
+            self.ecn.echo = true;
+        }
+    }
+
+    /// All of it was here: our acknowledgement was lost, or the network doubled the segment.
+    fn answer_duplicate(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
+        self.note_duplicate(segment);
+        self.acks.enter_quick(self.rcv.window.wnd, 16);
+        self.acks.send_now();
+        if self.state == TcpState::TimeWait && segment.has(Flags::FIN) {
+            self.enter_time_wait(now);
+        }
+        Disposition::Duplicate
+    }
+
+    /// Where the segment's data ends for us: at the window's edge, and at the FIN. Notes the FIN, wherever it is.
+    fn note_fin(&mut self, segment: &Incoming<'_>, edge: u64) -> u64 {
+        let end = segment.data_end.min(edge);
+        if segment.has(Flags::FIN) && end == segment.data_end && self.rcv.fin.is_none() {
+            // Bytes that were taken beyond it would make it a lie.
+            if self.rcv.assembler.highest().is_none_or(|highest| highest <= end) {
+                self.rcv.fin = Some(end);
+            }
+        }
+        self.rcv.fin.map_or(end, |fin| end.min(fin))
+    }
+
+    /// Beyond a gap, or nowhere: the peer is told at once (RFC 5681, 4.2), each time if it has to count (RFC 6582).
+    fn answer_disorder(&mut self, inserted: Inserted) -> Disposition {
+        self.counters.rcv_ooopack += 1;
+        if self.sack {
+            self.acks.send_now()
+        } else {
+            self.acks.owe_one()
+        }
+        match inserted {
+            Inserted::Kept | Inserted::Advanced(_) => Disposition::OutOfOrder,
+            Inserted::Duplicate => Disposition::Duplicate,
+            Inserted::Full => Disposition::NoRoom,
+        }
+    }
+
+    /// The stream now reaches `nxt`.
+    fn advance_receiving(
+        &mut self,
+        now: Instant,
+        segment: &Incoming<'_>,
+        nxt: u64,
+        had_gaps: bool,
+    ) -> Disposition {
+        if nxt == self.rcv.nxt && self.rcv.fin != Some(nxt) {
+            return self.answer_disorder(Inserted::Kept);
+        }
+        self.counters.bytes_received += nxt - self.rcv.nxt;
+        self.rcv.nxt = nxt;
+        self.grow_buffer(now, segment);
+        let pushed = segment.has(Flags::PSH);
+        let rto = self.rto_base();
+        self.acks.on_data(now, segment.segment, pushed, rto, self.rcv.window.wnd);
+        if self.rcv.fin == Some(nxt) {
+            self.take_fin(now);
+        }
+        self.schedule_ack(now, had_gaps);
+        Disposition::Data
+    }
+
+    fn grow_buffer(&mut self, now: Instant, segment: &Incoming<'_>) {
+        match (&self.stamps, segment.header.options.timestamps) {
+            (Some(stamps), Some(option)) if segment.segment >= self.acks.segment() => {
+                if let Some(sent) = stamps.echo_time(now, option.echo) {
+                    self.rcv.window.on_rtt(now.since(sent));
+                }
+            }
+            (None, _) => self.rcv.window.on_advance(now, self.rcv.nxt),
+            _ => {}
+        }
+        self.rcv.window.adjust(now, u32::from(self.sizes.advertised_mss));
+    }
+
+    /// RFC 9293, 3.10.7.4, eighth.
+    fn take_fin(&mut self, now: Instant) {
+        self.rcv.nxt += 1;
+        self.rcv.assembler.clear();
+        match self.state {
+            TcpState::Established => {
+                self.state = TcpState::CloseWait;
+                // As in Linux, the program's own FIN may carry the acknowledgement.
+                self.acks.set_quick(false);
+            }
+            TcpState::FinWait1 => {
+                self.state = TcpState::Closing;
+                self.acks.send_now();
+            }
+            TcpState::FinWait2 => {
+                self.enter_time_wait(now);
+                self.acks.send_now();
+            }
+            _ => {}
+        }
+    }
+
+    /// Now, or later (`__tcp_ack_snd_check`): at once after more than a segment if the window can move along, in quick mode, while there
+    /// are gaps or one was just filled (RFC 5681, 4.2).
+    fn schedule_ack(&mut self, now: Instant, had_gaps: bool) {
+        let unacknowledged = self.rcv.nxt - self.rcv.window.wup;
+        let window_moves = self.rcv.readable().len() < u64::from(self.options.rcvlowat)
+            || self.choose_window() >= self.rcv.window.wnd;
+        let much = unacknowledged > u64::from(self.acks.segment()) && window_moves;
+        if much || self.acks.in_quick() || had_gaps {
+            self.acks.send_now();
+        } else {
+            self.acks.delay(now, self.recovery.rtt().srtt());
+        }
+    }
+}

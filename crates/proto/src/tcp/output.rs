@@ -1,0 +1,242 @@
+//! What is sent next: a reset, a probe, what was lost, new data, an acknowledgement, in this order.
+//!
+//! How much may be under way is `recovery`'s to say; here are the peer's window, Nagle's rule (RFC 9293, 3.7.4), silly-window avoidance
+//! (RFC 9293, 3.8.6.2.1), and the size of what is handed to segmentation. How a segment looks is `segment`'s.
+
+use super::connection::Connection;
+use super::segment::{Plan, Transmit};
+use crate::position::Span;
+use crate::record::TcpState;
+use crate::recovery::{State, Stopped, Transmission};
+use crate::time::Instant;
+use core::mem;
+use sojourn_wire::tcp::Flags;
+
+/// Below this window the peer is taken by its word; above, a segment is at most half of it (Linux's `tcp_bound_to_half_wnd`).
+const SMALL_WINDOW: u64 = 536;
+/// A segment never gets smaller than this, so that progress is made whatever the peer says.
+const SEGMENT_MIN: u64 = 8;
+
+impl Connection {
+    /// The next frame to be sent now, if there is one. Each is final: it counts as sent. After the last, [`Connection::next_timeout`]
+    /// tells when to come back at the latest.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let plan = self.plan(now)?;
+        Some(self.build(now, &plan))
+    }
+
+    fn plan(&mut self, now: Instant) -> Option<Plan> {
+        if self.exported {
+            return None;
+        }
+        if mem::take(&mut self.reset_due) {
+            return Some(self.bare(self.acceptable_seq(), Flags::RST | Flags::ACK));
+        }
+        if self.state == TcpState::Closed {
+            return None;
+        }
+        if mem::take(&mut self.timers.probe_due) {
+            // A sequence number that was acknowledged: any peer answers it (RFC 9293, 3.8.4).
+            return Some(self.bare(self.snd.una - 1, Flags::ACK));
+        }
+        if let Some(plan) = self.again(now).or_else(|| self.tail_probe(now)) {
+            return Some(plan);
+        }
+        match self.fresh(now) {
+            Ok(plan) => return Some(plan),
+            Err(stopped) => self.recovery.on_output_done(now, stopped),
+        }
+        self.watch_unsent(now);
+        self.acks.is_due().then(|| self.bare(self.acceptable_seq(), Flags::ACK))
+    }
+
+    /// A segment without payload.
+    fn bare(&self, seq: u64, flags: Flags) -> Plan {
+        Plan { span: Span::new(seq, seq), flags, segment_size: 0, ect: false }
+    }
+
+    /// The sequence number of a segment without payload: the next, unless the peer has taken its window back (`tcp_acceptable_seq`).
+    fn acceptable_seq(&self) -> u64 {
+        let (nxt, edge) = (self.snd.nxt, self.snd.window_end());
+        let rounding = 1 << self.rcv.window.scale;
+        if edge >= nxt || nxt - edge < rounding { nxt } else { edge }
+    }
+
+    /// Payload of a full segment that is sent now.
+    pub(super) fn mss_now(&self) -> u64 {
+        let mss = u64::from(self.sizes.mss.saturating_sub(self.sack_bytes()));
+        let window = self.snd.max_window;
+        let most = if window > SMALL_WINDOW { window / 2 } else { window };
+        mss.min(most.max(SEGMENT_MIN)).max(SEGMENT_MIN)
+    }
+
+    /// Payload that may be handed over at once: whole segments.
+    fn burst(&self, mss: u64) -> u64 {
+        let segments = u64::from(self.limits.gso_max_bytes) / mss;
+        mss * segments.min(u64::from(self.limits.gso_max_segments)).max(1)
+    }
+
+    /// What was lost.
+    fn again(&mut self, now: Instant) -> Option<Plan> {
+        let span = self.recovery.retransmission(now)?;
+        self.resend(now, span)
+    }
+
+    /// Sends what it can of `span`: within the peer's window, but the first unacknowledged segment in any case, so that a window that
+    /// was taken back does not hold up everything (RFC 9293, 3.8.6).
+    fn resend(&mut self, now: Instant, span: Span) -> Option<Plan> {
+        let mss = self.mss_now();
+        let edge = self.snd.window_end();
+        if span.start >= edge && span.start != self.snd.una {
+            return None;
+        }
+        let most = if edge > span.start { edge - span.start } else { mss };
+        let data = Span::new(span.start, span.end.min(self.snd.end));
+        let data = data.first(most.min(self.burst(mss)));
+        let fin = span.end > self.snd.end && data.end >= self.snd.end;
+        if data.is_empty() && !fin {
+            return None;
+        }
+        let data = Span::new(span.start, data.end.max(span.start));
+        Some(self.carry(now, data, fin, Transmission::Again, mss))
+    }
+
+    /// RFC 8985, 7.3: one new segment if there is one and the peer has room, else the last one again.
+    fn tail_probe(&mut self, now: Instant) -> Option<Plan> {
+        let span = self.recovery.probe()?;
+        let mss = self.mss_now();
+        let room = self.snd.window_end().saturating_sub(self.snd.nxt);
+        let fresh = self.snd.unsent().min(mss);
+        if fresh > 0 && fresh <= room {
+            let data = Span::new(self.snd.nxt, self.snd.nxt + fresh);
+            let fin = self.fin_follows(data.end, room - fresh);
+            return Some(self.carry(now, data, fin, Transmission::New, mss));
+        }
+        let skipped = span.len().saturating_sub(mss);
+        self.resend(now, Span::new(span.start + skipped, span.end))
+    }
+
+    /// Whether the FIN goes with data that ends at `end`, with `room` left in the peer's window.
+    fn fin_follows(&self, end: u64, room: u64) -> bool {
+        self.snd.fin && end == self.snd.end && room > 0
+    }
+
+    /// New data, or what keeps it from being sent.
+    fn fresh(&mut self, now: Instant) -> Result<Plan, Stopped> {
+        if !self.snd.has_unsent() {
+            return Err(Stopped::Application);
+        }
+        let mss = self.mss_now();
+        let window = self.snd.window_end().saturating_sub(self.snd.nxt);
+        let forced = mem::take(&mut self.timers.force);
+        let unsent = self.snd.unsent();
+        if unsent == 0 {
+            // Congestion control does not hold a FIN back.
+            return if window == 0 { Err(Stopped::Peer) } else { Ok(self.last(now, mss)) };
+        }
+        let budget = self.recovery.budget(now);
+        let burst = if self.ecn.reduced { mss } else { self.burst(mss) };
+        let length = self.whole_segments(budget, window, burst, mss, forced)?;
+        let data = Span::new(self.snd.nxt, self.snd.nxt + length);
+        let fin = self.fin_follows(data.end, window - length);
+        Ok(self.carry(now, data, fin, Transmission::New, mss))
+    }
+
+    /// A FIN without data.
+    fn last(&mut self, now: Instant, mss: u64) -> Plan {
+        let nxt = self.snd.nxt;
+        self.carry(now, Span::new(nxt, nxt), true, Transmission::New, mss)
+    }
+
+    /// How many bytes go: full segments, and a last one that is not full if nothing speaks against it.
+    fn whole_segments(
+        &self,
+        budget: u64,
+        window: u64,
+        burst: u64,
+        mss: u64,
+        forced: bool,
+    ) -> Result<u64, Stopped> {
+        let unsent = self.snd.unsent();
+        let allowed = budget.min(window);
+        let length = unsent.min(burst).min(allowed);
+        let rest = length % mss;
+        let stopped = if window < budget { Stopped::Peer } else { Stopped::Window };
+        if length == unsent {
+            let held = rest > 0 && !forced && self.holds_small();
+            let length = if held { length - rest } else { length };
+            return if length > 0 { Ok(length) } else { Err(Stopped::Application) };
+        }
+        if length == allowed && self.waits_for_more(allowed, burst) {
+            return Err(stopped);
+        }
+        match length - rest {
+            0 if forced && length > 0 => Ok(length),
+            0 => Err(stopped),
+            whole => Ok(whole),
+        }
+    }
+
+    /// Nagle's rule in Minshall's variant: a segment that is not full waits while another such is not acknowledged. Corked, it waits to be
+    /// full, or for the persist timer.
+    fn holds_small(&self) -> bool {
+        if self.snd.fin {
+            return false;
+        }
+        if self.options.cork || self.snd.more {
+            return true;
+        }
+        !self.options.nodelay && self.snd.small_end > self.snd.una
+    }
+
+    /// Whether it is better to wait for an acknowledgement and then send much at once (`tcp_tso_should_defer`): little is allowed now, and
+    /// what is under way will bring more.
+    fn waits_for_more(&self, allowed: u64, burst: u64) -> bool {
+        let divisor = u64::from(self.tuning.tso_win_divisor);
+        let paced = self.tuning.pacing || self.options.max_pacing_rate != u64::MAX;
+        if divisor == 0 || paced || allowed >= burst || self.snd.una == self.snd.nxt {
+            return false;
+        }
+        let window = self.recovery.cwnd().min(self.snd.wnd);
+        self.recovery.state() == State::Open
+            && allowed < window / divisor
+            && self.recovery.rtt().srtt().is_some()
+    }
+
+    /// Takes note that `data`, and a FIN after it if `fin`, is being sent.
+    fn carry(&mut self, now: Instant, data: Span, fin: bool, what: Transmission, mss: u64) -> Plan {
+        let whole = Span::new(data.start, data.end + u64::from(fin));
+        self.recovery.on_transmit(now, whole, what);
+        let length = data.len();
+        let segments = length.div_ceil(mss);
+        self.counters.bytes_sent += length;
+        self.counters.data_segs_out += segments;
+        let mut flags = Flags::ACK;
+        flags.set(Flags::FIN, fin);
+        flags.set(Flags::PSH, length > 0 && data.end == self.snd.end);
+        match what {
+            Transmission::New => {
+                self.snd.nxt = whole.end;
+                if !length.is_multiple_of(mss) {
+                    self.snd.small_end = data.end;
+                }
+                flags.set(Flags::CWR, length > 0 && mem::take(&mut self.ecn.reduced));
+            }
+            Transmission::Again => {
+                self.counters.bytes_retrans += length;
+                self.counters.total_retrans += segments.max(1);
+            }
+        }
+        if length > 0 {
+            self.acks.on_data_sent(now);
+            self.sent_at = Some(now);
+        }
+        Plan {
+            span: data,
+            flags,
+            segment_size: if length > mss { mss as u32 } else { 0 },
+            // Neither what is sent again nor what carries no data may be marked (RFC 3168, 6.1.4 and 6.1.5).
+            ect: self.ecn.negotiated && what == Transmission::New && length > 0,
+        }
+    }
+}

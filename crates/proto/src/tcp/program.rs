@@ -1,0 +1,185 @@
+//! What a program does with a connection: write, read, close, ask how much there is.
+//!
+//! Blocking, errors once delivered and readiness are the embedding's. Read `connection` first.
+
+use super::connection::{Connection, ReceiveEnd};
+use crate::position::Span;
+use crate::record::{CloseReason, TcpState};
+
+impl Connection {
+    /// Takes bytes to be sent, as many as there is room for, from several slices in order. `more`: further bytes follow at once
+    /// (`MSG_MORE`), so that a segment that is not full may wait for them.
+    ///
+    /// Gives the number of bytes taken: 0 if there is no room, or if this direction is closed ([`Connection::can_send`] tells).
+    pub fn send(&mut self, parts: &[&[u8]], more: bool) -> usize {
+        if !self.can_send() {
+            return 0;
+        }
+        let mut room = self.send_room();
+        let before = room;
+        for part in parts {
+            let taken = part.len().min(room);
+            self.snd.ring.write(self.snd.end, &part[..taken]);
+            self.snd.end += taken as u64;
+            room -= taken;
+            if taken < part.len() {
+                break;
+            }
+        }
+        self.snd.more = more;
+        before - room
+    }
+
+    /// Whether the program may write (otherwise `EPIPE`, or the error of the connection).
+    pub fn can_send(&self) -> bool {
+        matches!(self.state, TcpState::Established | TcpState::CloseWait) && !self.exported
+    }
+
+    /// How many bytes [`Connection::send`] would take now.
+    pub fn send_room(&self) -> usize {
+        if !self.can_send() {
+            return 0;
+        }
+        self.snd.limit.saturating_sub(self.snd.queued()) as usize
+    }
+
+    /// Whether a poller is told that writing is possible (`sk_stream_is_writeable`, `TCP_NOTSENT_LOWAT`): a third of the buffer is free
+    /// and not too much waits unsent. True as well if writing would fail at once.
+    pub fn is_writable(&self) -> bool {
+        if !self.can_send() {
+            return true;
+        }
+        let queued = self.snd.queued();
+        let free = self.snd.limit.saturating_sub(queued);
+        free > 0
+            && free >= queued / 2
+            && self.snd.unsent() < u64::from(self.options.notsent_lowat).max(1)
+    }
+
+    /// Copies bytes that were received into the slices, in order, and removes them. Gives their number; 0 if there are none, see
+    /// [`Connection::receive_end`].
+    pub fn recv(&mut self, parts: &mut [&mut [u8]]) -> usize {
+        let count = self.peek(0, parts);
+        self.consume(count);
+        count
+    }
+
+    /// Copies bytes that were received into the slices, from `offset` bytes after the next one on, and leaves them.
+    pub fn peek(&self, offset: usize, parts: &mut [&mut [u8]]) -> usize {
+        let mut rest = self.rcv.readable();
+        rest.start = (rest.start + offset as u64).min(rest.end);
+        let before = rest.len();
+        for part in parts {
+            let taken = rest.first(part.len() as u64);
+            let [front, back] = self.rcv.ring.slices(taken);
+            part[..front.len()].copy_from_slice(front);
+            part[front.len()..front.len() + back.len()].copy_from_slice(back);
+            rest.start = taken.end;
+        }
+        (before - rest.len()) as usize
+    }
+
+    /// The bytes that were received and not read, where they lie.
+    pub fn readable(&self) -> [&[u8]; 2] {
+        self.rcv.ring.slices(self.rcv.readable())
+    }
+
+    /// Removes up to `count` bytes that were received.
+    pub fn consume(&mut self, count: usize) {
+        let taken = self.rcv.readable().first(count as u64).len();
+        if taken == 0 {
+            return;
+        }
+        let before = self.rcv.window.left(self.rcv.nxt);
+        self.rcv.read += taken;
+        self.rcv.window.on_read(taken);
+        let emptied = self.rcv.readable().is_empty();
+        if emptied && self.rcv.assembler.is_empty() {
+            self.rcv.ring.rewind(self.rcv.nxt);
+        }
+        if self.state == TcpState::Closed || self.rcv.shutdown {
+            return;
+        }
+        self.acks.on_read(self.rcv.nxt - self.rcv.window.wup, emptied);
+        self.open_window(before);
+    }
+
+    /// Tells the peer of the window if it can be twice what it was (`tcp_cleanup_rbuf`), or opens at last.
+    fn open_window(&mut self, before: u64) {
+        if self.rcv.fin_taken() || 2 * before > self.rcv.window.limit() {
+            return;
+        }
+        let chosen = self.choose_window();
+        if chosen > 0 && chosen >= 2 * before {
+            self.acks.send_now();
+        }
+    }
+
+    /// The window that could be told now.
+    pub(super) fn choose_window(&self) -> u64 {
+        self.rcv.window.choose(self.rcv.nxt, self.rcv.readable().len(), self.acks.segment())
+    }
+
+    /// How the received stream ends once all was read.
+    pub fn receive_end(&self) -> ReceiveEnd {
+        match (self.state, self.closed) {
+            _ if self.rcv.fin_taken() || self.rcv.shutdown => ReceiveEnd::Finished,
+            (TcpState::Closed, Some(reason)) => ReceiveEnd::Failed(reason),
+            (TcpState::Closed, None) => ReceiveEnd::Finished,
+            _ => ReceiveEnd::Open,
+        }
+    }
+
+    /// Whether a poller is told that reading is possible: `SO_RCVLOWAT` bytes are there, or as many as can come, or the stream has ended.
+    pub fn is_readable(&self) -> bool {
+        let there = self.rcv.readable().len();
+        let wanted = u64::from(self.options.rcvlowat).clamp(1, self.rcv.window.limit() / 2 + 1);
+        there >= wanted || self.receive_end() != ReceiveEnd::Open
+    }
+
+    /// Bytes received and not read (`SIOCINQ`).
+    pub fn siocinq(&self) -> usize {
+        self.rcv.readable().len() as usize
+    }
+
+    /// Bytes written and not acknowledged, a FIN among them as Linux counts it (`SIOCOUTQ`).
+    pub fn siocoutq(&self) -> usize {
+        let end = self.snd.end + u64::from(self.snd.fin);
+        end.saturating_sub(self.snd.una) as usize
+    }
+
+    /// Bytes written and not sent (`SIOCOUTQNSD`).
+    pub fn siocoutqnsd(&self) -> usize {
+        let end = self.snd.end + u64::from(self.snd.fin);
+        end.saturating_sub(self.snd.nxt) as usize
+    }
+
+    /// The bytes from the first unacknowledged one on that were written, where they lie.
+    pub fn unacknowledged(&self) -> [&[u8]; 2] {
+        self.snd.ring.slices(Span::new(self.snd.una.min(self.snd.end), self.snd.end))
+    }
+
+    /// Closes the sending direction (`SHUT_WR`): a FIN follows what was written (RFC 9293, 3.10.4).
+    pub fn shutdown_send(&mut self) {
+        match self.state {
+            TcpState::Established => self.state = TcpState::FinWait1,
+            TcpState::CloseWait => self.state = TcpState::LastAck,
+            _ => return,
+        }
+        self.snd.fin = true;
+        self.snd.more = false;
+    }
+
+    /// Closes the receiving direction (`SHUT_RD`): reading ends. As in Linux, the peer is told nothing.
+    pub fn shutdown_receive(&mut self) {
+        self.rcv.shutdown = true;
+    }
+
+    /// Ends the connection at once with RST (RFC 9293, 3.10.5).
+    pub fn abort(&mut self) {
+        if self.state != TcpState::Closed {
+            self.reset_due = self.state != TcpState::TimeWait;
+            self.close(Some(CloseReason::Aborted));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The receive window: how much the peer may send, when to tell, and how the buffer grows with what the program reads.
+//!
+//! The right edge that was told is never taken back (RFC 9293, 3.8.6; RFC 7323, 2.4) and never opened by little (silly-window
+//! avoidance, RFC 9293, 3.8.6.2.2). Growth follows Linux's dynamic right-sizing (`tcp_rcv_space_adjust`): the buffer holds twice what
+//! the program read in the last round trip. Not here: the bytes (`ring`) and which of them are there (`reassembly`).
+
+use crate::record::{TcpOptions, TcpRecord, TcpTuning};
+use crate::time::{Duration, Instant};
+
+/// Segments for which there is always room in a growing buffer (Linux: 16).
+const HEADROOM_SEGMENTS: u64 = 16;
+
+/// The window towards the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceiveWindow {
+    /// The next position when the window was last told.
+    pub(super) wup: u64,
+    /// What was told, in bytes from `wup`.
+    pub(super) wnd: u64,
+    /// The farthest right edge that was ever told; what lies before it is accepted.
+    pub(super) edge: u64,
+    /// The shift of what is told.
+    pub(super) scale: u8,
+    /// Bytes that the buffer may hold now.
+    limit: u64,
+    /// Bytes that it may ever hold.
+    limit_max: u64,
+    grows: bool,
+    /// `TCP_WINDOW_CLAMP`, or no bound.
+    clamp: u64,
+    /// Bytes read since `measured_at`.
+    copied: u64,
+    /// The most bytes read in a round trip.
+    space: u64,
+    measured_at: Instant,
+    /// The round-trip time as a receiver sees it.
+    rtt: Option<Duration>,
+    /// For links without timestamps: a window's worth of data takes a round trip.
+    round: Option<(u64, Instant)>,
+}
+
+/// The part of a socket's buffer that is payload: Linux counts what its packets take up, which is about twice their payload.
+pub(super) fn payload_room(buffer: u32) -> u64 {
+    u64::from(buffer) / 2
+}
+
+impl ReceiveWindow {
+    /// The window of a record. `capacity_max`: bytes that the embedding grants for the receive ring.
+    pub(super) fn import(
+        record: &TcpRecord,
+        nxt: u64,
+        capacity_max: u64,
+        now: Instant,
+    ) -> ReceiveWindow {
+        let wup = nxt - u64::from(record.rcv_nxt.wrapping_sub(record.rcv_wup));
+        let edge = (wup + u64::from(record.rcv_wnd)).max(nxt);
+        let queued = record.receive_queue.len() as u64;
+        let (options, tuning) = (&record.options, &record.tuning);
+        let grows = tuning.moderate_rcvbuf && !options.rcvbuf_locked;
+        let least = (edge - nxt + queued).max(2 * u64::from(record.advertised_mss));
+        let limit = payload_room(options.rcvbuf).min(capacity_max).max(least);
+        let most = if grows { payload_room(tuning.rmem_max) } else { limit };
+        let mut window = ReceiveWindow {
+            wup,
+            wnd: u64::from(record.rcv_wnd),
+            edge,
+            scale: record.rcv_wscale,
+            limit,
+            limit_max: most.min(capacity_max).max(limit),
+            grows,
+            clamp: u64::MAX,
+            copied: 0,
+            space: (edge - nxt).max(1),
+            measured_at: now,
+            rtt: None,
+            round: None,
+        };
+        window.set_clamp(options);
+        window
+    }
+
+    /// Bytes that a ring for this window must hold.
+    pub(super) fn capacity(&self) -> u64 {
+        self.limit_max + (1 << self.scale)
+    }
+
+    fn set_clamp(&mut self, options: &TcpOptions) {
+        self.clamp = if options.window_clamp == 0 { u64::MAX } else { options.window_clamp.into() };
+    }
+
+    /// The program changed the size of its buffer or the clamp. `capacity`: of the ring.
+    pub(super) fn set_buffer(&mut self, options: &TcpOptions, tuning: &TcpTuning, capacity: u64) {
+        self.grows = tuning.moderate_rcvbuf && !options.rcvbuf_locked;
+        self.set_clamp(options);
+        let room = capacity.saturating_sub(1 << self.scale);
+        self.limit = payload_room(options.rcvbuf).min(room);
+        self.limit_max = if self.grows { room } else { self.limit };
+    }
+
+    /// Bytes that the buffer may hold now.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What is left of the window that was told, `nxt` being the next expected position (`tcp_receive_window`).
+    pub(super) fn left(&self, nxt: u64) -> u64 {
+        (self.wup + self.wnd).saturating_sub(nxt)
+    }
+
+    /// What could be told now. `unread`: bytes in order that wait for the program; `segment`: the size of the peer's segments.
+    pub(super) fn choose(&self, nxt: u64, unread: u64, segment: u32) -> u64 {
+        let left = self.left(nxt);
+        let full = self.limit.min(self.clamp);
+        let free = self.limit.saturating_sub(unread).min(full);
+        let segment = u64::from(segment).min(full);
+        if free < full / 16 || free < segment {
+            return left;
+        }
+        let unit = 1 << self.scale;
+        let mut chosen = if self.scale > 0 {
+            free - free % unit
+        } else if left + segment <= free || left > free {
+            free - free % segment.max(1)
+        } else {
+            left
+        };
+        if self.scale == 0 {
+            chosen = chosen.min(65_535);
+        }
+        chosen.min(65_535 << self.scale).max(left)
+    }
+
+    /// Takes note of what is being told, and gives the window field. `read`: first position of the ring that is in use; `capacity`: the ring's.
+    pub(super) fn tell(&mut self, nxt: u64, chosen: u64, read: u64, capacity: u64) -> u16 {
+        let unit = 1u64 << self.scale;
+        // Rounding up keeps the edge that was told; it may not go beyond what the ring can hold.
+        let up = chosen.div_ceil(unit);
+        let field = if nxt + up * unit <= read + capacity { up } else { chosen / unit };
+        let field = field.min(65_535) as u16;
+        self.wup = nxt;
+        self.wnd = u64::from(field) * unit;
+        self.edge = self.edge.max(nxt + self.wnd);
+        field
+    }
+
+    /// The program read `count` bytes.
+    pub(super) fn on_read(&mut self, count: u64) {
+        self.copied += count;
+    }
+
+    /// Takes a round-trip time as seen by a receiver: from a timestamp's echo on full segments.
+    pub(super) fn on_rtt(&mut self, sample: Duration) {
+        let sample = sample.max(Duration::from_micros(1));
+        self.rtt = Some(match self.rtt {
+            None => sample,
+            Some(old) if sample < old => sample,
+            Some(old) => old.times(7).divided_by(8) + sample.divided_by(8),
+        });
+    }
+
+    /// Measures a round trip by a window's worth of data, where there are no timestamps. `nxt` has advanced.
+    pub(super) fn on_advance(&mut self, now: Instant, nxt: u64) {
+        match self.round {
+            Some((end, _)) if nxt < end => return,
+            Some((_, begun)) => self.on_rtt(now.since(begun)),
+            None => {}
+        }
+        self.round = Some((nxt + self.wnd.max(1), now));
+    }
+
+    /// Once in a round trip: lets the buffer grow to twice what the program read in it.
+    pub(super) fn adjust(&mut self, now: Instant, segment: u32) {
+        let Some(rtt) = self.rtt else { return };
+        if now.since(self.measured_at) < rtt {
+            return;
+        }
+        let copied = core::mem::take(&mut self.copied);
+        self.measured_at = now;
+        if copied <= self.space {
+            return;
+        }
+        if self.grows {
+            // Twice what was read, and more if that grew: the sender may be doubling its window.
+            let base = 2 * copied + HEADROOM_SEGMENTS * u64::from(segment);
+            let more = base.saturating_mul(2 * (copied - self.space)) / self.space.max(1);
+            self.limit = self.limit.max(base.saturating_add(more).min(self.limit_max));
+        }
+        self.space = copied;
+    }
+
+    /// `tcpi_rcv_rtt`.
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// `tcpi_rcv_space`.
+    pub(super) fn space(&self) -> u64 {
+        self.space
+    }
+}
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;
