@@ -7,6 +7,9 @@
 //! the programs' side (`sojourn-library`). Read `docs/streams.md` first.
 
 mod errand;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod holders;
 pub mod identity;
 pub mod log;

@@ -1,0 +1,323 @@
+//! Entry point for fuzzing: arbitrary messages of `idl/session.idl`, with and without descriptors, from several
+//! processes of several users, which come and go.
+//!
+//! The bytes are a little program; its messages are well-formed, mutated, or nothing but bytes. What must hold: no
+//! panic, no wait, who breaks the interface is found out, an honest process is served all the same, and when all
+//! have gone nothing of them is left. Debug and fuzzing builds only; not a part of the interface of this crate.
+//! Used by `tests/fuzz_run.rs` (deterministic, in every test run) and `fuzz/fuzz_targets/session_server.rs`.
+//! Not here: messages that break the rules of the IPC itself (`sojourn_ipc::fuzz`).
+#![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
+
+use crate::service::Sojournd;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_ipc::rt::loopback::{LoopReady, Message, build};
+use sojourn_ipc::rt::{
+    Arrival, BIND_OP, Caller, ClientId, Credentials, Deadline, Decoder, Forms, MailboxSender,
+    Ready, Request, Router, Served, ServerTransport, answer, mailbox,
+};
+use sojourn_session::{
+    AdminServer, AdminService, OfferT, ReasonT, SessionServer, SessionService, admin_wire,
+    session_wire,
+};
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// Steps of one program at most.
+const STEPS_MAX: usize = 64;
+/// Processes that send messages, and one more that is honest.
+const CLIENTS: u32 = 4;
+/// Operations of the session interface; those of the admin interface follow.
+const SESSION_OPS: u16 = 5;
+
+/// The bytes of a program, taken from the front; zeros when there are no more.
+struct Program<'b>(&'b [u8]);
+
+impl Program<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn word(&mut self) -> u64 {
+        (0..8).fold(0, |word, _| word << 8 | u64::from(self.byte()))
+    }
+
+    /// Mostly small, sometimes anything.
+    fn number(&mut self) -> u64 {
+        match self.byte() {
+            255 => self.word(),
+            small => u64::from(small & 7),
+        }
+    }
+}
+
+/// Stands for the server's end: nothing arrives at it, the requests are handed over.
+struct Nowhere;
+
+impl ServerTransport for Nowhere {
+    type Request<'s> = Handed;
+    type Token = MailboxSender<Message>;
+    type Ready = LoopReady;
+    type Error = core::convert::Infallible;
+
+    fn next(
+        &mut self,
+        _ready: Option<LoopReady>,
+        _deadline: Deadline,
+    ) -> Result<Arrival<Handed>, Self::Error> {
+        Ok(Arrival::Idle)
+    }
+
+    fn expel_for_bad_message(&mut self, _client: ClientId) {}
+}
+
+/// A request.
+struct Handed {
+    op: u16,
+    caller: Caller,
+    token: MailboxSender<Message>,
+    message: Message,
+}
+
+impl Request for Handed {
+    type Token = MailboxSender<Message>;
+
+    fn op(&self) -> u16 {
+        self.op
+    }
+
+    fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    fn decoder(&mut self) -> Decoder<'_> {
+        let body = sojourn_ipc::rt::bytes_of(&self.message.body);
+        Decoder::new(body, &[], &[], &mut self.message.fds)
+    }
+
+    fn into_token(self) -> Self::Token {
+        self.token
+    }
+}
+
+/// The server and those who talk to it.
+struct World {
+    server: Arc<Sojournd>,
+    router: Router<Nowhere>,
+    generations: [u32; CLIENTS as usize + 1],
+    ends: Vec<OwnedFd>,
+}
+
+impl World {
+    fn new() -> Option<Self> {
+        let server = Sojournd::new().ok()?;
+        let mut router = Router::new();
+        router.add(SessionService::<Sojournd>::new(Arc::clone(&server))).ok()?;
+        router.add(AdminService::<Sojournd>::new(Arc::clone(&server))).ok()?;
+        let generations = [1; CLIENTS as usize + 1];
+        Some(Self { server, router, generations, ends: stock()? })
+    }
+
+    /// Who that is: we ourselves, our parent, init, and one whom the server cannot see; of several users.
+    fn caller(&self, index: u32) -> Caller {
+        let own = std::process::id() as i32;
+        let uid = rustix::process::geteuid().as_raw();
+        let parent = (std::os::unix::process::parent_id() as i32).max(1);
+        let (pid, uid) = match index {
+            0 => (own, uid),
+            1 => (parent, uid),
+            2 => (1, uid.wrapping_add(4711)),
+            3 => (0, uid),
+            _ => (own, uid),
+        };
+        let client = ClientId { index, generation: self.generations[index as usize] };
+        Caller { client, badge: 0, credentials: Credentials { pid, uid, gid: 0 } }
+    }
+
+    fn gone(&mut self, index: u32) {
+        use sojourn_ipc::rt::Service;
+        let client = self.caller(index).client;
+        Service::<Nowhere>::gone(&mut self.router, client);
+        self.generations[index as usize] += 1;
+    }
+
+    fn send(&mut self, index: u32, op: u16, oneway: bool, message: Message) {
+        let (token, mailbox) = mailbox();
+        let request = Handed { op, caller: self.caller(index), token, message };
+        match answer(&mut self.router, oneway, request) {
+            Served::Reply(ready) => {
+                let _ = Ready::send(ready);
+                assert!(!oneway && mailbox.wait(Deadline::NOW).is_ok_or_fault());
+            }
+            Served::Done => assert!(oneway, "a call without an answer"),
+            // As the real server: it is disconnected.
+            Served::Violation(client, _) => {
+                assert_eq!(client, self.caller(index).client);
+                self.gone(index);
+            }
+        }
+    }
+
+    /// A stream that somebody is in.
+    fn stream(&self, which: u64) -> u64 {
+        let listed = AdminServer::list(&*self.server, &self.caller(CLIENTS));
+        let all = listed.ok().and_then(|listed| listed.sessions).unwrap_or_default();
+        all.get(which as usize % all.len().max(1)).map_or(which, |session| session.stream)
+    }
+}
+
+/// An answer or a fault, not a loss.
+trait Answered {
+    fn is_ok_or_fault(&self) -> bool;
+}
+
+impl<R> Answered for Result<R, sojourn_ipc::CallError> {
+    fn is_ok_or_fault(&self) -> bool {
+        self.as_ref().map_or_else(sojourn_ipc::CallError::is_fault, |_| true)
+    }
+}
+
+/// What may be sent along: both ends of sessions of each kind, and what is none.
+fn stock() -> Option<Vec<OwnedFd>> {
+    let mut ends = Vec::new();
+    for _ in 0..2 {
+        let (one, other) = std::os::unix::net::UnixStream::pair().ok()?;
+        ends.extend([OwnedFd::from(one), other.into()]);
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").ok()?;
+    let client = std::net::TcpStream::connect(listener.local_addr().ok()?).ok()?;
+    ends.extend([OwnedFd::from(client), listener.accept().ok()?.0.into(), listener.into()]);
+    let (input, output) = std::io::pipe().ok()?;
+    ends.extend([OwnedFd::from(input), output.into()]);
+    ends.push(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?);
+    ends.push(std::fs::File::open("/dev/null").ok()?.into());
+    Some(ends)
+}
+
+/// A message of operation `op`, well-formed.
+fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message> {
+    let which = program.byte();
+    let end = world.ends.get(usize::from(which) % (world.ends.len() + 1)).map(AsFd::as_fd);
+    let bell = if which & 3 == 0 { end } else { Some(world.ends[world.ends.len() - 2].as_fd()) };
+    let ring_bytes = if which & 0x40 == 0 { 65_536 } else { program.word() as u32 };
+    let is_sole = which & 0x80 == 0;
+    let set = program.number() as u32;
+    let what = OfferT { local: program.number(), set, ring_bytes, is_sole };
+    match op {
+        0 => hello(program, bell),
+        1 => {
+            let size = session_wire::offer_request_size(Forms::BODY, end, &what).ok()?;
+            build(size, |writer| session_wire::put_offer_request(writer, end, &what)).ok()
+        }
+        3 => {
+            let size =
+                session_wire::left_request_size(Forms::BODY, what.local, ReasonT::User, 1, 2);
+            build(size.ok()?, |writer| {
+                session_wire::put_left_request(writer, what.local, ReasonT::User, 1, 2)
+            })
+            .ok()
+        }
+        4 => {
+            let (stream, side) = (world.stream(program.number()), program.number() as u8);
+            let size =
+                session_wire::adopt_request_size(Forms::BODY, end, &what, stream, side).ok()?;
+            build(size, |writer| session_wire::put_adopt_request(writer, end, &what, stream, side))
+                .ok()
+        }
+        7 => {
+            let stream = world.stream(program.number());
+            let size = admin_wire::recall_stream_request_size(Forms::BODY, stream).ok()?;
+            build(size, |writer| admin_wire::put_recall_stream_request(writer, stream)).ok()
+        }
+        8 => {
+            let force = which & 1 == 1;
+            let size = admin_wire::stop_request_size(Forms::BODY, force).ok()?;
+            build(size, |writer| admin_wire::put_stop_request(writer, force)).ok()
+        }
+        _ => Some(Message::default()),
+    }
+}
+
+fn hello(program: &mut Program<'_>, bell: Option<BorrowedFd<'_>>) -> Option<Message> {
+    let len = usize::from(program.byte()) * 2;
+    let name = CString::new(vec![b'a'; len]).ok()?;
+    let size = session_wire::hello_request_size(Forms::BODY, &name, bell).ok()?;
+    build(size, |writer| session_wire::put_hello_request(writer, &name, bell)).ok()
+}
+
+/// Changes a message: bytes, length, descriptors.
+fn mutate(world: &World, program: &mut Program<'_>, message: &mut Message) {
+    for _ in 0..program.byte() & 3 {
+        let at = usize::from(program.byte());
+        let word = message.body.len().checked_sub(1).map(|last| at % (last + 1));
+        match (program.byte() & 7, word) {
+            (0..3, Some(word)) => message.body[word] ^= 1 << (program.byte() & 63),
+            (3, Some(word)) => message.body[word] = program.word(),
+            (4, Some(word)) => message.body.truncate(word),
+            (5, _) => message.body.push(program.word()),
+            (6, _) => {
+                let end = &world.ends[at % world.ends.len()];
+                let _ = end.try_clone().map(|end| message.fds.push(end));
+            }
+            _ => drop(message.fds.take(at & 1)),
+        }
+    }
+}
+
+/// A server whose clients send what `bytes` say. How many streams came of it.
+pub fn messages(bytes: &[u8]) -> u64 {
+    let Some(mut world) = World::new() else { return 0 };
+    let mut program = Program(bytes);
+    for _ in 0..STEPS_MAX {
+        if program.0.is_empty() {
+            break;
+        }
+        let step = program.byte();
+        let index = u32::from(step >> 6) % CLIENTS;
+        match step & 63 {
+            0 => world.gone(index),
+            1 => drop(world.server.tick()),
+            2 => {
+                let mut body = Message::default();
+                (0..program.byte() & 15).for_each(|_| body.body.push(program.word()));
+                let op = if program.byte() & 1 == 0 { BIND_OP } else { program.word() as u16 };
+                world.send(index, op, false, body);
+            }
+            step => {
+                let op = u16::from(step) % (SESSION_OPS + 4);
+                let Some(mut message) = message(&world, &mut program, op) else { continue };
+                let how = program.byte();
+                if how & 3 == 0 {
+                    mutate(&world, &mut program, &mut message);
+                }
+                let oneway = (op == 3 || op == 8) != (how & 0xf8 == 0xf8);
+                world.send(index, op, oneway, message);
+            }
+        }
+    }
+    assert_honest_one_is_served(&mut world);
+    (0..=CLIENTS).for_each(|index| world.gone(index));
+    drop(world.server.tick());
+    assert!(world.server.is_empty(), "processes are left");
+    let stats = AdminServer::stats(&*world.server, &world.caller(CLIENTS)).unwrap();
+    assert_eq!((stats.counters.streams, stats.counters.processes), (0, 0));
+    let listed = AdminServer::list(&*world.server, &world.caller(CLIENTS)).unwrap();
+    assert_eq!(listed.count, 0, "ends are left");
+    stats.counters.joins
+}
+
+/// Whatever the others have done.
+fn assert_honest_one_is_served(world: &mut World) {
+    let caller = world.caller(CLIENTS);
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let (Ok(bell), Ok((one, _other))) = (bell, std::os::unix::net::UnixStream::pair()) else {
+        return;
+    };
+    let server = &*world.server;
+    assert_eq!(server.hello(&caller, c"honest", Some(bell)), Ok(()));
+    let what = OfferT { local: 1, set: 0, ring_bytes: 4096, is_sole: true };
+    assert_eq!(server.offer(&caller, Some(one.into()), &what), Ok(true), "it waits");
+    assert!(SessionServer::next(server, &caller).is_ok());
+}
