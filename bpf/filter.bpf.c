@@ -415,26 +415,26 @@ int sojourn_select(struct __sk_buff *skb)
 
 /*
  * The kernel moves members of a fanout group to other places whenever one leaves, stops, or changes its ring. A frame that
- * arrives at the wrong member tells that member's place. Exchanging the two sets one of them right for good, so that any
- * order is found again after at most one lost frame for each member. If exchanging says nothing new, the next place is tried.
+ * arrives at the wrong member tells that member's place. If it was not known, the two exchange places: then one of them is right,
+ * and stays so. If it was, the next place is tried. So any order is found again after few lost frames.
  */
 INLINE void heal(__u32 me, __u32 other)
 {
 	struct owner *mine = map_lookup(&sojourn_owners, &me);
 	struct owner *theirs = map_lookup(&sojourn_owners, &other);
 	struct config *config = configuration();
-	__u32 place;
+	__u32 place, next;
 
 	if (!theirs || !config)
 		return;
 	place = theirs->index;
-	if (mine && mine->index != place) {
-		theirs->index = mine->index;
+	next = place + 1 < config->members ? place + 1 : 1;
+	if (mine && mine->index != place && place < config->members) {
+		if (mine->index && mine->index < config->members)
+			next = mine->index;
 		mine->index = place;
-		return;
 	}
-	place += 1;
-	theirs->index = place < config->members ? place : 1;
+	theirs->index = next;
 }
 
 /*

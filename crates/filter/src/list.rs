@@ -3,17 +3,17 @@
 use crate::error::Failed;
 use crate::netlink;
 use crate::port;
-use crate::sys;
+use crate::sys::{self, Place};
 use std::collections::BTreeMap;
 
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// A program on an interface, by link.
-    Link,
-    /// An XDP program on an interface, by link.
-    XdpLink,
-    /// A port's interface.
+    /// A program at an interface's entry or exit.
+    Hook,
+    /// An XDP program on an interface.
+    Xdp,
+    /// A port: the server's side of it.
     Port,
     /// A program in the kernel's memory, attached somewhere or held by somebody.
     Program,
@@ -24,29 +24,19 @@ pub enum What {
 pub struct Attached {
     /// What it is.
     pub what: What,
-    /// The program's or the interface's name.
+    /// The program's name, or the port's.
     pub name: String,
-    /// The interface that it is on, or of; the empty string for a program, and for an interface that is in another name space or gone.
+    /// The interface that it is on, or, of a port, for; the empty string for a program.
     pub interface: String,
 }
 
-/// Everything of the filter's: programs and links of the whole system, ports of this network name space.
+/// Everything of the filter's: hooks and ports of this network name space, and programs of the whole system. Programs that hang on
+/// queueing disciplines, as kernels before 6.6 need it, are only among the programs.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, which looking through the kernel's programs needs.
 pub fn list() -> Result<Vec<Attached>, Failed> {
-    let interfaces = netlink::interfaces().map_err(Failed::at("finding interfaces"))?;
-    let named = |index: u32| {
-        let found = interfaces.iter().find(|interface| interface.index == index);
-        found.map(|found| found.name.clone()).unwrap_or_default()
-    };
     let mut found = Vec::new();
-    for interface in &interfaces {
-        if let Some((_, real)) = port::recognise(interface) {
-            let (name, interface) = (interface.name.clone(), named(real));
-            found.push(Attached { what: What::Port, name, interface });
-        }
-    }
     let mut programs = BTreeMap::new();
     for program in aya::programs::loaded_programs() {
         let program = program.map_err(|error| Failed::other("looking through programs", error))?;
@@ -56,11 +46,28 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
             found.push(Attached { what: What::Program, name, interface });
         }
     }
-    for link in sys::links().map_err(Failed::at("looking through links"))? {
-        if let Some(name) = programs.get(&link.program) {
-            let what = if link.is_xdp { What::XdpLink } else { What::Link };
-            let interface = named(link.interface);
-            found.push(Attached { what, name: name.clone(), interface });
+    let interfaces = netlink::interfaces().map_err(Failed::at("finding interfaces"))?;
+    for interface in &interfaces {
+        if let Some((_, real)) = port::recognise(interface) {
+            let of = interfaces.iter().find(|other| other.index == real);
+            let of = of.map(|of| of.name.clone()).unwrap_or_default();
+            let name = interface.name.clone();
+            found.push(Attached { what: What::Port, name, interface: of });
+        }
+        let mut on = |what, number: u32| {
+            if let Some(name) = programs.get(&number) {
+                let (name, interface) = (name.clone(), interface.name.clone());
+                found.push(Attached { what, name, interface });
+            }
+        };
+        for place in [Place::TcxIngress, Place::TcxEgress] {
+            // A kernel without such places has nothing there.
+            for number in sys::programs_on(interface.index, place).unwrap_or_default() {
+                on(What::Hook, number);
+            }
+        }
+        if let Some(number) = interface.xdp_program {
+            on(What::Xdp, number);
         }
     }
     found.sort();

@@ -32,6 +32,8 @@ const MTU: u16 = 4;
 const LINK_INFO: u16 = 18;
 const ALIAS: u16 = 20;
 const NETNS_FD: u16 = 28;
+const XDP: u16 = 43;
+const XDP_PROGRAM: u16 = 4;
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
@@ -59,6 +61,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is up, as far as the administrator is concerned.
     pub is_up: bool,
+    /// The number of its XDP program, if it has one.
+    pub xdp_program: Option<u32>,
 }
 
 /// A message that is being written.
@@ -196,6 +200,7 @@ fn interface(body: &[u8]) -> Option<Interface> {
         mac: MacAddress::default(),
         mtu: 0,
         is_up: flags & UP != 0,
+        xdp_program: None,
     };
     let text = |value: &[u8]| {
         let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
@@ -204,6 +209,11 @@ fn interface(body: &[u8]) -> Option<Interface> {
     attributes(body.get(LINK_LEN..)?, |kind, value| match kind {
         NAME => found.name = text(value),
         ALIAS => found.alias = text(value),
+        XDP => attributes(value, |kind, value| {
+            if kind == XDP_PROGRAM {
+                found.xdp_program = word(value, 0);
+            }
+        }),
         MTU => found.mtu = word(value, 0).unwrap_or(0),
         ADDRESS => found.mac = value.try_into().map(MacAddress).unwrap_or_default(),
         _ => {}

@@ -117,10 +117,9 @@ fn far_end(
     netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
     let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
     hook::attach_for_good(closed, CLOSED, peer.index, Place::TcxIngress, method)?;
-    let socket = group::port_socket(peer.index);
-    let socket = socket.map_err(Failed::at("making a port's packet socket"))?;
+    // First up: a socket bound to an interface that is down starts with an error.
     netlink::set_up(peer.index).map_err(Failed::at("setting a port up"))?;
-    Ok(socket)
+    group::port_socket(peer.index).map_err(Failed::at("making a port's packet socket"))
 }
 
 /// Guards the server's side, and sets it up.
@@ -155,6 +154,7 @@ mod tests {
             mac: MacAddress::default(),
             mtu: 0,
             is_up: true,
+            xdp_program: None,
         };
         assert_eq!(recognise(&interface), Some((OwnerId(0x2f), 12)));
         assert!(name_of(OwnerId(u32::MAX)).len() <= 15, "the kernel has room for 15 bytes");

@@ -9,10 +9,8 @@ use std::io;
 
 const PROG_LOAD: libc::c_long = 5;
 const PROG_ATTACH: libc::c_long = 8;
-const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const PROG_QUERY: libc::c_long = 16;
 const LINK_CREATE: libc::c_long = 28;
-const LINK_GET_FD_BY_ID: libc::c_long = 30;
-const LINK_GET_NEXT_ID: libc::c_long = 31;
 const SOCKET_FILTER: u32 = 1;
 
 /// `enum bpf_attach_type`.
@@ -135,78 +133,35 @@ pub(crate) fn load_socket_filter(name: &str, instructions: &[bpf_insn]) -> io::R
     bpf_fd(PROG_LOAD, &mut attribute)
 }
 
-/// A program attached by link, as the kernel lists it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LinkInfo {
-    /// Number of the program.
-    pub(crate) program: u32,
-    /// Index of the interface in the link's own network name space; 0 if the interface is gone.
-    pub(crate) interface: u32,
-    /// Whether it is an XDP program; otherwise it is one before or after the stack.
-    pub(crate) is_xdp: bool,
-}
-
 #[repr(C)]
 #[derive(Default)]
-struct ById {
-    id: u32,
-    next: u32,
-    flags: u32,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct InfoByFd {
-    fd: u32,
-    len: u32,
-    info: u64,
-}
-
-/// `struct bpf_link_info`, as far as it is of use here.
-#[repr(C)]
-#[derive(Default)]
-struct RawLinkInfo {
-    kind: u32,
-    id: u32,
-    program: u32,
-    reserved: u32,
+struct ProgramQuery {
     interface: u32,
     place: u32,
-    rest: [u64; 12],
+    flags: u32,
+    attach_flags: u32,
+    programs: u64,
+    count: u32,
+    reserved: u32,
+    rest: [u64; 4],
 }
 
-const LINK_XDP: u32 = 6;
-const LINK_TCX: u32 = 11;
-
-/// All links to interfaces.
+/// The numbers of the programs at a place of an interface, at most 64.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`.
-pub(crate) fn links() -> io::Result<Vec<LinkInfo>> {
-    let mut found = Vec::new();
-    let mut at = ById::default();
-    loop {
-        match bpf(LINK_GET_NEXT_ID, &mut at) {
-            Ok(_) => at.id = at.next,
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(found),
-            Err(error) => return Err(error),
-        }
-        // It may be gone by now.
-        let Ok(link) = bpf_fd(LINK_GET_FD_BY_ID, &mut ById { id: at.id, ..ById::default() }) else {
-            continue;
-        };
-        let mut info = RawLinkInfo::default();
-        let mut query = InfoByFd {
-            fd: number(&link),
-            len: size_of::<RawLinkInfo>() as u32,
-            info: std::ptr::from_mut(&mut info) as u64,
-        };
-        bpf(OBJ_GET_INFO_BY_FD, &mut query)?;
-        if info.kind == LINK_XDP || info.kind == LINK_TCX {
-            let is_xdp = info.kind == LINK_XDP;
-            found.push(LinkInfo { program: info.program, interface: info.interface, is_xdp });
-        }
-    }
+/// `EINVAL` where the kernel (before 6.6) has no such place, `EPERM` without `CAP_NET_ADMIN`.
+pub(crate) fn programs_on(interface: u32, place: Place) -> io::Result<Vec<u32>> {
+    let mut found = vec![0_u32; 64];
+    let mut query = ProgramQuery {
+        interface,
+        place: place as u32,
+        programs: found.as_mut_ptr() as u64,
+        count: found.len() as u32,
+        ..ProgramQuery::default()
+    };
+    bpf(PROG_QUERY, &mut query)?;
+    found.truncate(query.count as usize);
+    Ok(found)
 }
 
 /// setsockopt(2). `T` is the option's type: plain data without padding.

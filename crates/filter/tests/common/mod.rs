@@ -123,3 +123,42 @@ impl Random {
         (self.next() >> 16) as usize % end
     }
 }
+
+/// What is of the filter's in the calling thread's name space, programs left aside: those of other tests are there too.
+pub(crate) fn attached() -> Vec<String> {
+    use sojourn_filter::What;
+    let all = sojourn_filter::list().unwrap().into_iter();
+    let here = all.filter(|one| one.what != What::Program);
+    here.map(|one| format!("{:?} {} {}", one.what, one.name, one.interface)).collect()
+}
+
+/// A filter on `eth0`; `None`, which is said, if it was not built.
+pub(crate) fn filter(options: sojourn_filter::Options) -> Option<sojourn_filter::Filter> {
+    match sojourn_filter::Filter::attach("eth0", options) {
+        Err(sojourn_filter::AttachError::Unavailable { package }) => {
+            eprintln!("skipped: built without {package}");
+            None
+        }
+        filter => Some(filter.unwrap()),
+    }
+}
+
+/// The next frame of a packet socket, if there is one.
+pub(crate) fn receive(socket: &rustix::fd::OwnedFd) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; 1 << 16];
+    let flags = rustix::net::RecvFlags::DONTWAIT;
+    let (len, _) = rustix::net::recv(socket, &mut buffer[..], flags).ok()?;
+    buffer.truncate(len);
+    Some(buffer)
+}
+
+/// Whether a frame has these bytes in it.
+pub(crate) fn has(frame: &[u8], bytes: &[u8]) -> bool {
+    frame.windows(bytes.len()).any(|window| window == bytes)
+}
+
+/// Waits for a frame with these bytes in it.
+pub(crate) fn receive_with(socket: &rustix::fd::OwnedFd, bytes: &[u8]) -> Vec<u8> {
+    let what = format!("frame with {}", String::from_utf8_lossy(bytes));
+    wait_for(&what, || receive(socket).filter(|frame| has(frame, bytes)))
+}

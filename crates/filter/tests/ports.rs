@@ -1,0 +1,370 @@
+//! Programs behind ports: what is theirs arrives and leaves; whatever else they try gets nothing through, and is counted.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![allow(unsafe_code, reason = "packet sockets")]
+
+mod common;
+
+use common::{Host, attached, filter, has, receive, receive_with, two_hosts, wait_for};
+use rustix::fd::{AsRawFd, OwnedFd};
+use sojourn_filter::{Filter, Key, Method, Options, Port, Reason};
+use sojourn_wire::Protocol;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+const VNET_HDR: i32 = 15;
+const ONE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const TWO: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+fn end(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn udp(local: &str, remote: &str) -> Key {
+    Key::new(Protocol::Udp, end(local), Some(end(remote))).unwrap()
+}
+
+/// What the device is asked to do: the checksum from `start` on, to be written `offset` further.
+#[derive(Clone, Copy)]
+struct Offload {
+    wanted: bool,
+    start: usize,
+    offset: usize,
+    gso_size: u16,
+}
+
+/// A frame, and what goes with it.
+#[derive(Clone)]
+struct Message {
+    bytes: Vec<u8>,
+    offload: Offload,
+}
+
+impl Message {
+    /// A datagram as it should be.
+    fn udp(key: &Key, text: &[u8]) -> Self {
+        let (local, remote) = (key.local(), key.remote().unwrap());
+        let mut bytes = [TWO, ONE].concat();
+        let len = 8 + text.len() as u16;
+        match (local.ip(), remote.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                bytes.extend([8, 0, 0x45, 0]);
+                bytes.extend((20 + len).to_be_bytes());
+                bytes.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+                bytes.extend([from.octets(), to.octets()].concat());
+                let sum: u32 = bytes[14..]
+                    .chunks(2)
+                    .map(|two| u32::from(two[0]) << 8 | u32::from(two[1]))
+                    .sum();
+                let folded = !((sum & 0xffff) + (sum >> 16)) as u16;
+                bytes[24..26].copy_from_slice(&folded.to_be_bytes());
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                bytes.extend(len.to_be_bytes());
+                bytes.extend([17, 64]);
+                bytes.extend([from.octets(), to.octets()].concat());
+            }
+            _ => unreachable!(),
+        }
+        let start = bytes.len();
+        bytes.extend([local.port().to_be_bytes(), remote.port().to_be_bytes()].concat());
+        bytes.extend(len.to_be_bytes());
+        // The sum of the pseudo header, to which the device adds the rest.
+        let first = if local.is_ipv4() { 26 } else { 22 };
+        let words =
+            bytes[first..start].chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1]));
+        let sum = words.sum::<u32>() + 17 + u32::from(len);
+        bytes.extend((((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+        bytes.extend(text);
+        Self { bytes, offload: Offload { wanted: true, start, offset: 6, gso_size: 0 } }
+    }
+
+    fn with(&self, at: usize, new: &[u8]) -> Self {
+        let mut changed = self.clone();
+        changed.bytes[at..at + new.len()].copy_from_slice(new);
+        changed
+    }
+
+    fn send(&self, socket: &OwnedFd) {
+        rustix::io::write(socket, &self.encode()).unwrap();
+    }
+
+    /// With `struct virtio_net_hdr` before it.
+    fn encode(&self) -> Vec<u8> {
+        let Offload { wanted, start, offset, gso_size } = self.offload;
+        let mut bytes = vec![u8::from(wanted), if gso_size == 0 { 0 } else { 5 }];
+        let header_len = if gso_size == 0 { 0 } else { start + 8 };
+        for word in [header_len as u16, gso_size, start as u16, offset as u16] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(&self.bytes);
+        bytes
+    }
+}
+
+/// A port whose program sends what it likes.
+fn open(filter: &mut Filter, keys: &[Key]) -> Port {
+    let port = filter.open_port().unwrap();
+    for key in keys {
+        filter.add_flow(*key, port.owner).unwrap();
+    }
+    let value = 1_i32;
+    // SAFETY: the kernel reads an int.
+    let result = unsafe {
+        let at = (&raw const value).cast();
+        libc::setsockopt(port.descriptor.as_raw_fd(), libc::SOL_PACKET, VNET_HDR, at, 4)
+    };
+    assert_eq!(result, 0);
+    port
+}
+
+/// Without the header about offloads that comes first.
+fn frame_with(port: &Port, bytes: &[u8]) -> Vec<u8> {
+    receive_with(&port.descriptor, bytes).split_off(10)
+}
+
+/// What arrives, until something has these bytes in it.
+fn all_until(tap: &OwnedFd, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    wait_for("frame", || {
+        frames.extend(receive(tap));
+        frames.last().is_some_and(|frame| has(frame, bytes)).then_some(())
+    });
+    frames
+}
+
+/// Everything that passes a host, tapped there.
+fn tap(host: &Host) -> OwnedFd {
+    host.run(|| {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+        let family = AddressFamily::PACKET;
+        let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None).unwrap();
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: 3_u16.to_be(),
+            sll_ifindex: netdevice::name_to_index(&socket, "eth0").unwrap() as i32,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        // SAFETY: the kernel reads an address of that length.
+        let result = unsafe {
+            libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of_val(&address) as u32,
+            )
+        };
+        assert_eq!(result, 0);
+        socket
+    })
+}
+
+fn exchange(local: &'static str, remote: &'static str, method: Method) {
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options { method, ..Options::default() }) else { return };
+        let far = two.run(move || UdpSocket::bind(remote).unwrap());
+        far.set_nonblocking(true).unwrap();
+        let (key, kernels) = (udp(local, remote), UdpSocket::bind(local).unwrap());
+        let port = open(&mut filter, &[key]);
+        let other = open(&mut filter, &[]);
+        Message::udp(&key, b"from the program").send(&port.descriptor);
+        let mut buffer = [0; 4096];
+        let (len, from) = wait_for("datagram", || far.recv_from(&mut buffer).ok());
+        assert_eq!((&buffer[..len], from), (&b"from the program"[..], end(local)));
+
+        // Three datagrams in one, to be cut by the device.
+        let mut merged = Message::udp(&key, &[b'm'; 2500]);
+        merged.offload.gso_size = 1000;
+        merged.send(&port.descriptor);
+        for expected in [1000, 1000, 500] {
+            let len = wait_for("datagram", || far.recv(&mut buffer).ok());
+            assert_eq!(len, expected);
+        }
+
+        far.send_to(b"to the program", end(local)).unwrap();
+        let frame = frame_with(&port, b"to the program");
+        assert_eq!(frame[..6], ONE);
+        assert_eq!(receive(&other.descriptor), None, "another port sees nothing");
+        kernels.set_nonblocking(true).unwrap();
+        assert!(kernels.recv(&mut buffer).is_err(), "the kernel sees nothing");
+        let counts = filter.counts().unwrap();
+        assert_eq!((counts.of(Reason::Sent), counts.of(Reason::TakenPort)), (2, 1));
+        assert_eq!(counts.refused(), 0, "{counts:?}");
+    });
+}
+
+#[test]
+fn a_session_goes_through_its_port() {
+    exchange("10.0.0.1:5000", "10.0.0.2:6000", Method::Automatic);
+}
+
+#[test]
+fn a_session_of_ipv6_goes_through_its_port() {
+    exchange("[fd00::1]:5000", "[fd00::2]:6000", Method::Automatic);
+}
+
+#[test]
+fn a_session_goes_through_its_port_without_links() {
+    exchange("10.0.0.1:5000", "10.0.0.2:6000", Method::Classic);
+}
+
+/// What a program might try, and what it is counted as.
+fn attempts(own: &Key, others: &Key) -> Vec<(&'static str, Message, Reason)> {
+    let good = Message::udp(own, b"forbidden, forbidden, forbidden");
+    let offload = |offload: Offload| Message { bytes: good.bytes.clone(), offload };
+    let Offload { start, .. } = good.offload;
+    let mut vlan = good.clone();
+    vlan.bytes.splice(12..12, [0x81, 0, 0, 5]);
+    vlan.offload.start += 4;
+    let mut long = Message::udp(own, &[b'f'; 2600]);
+    long.offload.gso_size = 1480;
+    let mut options = good.clone();
+    options.bytes.splice(34..34, [1; 4]);
+    options.bytes[14] = 0x46;
+    options.offload.start += 4;
+    let at = |start, offset| offload(Offload { start, offset, ..good.offload });
+    vec![
+        ("another's session", Message::udp(others, b"forbidden"), Reason::NotOwned),
+        ("another's address", good.with(26, &[10, 0, 0, 9]), Reason::NotOwned),
+        ("another port", good.with(start, &[0, 53]), Reason::NotOwned),
+        ("another peer", good.with(30, &[10, 0, 0, 7]), Reason::NotOwned),
+        ("everyone", good.with(30, &[255; 4]), Reason::GroupTarget),
+        ("everyone on the link", good.with(0, &[255; 6]), Reason::GroupTarget),
+        ("another's link address", good.with(6, &[2, 0, 0, 0, 0, 9]), Reason::WrongSourceMac),
+        ("ARP", good.with(12, &[8, 6]), Reason::NotIp),
+        ("VLAN", vlan, Reason::NotIp),
+        ("ICMP", good.with(23, &[1]), Reason::OtherProtocol),
+        ("first fragment", good.with(20, &[0x20, 0]), Reason::SentFragment),
+        ("last fragment", good.with(20, &[0, 9]), Reason::SentFragment),
+        ("options", options, Reason::Extended),
+        ("a wrong length", good.with(16, &[0, 200]), Reason::Malformed),
+        ("long segments", long, Reason::TooLong),
+        ("own checksum", offload(Offload { wanted: false, ..good.offload }), Reason::Checksum),
+        ("checksum over the source address", at(20, 6), Reason::Checksum),
+        ("checksum over the target address", at(24, 6), Reason::Checksum),
+        ("checksum over the source port", at(34, 0), Reason::Checksum),
+        ("checksum over the target port", at(34, 2), Reason::Checksum),
+        ("checksum over the length", at(34, 4), Reason::Checksum),
+    ]
+}
+
+#[test]
+fn nothing_else_gets_through() {
+    let Some((one, two)) = two_hosts() else { return };
+    let seen = tap(&two);
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let own = udp("10.0.0.1:5000", "10.0.0.2:6000");
+        let others = udp("10.0.0.1:5001", "10.0.0.2:6001");
+        let port = open(&mut filter, &[own]);
+        let other = open(&mut filter, &[others]);
+        for (what, message, reason) in attempts(&own, &others) {
+            let before = filter.counts().unwrap();
+            message.send(&port.descriptor);
+            let after = wait_for(what, || filter.counts().ok().filter(|after| after != &before));
+            assert_eq!(after.of(reason), before.of(reason) + 1, "{what}: {after:?}");
+        }
+        // What comes after is the first that is seen.
+        Message::udp(&own, b"allowed").send(&port.descriptor);
+        let frames = all_until(&seen, b"allowed");
+        assert!(!frames.iter().any(|frame| has(frame, b"forbidden")), "{frames:02x?}");
+        assert_eq!(receive(&other.descriptor), None);
+        // A packet socket's owner may name any interface: it finds those of its own name space only.
+        let refused = |index: u32| {
+            let bytes = Message::udp(&others, b"forbidden").encode();
+            send_on(&port.descriptor, index, &bytes)
+        };
+        let sent: Vec<_> = (1..=64).filter(|index| refused(*index)).collect();
+        assert!(sent.len() <= 2, "its end, and loopback: {sent:?}");
+        Message::udp(&own, b"allowed again").send(&port.descriptor);
+        let frame = receive_with(&seen, b"allowed again");
+        assert!(!has(&frame, b"forbidden"));
+    });
+}
+
+/// Sends on an interface by number, as sendto(2) lets the holder of a packet socket.
+fn send_on(socket: &OwnedFd, index: u32, bytes: &[u8]) -> bool {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: 0x0800_u16.to_be(),
+        sll_ifindex: index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: bytes and an address, of the lengths told.
+    let result = unsafe {
+        let (at, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
+        libc::sendto(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0, at, len)
+    };
+    result >= 0
+}
+
+#[test]
+fn nobody_elses_traffic_is_seen() {
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let port = open(&mut filter, &[udp("10.0.0.1:5000", "10.0.0.2:6000")]);
+        let kernels = UdpSocket::bind("10.0.0.1:7000").unwrap();
+        let far = two.run(|| UdpSocket::bind("10.0.0.2:6000").unwrap());
+        far.set_broadcast(true).unwrap();
+        for target in ["10.0.0.1:7000", "10.0.0.255:5000", "10.0.0.255:7000"] {
+            far.send_to(b"not for the program", end(target)).unwrap();
+        }
+        kernels.recv(&mut [0; 64]).unwrap();
+        // What this host sends into the port's own interface does not arrive either.
+        let ip = |arguments: &str| {
+            std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap().success()
+        };
+        let name = format!("sojourn{:x}", port.owner.0);
+        assert!(ip(&format!("addr add 10.9.9.1/24 dev {name}")));
+        assert!(ip(&format!("neigh add 10.9.9.2 lladdr 02:00:00:00:00:09 dev {name}")));
+        UdpSocket::bind("10.9.9.1:0").unwrap().send_to(b"x", end("10.9.9.2:9")).unwrap();
+        far.send_to(b"for the program", end("10.0.0.1:5000")).unwrap();
+        let first = wait_for("frame", || receive(&port.descriptor));
+        assert!(has(&first, b"for the program"), "{first:02x?}");
+    });
+}
+
+#[test]
+fn a_port_is_guarded_without_its_server_and_ends_with_its_program() {
+    let Some((one, two)) = two_hosts() else { return };
+    let seen = tap(&two);
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let own = udp("10.0.0.1:5000", "10.0.0.2:6000");
+        let others = udp("10.0.0.1:5001", "10.0.0.2:6001");
+        let port = open(&mut filter, &[own]);
+        let name = format!("sojourn{:x}", port.owner.0);
+        let hook = "Hook sojourn_ingress eth0".to_owned();
+        assert!(attached().contains(&hook) && attached().contains(&format!("Port {name} eth0")));
+        drop(filter);
+        let left = attached();
+        assert!(!left.contains(&hook), "{left:?}");
+        assert!(left.contains(&format!("Hook sojourn_portout {name}")), "{left:?}");
+        // The server is gone; the rules still hold.
+        Message::udp(&others, b"forbidden").send(&port.descriptor);
+        Message::udp(&own, b"allowed").send(&port.descriptor);
+        let frames = all_until(&seen, b"allowed");
+        assert!(!frames.iter().any(|frame| has(frame, b"forbidden")), "{frames:02x?}");
+        drop(port);
+        wait_for("end of the port", || attached().is_empty().then_some(()));
+    });
+}
+
+#[test]
+fn a_filter_that_is_detached_leaves_no_port() {
+    let Some((one, _two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let _port = open(&mut filter, &[udp("10.0.0.1:5000", "10.0.0.2:6000")]);
+        let left_behind = filter.open_port().unwrap();
+        filter.detach();
+        assert_eq!(attached(), [""; 0]);
+        drop(left_behind);
+    });
+}
