@@ -9,7 +9,7 @@ use crate::search::SearchError;
 use crate::{args, beside, environment, launch, output, server};
 use anyhow::anyhow;
 use rustix::io::Errno;
-use sojourn_session::{Config, config};
+use sojourn_session::{Config, ConfigError, config};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,12 @@ const IDLE_EXIT_S: u32 = 60;
 /// Becomes the program; comes back only if that failed.
 pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
     let failed = |error| Failure::new(RUN_FAILED, error);
-    let config = config::load(options.settings.flags(), |name| std::env::var_os(name))
+    let note = |error: ConfigError| {
+        if !options.quiet {
+            output::note(&format!("{error}; going on without it"));
+        }
+    };
+    let config = config::load_noting(options.settings.flags(), |name| std::env::var_os(name), note)
         .map_err(|error| failed(error.into()))?;
     let Some(name) = options.command.first() else {
         return Err(failed(anyhow!("no program was named")));

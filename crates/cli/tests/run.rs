@@ -8,7 +8,7 @@
 mod common;
 
 use common::{Scratch, cc, sojourn};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 /// A library that programs can be asked about, and a server that listens.
@@ -118,6 +118,32 @@ fn the_program_finds_the_merged_configuration() {
     let (status, out, err) = ended(command.output().unwrap());
     assert_eq!((status, err.as_str()), (0, ""));
     assert_eq!(out, "SOJOURN_MOVE_AFTER_CALLS=2\nSOJOURN_PIPE=false\nSOJOURN_SPIN=never\n");
+}
+
+#[test]
+fn a_configuration_directory_that_cannot_be_searched_is_no_obstacle() {
+    let world = World::new("unsearchable");
+    let home = world.scratch.path("home");
+    std::fs::create_dir_all(home.join(".config")).unwrap();
+    std::fs::write(home.join(".config/sojourn.toml"), "nonsense").unwrap();
+    std::fs::set_permissions(home.join(".config"), PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(world.scratch.path("server"), PermissionsExt::from_mode(0o777))
+        .unwrap();
+    let mut command = world.command(&["sh", "-c", "echo ${IS_PRELOADED-plain}"]);
+    command.env_remove("SOJOURN_CONFIG").env_remove("XDG_CONFIG_HOME").env("HOME", &home);
+    if rustix::process::geteuid().is_root() {
+        // Root searches everything.
+        std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+    }
+    let output = command.output().unwrap();
+    if output.status.code() == Some(126) && !output.stderr.starts_with(b"sojourn:") {
+        eprintln!("skipped: another user cannot run the command here");
+        return;
+    }
+    let (status, out, err) = ended(output);
+    assert_eq!((status, out.as_str()), (0, "yes\n"), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(err.contains(".config/sojourn.toml") && err.contains("ermission denied"), "{err}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod settings;
 mod tests;
 
 #[cfg(feature = "file")]
-pub use file::{default_paths, load};
+pub use file::{default_paths, load, load_noting};
 pub use select::{Addresses, Ports, Prefix, Programs};
 pub use settings::{SETTINGS, Setting};
 

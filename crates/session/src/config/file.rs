@@ -6,6 +6,7 @@
 use super::{Config, ConfigError, Setting, unknown};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
 
@@ -31,6 +32,19 @@ pub fn load<'a>(
     flags: impl IntoIterator<Item = (&'a str, &'a str)>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Config, ConfigError> {
+    load_noting(flags, variable, |_| {})
+}
+
+/// As [`load`], and tells `note` of files that may be there, in directories that cannot be searched. They count as not
+/// there: a program that changes its user and keeps `HOME` would else not run.
+///
+/// # Errors
+/// [`ConfigError`], the first.
+pub fn load_noting<'a>(
+    flags: impl IntoIterator<Item = (&'a str, &'a str)>,
+    variable: impl Fn(&str) -> Option<OsString>,
+    mut note: impl FnMut(ConfigError),
+) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     let is_named = variable("SOJOURN_CONFIG").is_some_and(|path| !path.is_empty());
     for path in default_paths(&variable) {
@@ -39,8 +53,16 @@ pub fn load<'a>(
                 config.apply_file(&path, &text)?;
                 break;
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => {}
-            Err(error) => return Err(ConfigError::Read { path, cause: error.to_string() }),
+            Err(error) if error.kind() == ErrorKind::NotFound && !is_named => {}
+            Err(error) => {
+                // The directory, or the file itself?
+                let is_there = is_named || path.symlink_metadata().is_ok();
+                let error = ConfigError::Read { path, cause: error.to_string() };
+                if is_there {
+                    return Err(error);
+                }
+                note(error);
+            }
         }
     }
     let names = super::SETTINGS.iter().map(Setting::variable);
