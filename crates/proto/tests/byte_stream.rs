@@ -68,6 +68,16 @@ struct End {
     finished: bool,
 }
 
+impl End {
+    fn has_nothing_to_do(&self) -> bool {
+        let closed = self.written == self.to_write && !self.connection.can_send();
+        let full = self.written < self.to_write && self.connection.send_room() == 0;
+        let read = self.connection.siocinq() == 0
+            && (self.finished || self.connection.receive_end() == ReceiveEnd::Open);
+        (closed || full) && read
+    }
+}
+
 fn byte(end: usize, place: usize) -> u8 {
     ((place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ (end as u8 * 0x5a)
 }
@@ -131,6 +141,7 @@ struct World {
     dice: Dice,
     weather: Weather,
     limits: Limits,
+    moved: u32,
 }
 
 impl World {
@@ -153,6 +164,7 @@ impl World {
             dice: Dice(weather.seed | 1),
             weather,
             limits,
+            moved: 0,
         }
     }
 
@@ -252,9 +264,11 @@ impl World {
     }
 
     fn maybe_move(&mut self, index: usize) {
-        if !self.dice.chance(self.weather.moves) {
+        // A move restarts timers: who never stops moving never sees one run out.
+        if self.moved == 15 || !self.dice.chance(self.weather.moves) {
             return;
         }
+        self.moved += 1;
         let end = &mut self.ends[index];
         let record = end.connection.export(self.now).expect("one home");
         let mut bytes = Vec::new();
@@ -267,7 +281,9 @@ impl World {
         let timeout = |end: &End| end.connection.next_timeout();
         let timer = self.ends.iter().filter_map(timeout).min();
         let arrival = self.link.first_key_value().map(|((at, _), _)| *at);
-        let program = self.now + Duration::from_micros(self.dice.roll(3_000));
+        let idle = self.ends.iter().all(End::has_nothing_to_do);
+        let pause = if idle { 600_000_000 } else { 3_000 };
+        let program = self.now + Duration::from_micros(self.dice.roll(pause));
         if arrival.is_some_and(|at| at <= program && timer.is_none_or(|timer| at <= timer)) {
             if let Some((to, packet)) = self.next_packet() {
                 let arrival = Arrival {
@@ -348,7 +364,7 @@ prop_compose! {
 prop_compose! {
     fn any_weather()(
         seed in any::<u64>(),
-        loss in prop::sample::select(vec![0u64, 10, 50, 200]),
+        loss in prop::sample::select(vec![0u64, 10, 50, 150]),
         doubling in prop::sample::select(vec![0u64, 20, 200]),
         jitter_us in prop::sample::select(vec![0u64, 500, 20_000]),
         delay_us in prop::sample::select(vec![5u64, 1_000, 50_000]),

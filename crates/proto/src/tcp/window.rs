@@ -118,7 +118,8 @@ impl ReceiveWindow {
         }
         let unit = 1 << self.scale;
         let mut chosen = if self.scale > 0 {
-            free - free % unit
+            // Up, so that little room under a large scale is not no room (Linux does so too); the ring has space for it.
+            free.next_multiple_of(unit)
         } else if left + segment <= free || left > free {
             free - free % segment.max(1)
         } else {
