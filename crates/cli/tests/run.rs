@@ -126,7 +126,7 @@ fn a_configuration_directory_that_cannot_be_searched_is_no_obstacle() {
     let home = world.scratch.path("home");
     std::fs::create_dir_all(home.join(".config")).unwrap();
     std::fs::write(home.join(".config/sojourn.toml"), "nonsense").unwrap();
-    std::fs::set_permissions(home.join(".config"), PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(home.join(".config"), PermissionsExt::from_mode(0o0)).unwrap();
     std::fs::set_permissions(world.scratch.path("server"), PermissionsExt::from_mode(0o777))
         .unwrap();
     let mut command = world.command(&["sh", "-c", "echo ${IS_PRELOADED-plain}"]);
