@@ -7,7 +7,7 @@ mod common;
 use common::frames::{self, Front, NOBODY, pattern, probe, send_now};
 use common::tun::Tun;
 use common::xsk::Steering;
-use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, receive_until, shows, wait};
+use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, receive_until, shows, until_it_carries, wait};
 use rustix::event::PollFlags;
 use sojourn_netif::pcapng::Writer;
 use sojourn_netif::{
@@ -51,7 +51,11 @@ fn on_tun<I: Interface + Send + 'static>(open: impl FnOnce(&str) -> I + Send) ->
     let lab = Lab::new()?;
     let far = Box::new(lab.near(|| Tun::new(DEVICE))?);
     lab.near_ip(&format!("link set {DEVICE} up"));
-    let near = Box::new(lab.near(|| open(DEVICE)));
+    let mut near = lab.near(|| open(DEVICE));
+    let mut far = far;
+    until_it_carries(far.as_mut(), &mut near);
+    until_it_carries(&mut near, far.as_mut());
+    let near = Box::new(near);
     Some(Pair { near, far, device: Some(DEVICE), lab: Some(lab), _steering: None })
 }
 
@@ -439,19 +443,8 @@ fn a_link_that_was_down_works_again(
     lab.near_ip(&format!("link set {device} up"));
     // The far end has seen it too.
     far.take_error();
-    while far.receive(64, &mut |_| ()).unwrap() > 0 {}
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        // What is sent before there is a carrier may be lost.
-        send_now(near, &Outgoing::plain(&frame)).unwrap();
-        let mut has_arrived = false;
-        wait(far, deadline);
-        far.receive(64, &mut |received| has_arrived |= received.frame == frame).unwrap();
-        if has_arrived {
-            break;
-        }
-        assert!(Instant::now() < deadline, "up again");
-    }
+    until_it_carries(near, far);
+    until_it_carries(far, near);
     send_now(far, &Outgoing::plain(&frame)).unwrap();
     receive_until(near, "back", |received| received.frame == frame);
 }

@@ -196,10 +196,11 @@ impl Speaker<'_> {
                 if segment.flags().contains(Flags::SYN) {
                     *ack = segment.seq().0;
                 }
+                // What came before is answered again.
+                has_any |= segment.sequence_len() > 0;
                 if segment.seq().0 == *ack {
                     into.extend(segment.payload());
                     *ack = ack.wrapping_add(segment.sequence_len());
-                    has_any |= segment.sequence_len() > 0;
                     longest = longest.max(segment.payload().len());
                 }
             })
@@ -210,7 +211,7 @@ impl Speaker<'_> {
     fn until(&mut self, what: &str, mut is_enough: impl FnMut(&mut Self) -> bool) {
         let deadline = Instant::now() + LIMIT;
         while !is_enough(self) {
-            assert!(wait(self.near, deadline), "{what}");
+            assert!(wait(self.near, deadline), "{what}: {:?}", self.near.statistics());
         }
     }
 }
@@ -237,26 +238,26 @@ fn bulk(lab: &Lab, near: &mut dyn Interface) -> usize {
             stream.write_all(&back).unwrap();
         });
         let mut speaker = Speaker { near, headers, flow, seq: 1000, ack: 0, acknowledged: 0 };
-        let mut nothing = Vec::new();
-        speaker.send(Flags::SYN, &[]);
-        speaker.until("the answer to SYN", |speaker| speaker.receive(&mut nothing).1);
-        speaker.send(Flags::ACK, &[]);
-        for part in there.chunks(60_000) {
-            speaker.send(Flags::ACK | Flags::PSH, part);
-            speaker.until("an acknowledgement", |speaker| {
-                speaker.receive(&mut nothing);
-                speaker.acknowledged == speaker.seq
-            });
-        }
         let (mut arrived, mut longest) = (Vec::new(), 0);
-        speaker.until("bytes from the kernel", |speaker| {
+        speaker.send(Flags::SYN, &[]);
+        speaker.until("the answer to SYN", |speaker| speaker.receive(&mut arrived).1);
+        speaker.send(Flags::ACK, &[]);
+        let mut take = |speaker: &mut Speaker<'_>| {
             let (len, has_any) = speaker.receive(&mut arrived);
             longest = longest.max(len);
             if has_any {
                 speaker.send(Flags::ACK, &[]);
             }
-            arrived.len() >= BYTES
-        });
+            arrived.len()
+        };
+        for part in there.chunks(60_000) {
+            speaker.send(Flags::ACK | Flags::PSH, part);
+            speaker.until("an acknowledgement", |speaker| {
+                take(speaker);
+                speaker.acknowledged == speaker.seq
+            });
+        }
+        speaker.until("bytes from the kernel", |speaker| take(speaker) >= BYTES);
         assert!(arrived == back, "bytes from the kernel");
         kernel.join().unwrap();
         longest

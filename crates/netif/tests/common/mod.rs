@@ -12,7 +12,7 @@ pub(crate) mod xsk;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::Timespec;
-use sojourn_netif::{Interface, PacketOptions, Received};
+use sojourn_netif::{Interface, Message, Outgoing, PacketOptions, Received};
 use sojourn_wire::MacAddress;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -68,7 +68,17 @@ impl Lab {
         ip(&format!("-n {near} link set {NEAR_DEVICE} up"));
         ip(&format!("-n {far} addr add 10.77.0.2/24 dev {FAR_DEVICE}"));
         ip(&format!("-n {far} link set {FAR_DEVICE} up"));
+        lab.settle();
         Some(lab)
+    }
+
+    /// Waits until the link carries: it begins to some time after both interfaces are up, and what is sent before is lost silently.
+    fn settle(&self) {
+        let options = PacketOptions::default();
+        let mut near = self.near(|| Message::open(NEAR_DEVICE, &options).unwrap());
+        let mut far = self.far(|| Message::open(FAR_DEVICE, &options).unwrap());
+        until_it_carries(&mut near, &mut far);
+        until_it_carries(&mut far, &mut near);
     }
 
     /// Runs `ip` for the near host.
@@ -169,6 +179,21 @@ pub(crate) fn receive_until(
             return;
         }
         assert!(wait(interface, deadline), "{what}: not within {LIMIT:?}");
+    }
+}
+
+/// Sends until the frame sent last arrives: then none is left on the way.
+pub(crate) fn until_it_carries(source: &mut dyn Interface, target: &mut dyn Interface) {
+    let deadline = Instant::now() + LIMIT;
+    for mark in 0.. {
+        let frame = frames::probe(source.properties().link, 100, mark);
+        frames::send_now(source, &Outgoing::plain(&frame)).unwrap();
+        assert!(wait(target, deadline), "the link does not carry");
+        let mut has_arrived = false;
+        target.receive(64, &mut |received| has_arrived |= received.frame == frame).unwrap();
+        if has_arrived {
+            break;
+        }
     }
 }
 
