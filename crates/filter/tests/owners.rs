@@ -1,0 +1,200 @@
+//! Owners that come and go, change places, and are taken over.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod common;
+
+use common::{attached, filter, receive, two_hosts};
+use rustix::fd::{AsRawFd, OwnedFd};
+use sojourn_filter::{Filter, Key, Options, OwnerId, Reason, Removed};
+use sojourn_wire::Protocol;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: between another's `fork` and `exec`, its child has every socket of this process, and so is a holder.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program with a datagram socket's session, and the socket of the far host that sends to it.
+struct Program {
+    owner: OwnerId,
+    socket: OwnedFd,
+    target: SocketAddr,
+}
+
+impl Program {
+    fn new(filter: &mut Filter, port: u16) -> Self {
+        let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
+        let target = SocketAddr::from(([10, 0, 0, 1], port));
+        filter.add_flow(Key::new(Protocol::Udp, target, None).unwrap(), owner).unwrap();
+        Self { owner, socket, target }
+    }
+
+    /// Sends until one arrives; everything that arrives is its own. Returns how many were lost.
+    fn is_reached(&self, sender: &UdpSocket) -> usize {
+        let text = format!("for {}", self.target);
+        for lost in 0..100 {
+            sender.send_to(text.as_bytes(), self.target).unwrap();
+            // A veth delivers before the call that sends returns, or very soon after.
+            let end = std::time::Instant::now() + std::time::Duration::from_millis(20);
+            while std::time::Instant::now() < end {
+                if let Some(frame) = receive(&self.socket) {
+                    assert!(common::has(&frame, text.as_bytes()), "another's frame");
+                    return lost;
+                }
+            }
+        }
+        panic!("{} is not reached", self.target);
+    }
+}
+
+fn misdirected(filter: &Filter) -> u64 {
+    filter.counts().unwrap().of(Reason::Misdirected)
+}
+
+#[test]
+fn members_that_changed_places_are_found_again() {
+    let _alone = alone();
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
+        let programs: Vec<_> = (1..=5).map(|port| Program::new(&mut filter, port)).collect();
+        let all = |filter: &Filter| {
+            let lost: usize = programs.iter().map(|program| program.is_reached(&sender)).sum();
+            // Once found, nothing is lost any more.
+            let before = misdirected(filter);
+            assert!(programs.iter().all(|program| program.is_reached(&sender) == 0));
+            assert_eq!(misdirected(filter), before);
+            lost
+        };
+        assert_eq!(all(&filter), 0);
+        // A ring is set, and a member goes to the end of the group.
+        let ring = [4096_u32, 1, 2048, 2];
+        set_ring(&programs[0].socket, &ring);
+        let lost = all(&filter);
+        assert!((1..=5).contains(&lost), "{lost}");
+        // Two owners in one place, one nowhere: the programs try places one after another.
+        #[cfg(debug_assertions)]
+        {
+            filter.probe_confuse(programs[1].owner, 3).unwrap();
+            filter.probe_confuse(programs[2].owner, 3).unwrap();
+            filter.probe_confuse(programs[4].owner, 4000).unwrap();
+            assert!(all(&filter) > 0);
+        }
+    });
+}
+
+fn set_ring(socket: &OwnedFd, ring: &[u32; 4]) {
+    const RX_RING: i32 = 5;
+    let (at, len) = (ring.as_ptr().cast(), size_of_val(ring) as u32);
+    // SAFETY: the kernel reads as many bytes as the value has.
+    #[allow(unsafe_code, reason = "an option that rustix does not have")]
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, RX_RING, at, len) };
+    assert_eq!(result, 0);
+    // The frames go to the ring until it is gone.
+    #[allow(unsafe_code, reason = "an option that rustix does not have")]
+    // SAFETY: as above.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            RX_RING,
+            [0_u32; 4].as_ptr().cast(),
+            len,
+        )
+    };
+    assert_eq!(result, 0);
+}
+
+#[test]
+fn owners_come_and_go() {
+    let _alone = alone();
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
+        let mut programs: Vec<_> = (1..=5).map(|port| Program::new(&mut filter, port)).collect();
+        // The first leaves, and the last takes its place.
+        let gone = programs.remove(0);
+        drop(gone.socket);
+        assert_eq!(filter.remove_owner(gone.owner).unwrap(), Removed::Gone);
+        assert!(programs.iter().all(|program| program.is_reached(&sender) == 0));
+        // Another is removed while somebody has its socket, which is closed later.
+        let held = programs.remove(1);
+        assert_eq!(filter.remove_owner(held.owner).unwrap(), Removed::StillHeld);
+        sender.send_to(b"nobody's", held.target).unwrap();
+        assert!(programs.iter().all(|program| program.is_reached(&sender) == 0));
+        assert_eq!(receive(&held.socket), None);
+        drop(held.socket);
+        filter.refresh().unwrap();
+        programs.push(Program::new(&mut filter, 6));
+        assert!(programs.iter().all(|program| program.is_reached(&sender) == 0));
+        assert_eq!(misdirected(&filter), 0);
+        assert!(filter.event_fd().is_some());
+        for Program { owner, socket, .. } in programs {
+            drop(socket);
+            assert_eq!(filter.remove_owner(owner).unwrap(), Removed::Gone);
+        }
+        assert!(filter.event_fd().is_none(), "no socket without owners");
+        assert_eq!(attached(), [""; 0]);
+    });
+}
+
+#[test]
+fn an_interface_goes_down_and_up() {
+    let _alone = alone();
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
+        let mut programs: Vec<_> = (1..=5).map(|port| Program::new(&mut filter, port)).collect();
+        let gone = programs.remove(0);
+        drop(gone.socket);
+        filter.remove_owner(gone.owner).unwrap();
+        for state in ["down", "up"] {
+            let ip = std::process::Command::new("ip").args(["link", "set", "eth0", state]).status();
+            assert!(ip.unwrap().success());
+        }
+        filter.refresh().unwrap();
+        for program in &programs {
+            // The first error is the interface's having been down.
+            let _ = rustix::net::sockopt::socket_error(&program.socket);
+            program.is_reached(&sender);
+        }
+        assert_eq!(misdirected(&filter), 0);
+    });
+}
+
+#[test]
+fn what_holds_the_descriptors_holds_the_filter() {
+    let _alone = alone();
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
+        let programs: Vec<_> = (1..=3).map(|port| Program::new(&mut filter, port)).collect();
+        let port = filter.open_port().unwrap();
+        let hold = |filter: &Filter| -> Vec<(String, OwnedFd)> {
+            let held = filter.holdings().into_iter();
+            held.map(|(name, fd)| (name, fd.try_clone_to_owned().unwrap())).collect()
+        };
+        let held = hold(&filter);
+        drop(filter);
+        assert!(programs.iter().all(|program| program.is_reached(&sender) == 0));
+        let mut filter = Filter::adopt(held, Options::default()).unwrap();
+        assert_eq!(filter.flows().count(), 3);
+        assert!(programs.iter().all(|program| program.is_reached(&sender) == 0));
+        // Numbers go on: one of a program that may still have its socket is never given out again.
+        let next = Program::new(&mut filter, 4);
+        assert!(next.owner > port.owner && next.is_reached(&sender) == 0);
+        assert_eq!(filter.remove_owner(port.owner).unwrap(), Removed::Gone);
+        for program in programs.into_iter().chain([next]) {
+            drop(program.socket);
+            assert_eq!(filter.remove_owner(program.owner).unwrap(), Removed::Gone);
+        }
+        assert_eq!(attached(), [""; 0]);
+    });
+}
