@@ -24,6 +24,7 @@ use sojourn_wire::MacAddress;
 use sojourn_wire::frame::Link;
 use std::fs::File;
 use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
 
 /// The name of the program's end, in its own name space.
 const PEER_NAME: &str = "sojourn";
@@ -74,6 +75,9 @@ pub(crate) enum Opened {
 }
 
 /// Opens the port of `owner`, guarded before the first frame can pass.
+///
+/// The far end is set up last. An interface that has its carrier when it is set up can send at once; otherwise the kernel
+/// sees to it some time later, and drops what is sent until then.
 pub(crate) fn open(
     loaded: &Loaded,
     real: &Interface,
@@ -81,48 +85,83 @@ pub(crate) fn open(
     method: Method,
 ) -> Result<Opened, Failed> {
     let name = name_of(owner);
-    let closed = loaded.program(CLOSED)?;
-    let mac = mac_of(real);
+    let far = FarEnd { name: &name, mac: mac_of(real), closed: loaded.program(CLOSED)?, method };
     let here = netlink::Socket::new().map_err(Failed::at("opening a netlink socket"))?;
-    let far_end = || far_end(&here, &name, mac, closed, method);
-    // A thread of its own: it leaves this name space for good.
-    let made = std::thread::scope(|scope| scope.spawn(far_end).join());
-    let descriptor = match made {
-        Ok(Ok(descriptor)) => descriptor,
-        Ok(Err(error)) if error.source.kind() == io::ErrorKind::AlreadyExists => {
+    let (go, is_ready) = mpsc::channel();
+    let (tell, told) = mpsc::channel();
+    let opened = std::thread::scope(|scope| {
+        // A thread of its own: it leaves this name space for good. With its end, and without a socket, the pair is gone.
+        scope.spawn(|| far.make(&here, tell, is_ready));
+        let silent = |_| Failed::missing("the thread that makes a port");
+        told.recv().map_err(silent)??;
+        let interface = near_end(loaded, real, &name, method)?;
+        // If it has ended, its answer says why.
+        let _ = go.send(());
+        drop(go);
+        let descriptor = told.recv().map_err(silent)??;
+        Ok((interface, descriptor))
+    });
+    let (interface, descriptor) = match opened {
+        Err(Failed { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
             return Ok(Opened::NameTaken);
         }
-        Ok(Err(error)) => return Err(error),
-        Err(_) => return Err(Failed::missing("the thread that makes a port")),
+        opened => opened?,
     };
-    // From here on, dropping the descriptor removes the pair.
-    let interface = near_end(loaded, real, &name, method)?;
-    Ok(Opened::Port(Port { owner, interface, descriptor, mac }))
+    let descriptor = descriptor.ok_or_else(|| Failed::missing("a port's packet socket"))?;
+    Ok(Opened::Port(Port { owner, interface, descriptor, mac: far.mac }))
 }
 
-/// Makes the pair and the program's side of it, in a new name space that becomes the calling thread's.
-fn far_end(
-    here: &netlink::Socket,
-    name: &str,
-    peer_mac: MacAddress,
-    closed: BorrowedFd<'_>,
+/// The program's side of a pair that is to be made.
+struct FarEnd<'a> {
+    name: &'a str,
+    mac: MacAddress,
+    closed: BorrowedFd<'a>,
     method: Method,
-) -> Result<OwnedFd, Failed> {
-    sys::leave_network().map_err(Failed::at("making a network name space"))?;
-    let network = File::open("/proc/thread-self/ns/net")
-        .map_err(Failed::at("finding the new network name space"))?;
-    be_silent("default");
-    let pair =
-        Pair { name, mtu: PAIR_MTU, peer_name: PEER_NAME, peer_mac, peer_network: network.as_fd() };
-    netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
-    let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
-    hook::attach_for_good(closed, CLOSED, peer.index, Place::TcxIngress, method)?;
-    // First up: a socket bound to an interface that is down starts with an error.
-    netlink::set_up(peer.index).map_err(Failed::at("setting a port up"))?;
-    group::port_socket(peer.index).map_err(Failed::at("making a port's packet socket"))
 }
 
-/// Guards the server's side, and sets it up.
+/// What the far end's thread tells: that the pair is there, and then the program's socket.
+type Progress = Result<Option<OwnedFd>, Failed>;
+
+impl FarEnd<'_> {
+    /// Makes the pair, tells, and waits until the near end is guarded and up; then sets the far end up, and tells its socket.
+    fn make(&self, here: &netlink::Socket, tell: Sender<Progress>, is_ready: Receiver<()>) {
+        let paired = self.pair(here);
+        let index = paired.as_ref().ok().copied();
+        // Nobody listens any more if the near end failed.
+        let _ = tell.send(paired.map(|_| None));
+        if let (Some(index), Ok(())) = (index, is_ready.recv()) {
+            let _ = tell.send(socket_on(index).map(Some));
+        }
+    }
+
+    /// Makes the pair, its far end in a new name space that becomes the calling thread's. Returns the far end's index.
+    fn pair(&self, here: &netlink::Socket) -> Result<u32, Failed> {
+        sys::leave_network().map_err(Failed::at("making a network name space"))?;
+        let network = File::open("/proc/thread-self/ns/net")
+            .map_err(Failed::at("finding the new network name space"))?;
+        be_silent("default");
+        let pair = Pair {
+            name: self.name,
+            mtu: PAIR_MTU,
+            peer_name: PEER_NAME,
+            peer_mac: self.mac,
+            peer_network: network.as_fd(),
+        };
+        netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
+        let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
+        let place = Place::TcxIngress;
+        hook::attach_for_good(self.closed, CLOSED, peer.index, place, self.method)?;
+        Ok(peer.index)
+    }
+}
+
+/// The program's socket. First up: a socket bound to an interface that is down starts with an error.
+fn socket_on(far_end: u32) -> Result<OwnedFd, Failed> {
+    netlink::set_up(far_end).map_err(Failed::at("setting a port up"))?;
+    group::port_socket(far_end).map_err(Failed::at("making a port's packet socket"))
+}
+
+/// Guards the server's side, and sets it up. Returns its index.
 fn near_end(loaded: &Loaded, real: &Interface, name: &str, method: Method) -> Result<u32, Failed> {
     let index = netlink::by_name(name).map_err(Failed::at("finding a port"))?.index;
     let (out, closed) = (loaded.program(PORT_OUT)?, loaded.program(CLOSED)?);

@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, AsRawFd};
 use sojourn_filter::{Key, Method, Options, Reason};
 use sojourn_wire::Protocol;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 
 /// A connection from the second host to the first, where this runs: the first's end, and the second's.
 fn connection(two: &Host, address: &'static str) -> (TcpStream, TcpStream) {
@@ -106,5 +106,38 @@ fn nobody_changes_an_owners_filter() {
         assert_eq!(detach(libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 0), refused);
         // The group's program, through a member.
         assert_eq!(detach(libc::SOL_PACKET, 22, 0), refused);
+    });
+}
+
+/// A TCP segment's first fragment, as a router between the hosts could make it.
+fn first_fragment(key: &Key) -> Vec<u8> {
+    let (local, remote) = (key.local(), key.remote().unwrap());
+    let (IpAddr::V4(to), IpAddr::V4(from)) = (local.ip(), remote.ip()) else { unreachable!() };
+    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    bytes.extend([0x45, 0, 0, 44, 0, 1, 0x20, 0, 64, 6, 0, 0]);
+    bytes.extend([from.octets(), to.octets()].concat());
+    let words = bytes[14..].chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1]));
+    let sum = words.sum::<u32>();
+    bytes[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    bytes.extend([remote.port().to_be_bytes(), local.port().to_be_bytes()].concat());
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0, b'f', b'f', b'f', b'f']);
+    bytes
+}
+
+#[test]
+fn a_fragment_is_noted() {
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let (local, _far) = connection(&two, "10.0.0.1:0");
+        let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
+        let key = key_of(&local);
+        filter.add_flow(key, owner).unwrap();
+        assert!(!filter.rule(&key).unwrap().fragment_seen);
+        let fragment = first_fragment(&key);
+        two.run(move || common::send_frame("eth0", &fragment));
+        wait_for("note", || filter.rule(&key).unwrap().fragment_seen.then_some(()));
+        assert_eq!(filter.counts().unwrap().of(Reason::Fragmented), 1);
+        assert_eq!(receive(&socket), None);
     });
 }

@@ -368,3 +368,20 @@ fn a_filter_that_is_detached_leaves_no_port() {
         drop(left_behind);
     });
 }
+
+#[test]
+fn ports_of_two_filters_have_names_of_their_own() {
+    let Some((one, _two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut first) = filter(Options::default()) else { return };
+        let Some(mut second) = filter(Options::default()) else { return };
+        let (one, other) = (open(&mut first, &[]), open(&mut second, &[]));
+        assert!(one.interface != other.interface && one.owner != other.owner);
+        let again = open(&mut second, &[]);
+        assert!(again.owner > other.owner);
+        first.detach();
+        assert_eq!(attached().iter().filter(|one| one.starts_with("Port")).count(), 2);
+        second.detach();
+        assert_eq!(attached(), [""; 0]);
+    });
+}

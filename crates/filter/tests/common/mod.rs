@@ -162,3 +162,26 @@ pub(crate) fn receive_with(socket: &rustix::fd::OwnedFd, bytes: &[u8]) -> Vec<u8
     let what = format!("frame with {}", String::from_utf8_lossy(bytes));
     wait_for(&what, || receive(socket).filter(|frame| has(frame, bytes)))
 }
+
+/// Sends a frame on an interface of the calling thread's name space.
+pub(crate) fn send_frame(interface: &str, frame: &[u8]) {
+    use rustix::fd::AsRawFd;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).unwrap();
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: 0x0800_u16.to_be(),
+        sll_ifindex: netdevice::name_to_index(&socket, interface).unwrap() as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: bytes and an address, of the lengths told.
+    let result = unsafe {
+        let (at, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
+        libc::sendto(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, at, len)
+    };
+    assert!(result >= 0);
+}
