@@ -109,11 +109,10 @@ impl Acks {
         self.measure(segment, pushed);
         let half = self.delay_min.divided_by(2);
         match self.last_data {
-            _ if self.interval.is_zero() => {
+            None => {
                 self.raise_quick(window, QUICK_MAX);
                 self.interval = self.delay_min;
             }
-            None => {}
             Some(last) => {
                 let gap = now.since(last);
                 if gap <= half {

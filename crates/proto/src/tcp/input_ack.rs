@@ -77,6 +77,7 @@ impl Connection {
     /// All before `una` has arrived.
     fn advance(&mut self, una: u64) {
         let (before, end) = (self.snd.una, self.snd.end);
+        self.timers.silent_since = None;
         self.counters.bytes_acked += una.min(end) - before.min(end);
         // The window's right edge is told anew with each acknowledgement; until then it stays where it was.
         self.snd.una = una;

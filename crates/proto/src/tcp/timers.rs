@@ -18,6 +18,9 @@ pub(super) struct Timers {
     pub(super) persist_backoff: u32,
     /// When the peer has been silent for long: ask whether it is there (RFC 9293, 3.8.4).
     pub(super) keepalive: Option<Instant>,
+    /// When the retransmission timer first ran out since something new was acknowledged. Linux's `retrans_stamp` is older in a long
+    /// recovery, and connections that got on slowly were given up for it.
+    pub(super) silent_since: Option<Instant>,
     /// When TIME-WAIT ends (RFC 9293, 3.6.1).
     pub(super) time_wait: Option<Instant>,
     /// Probes of either kind without an answer.
@@ -91,7 +94,7 @@ impl Connection {
     fn on_retransmission_timeout(&mut self, now: Instant, count: u32) {
         self.counters.total_rto += 1;
         self.counters.total_rto_recoveries += u64::from(count == 1);
-        let Some(since) = self.recovery.silent_since() else { return };
+        let since = *self.timers.silent_since.get_or_insert(now);
         if self.options.user_timeout.is_zero() && now.since(since) >= self.patience() {
             self.close(Some(CloseReason::TimedOut));
         }
@@ -121,7 +124,7 @@ impl Connection {
 
     /// Since when something has been unanswered.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
-        self.recovery.silent_since().or(self.timers.probing_since)
+        self.timers.silent_since.or(self.timers.probing_since)
     }
 
     fn on_persist(&mut self, now: Instant) {
