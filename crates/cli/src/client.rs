@@ -8,7 +8,8 @@ use rustix::net::sockopt;
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminListOut, AdminStatsOut, SessionInfoT, admin_connect_options, config,
+    AdminClient, AdminListOut, AdminStatsOut, RefusedInfoT, SessionInfoT, admin_connect_options,
+    config,
 };
 use std::time::Duration;
 
@@ -78,6 +79,11 @@ impl Client {
         let AdminListOut { sessions, .. } =
             self.ask().list().with_context(|| format!("{}: list", self.address))?;
         Ok(sessions.unwrap_or_default())
+    }
+
+    /// Offers that it has refused. A server of an older version does not tell.
+    pub(crate) fn refused(&mut self) -> Vec<RefusedInfoT> {
+        self.ask().refused().ok().and_then(|told| told.refusals).unwrap_or_default()
     }
 
     /// Its counters.

@@ -18,7 +18,7 @@ pub(crate) use processes::PROC;
 use crate::args::Filter;
 use crate::client::Client;
 use serde::{Serialize, Serializer};
-use sojourn_session::{HomeT, KindT, ReasonT, SessionInfoT};
+use sojourn_session::{HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::Path;
@@ -45,6 +45,9 @@ pub(crate) struct Row {
     pub(crate) received: Option<u64>,
     /// Since the move, or since it waits for its peer.
     pub(crate) age_ms: Option<u64>,
+    /// Of the socket or pipe, where `/proc` shows it.
+    #[serde(skip)]
+    pub(crate) inode: Option<u64>,
 }
 
 impl Row {
@@ -92,11 +95,12 @@ pub(crate) fn gather(
     filter: &Filter,
     all: bool,
 ) -> anyhow::Result<Vec<Row>> {
-    let known = match client {
-        Some(client) => client.list()?,
-        None => Vec::new(),
+    let (known, refused) = match client {
+        Some(client) => (client.list()?, client.refused()),
+        None => Default::default(),
     };
-    let found = found::find(Path::new(PROC), all);
+    let mut found = found::find(Path::new(PROC), all);
+    explain(&mut found, &refused);
     let mut rows = merge(known, found);
     name_peers(&mut rows);
     rows.retain(|row| {
@@ -104,6 +108,18 @@ pub(crate) fn gather(
         is_kind && filter.pid.is_none_or(|pid| pid == row.pid || row.peer_pid == Some(pid))
     });
     Ok(rows)
+}
+
+/// Where nothing in the way can be seen from the outside, the server may have been told or have seen more.
+fn explain(found: &mut [Row], refused: &[RefusedInfoT]) {
+    let refused: HashMap<(u32, u64), ReasonT> =
+        refused.iter().map(|refused| ((refused.pid, refused.inode), refused.reason)).collect();
+    for row in found.iter_mut().filter(|row| row.reason == ReasonT::NotHot.word()) {
+        let key = row.inode.map(|inode| (row.pid, inode));
+        if let Some(reason) = key.and_then(|key| refused.get(&key)) {
+            row.reason = reason.word();
+        }
+    }
 }
 
 /// What the server knows, and what it does not.
@@ -144,6 +160,7 @@ fn of_server(info: SessionInfoT) -> Row {
         sent: is_away.then_some(info.sent),
         received: is_away.then_some(info.received),
         age_ms: Some(info.age_ms),
+        inode: None,
     }
 }
 

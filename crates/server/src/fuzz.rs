@@ -29,6 +29,7 @@ const STEPS_MAX: usize = 64;
 const CLIENTS: u32 = 4;
 /// Operations of the session interface; those of the admin interface follow.
 const SESSION_OPS: u16 = 5;
+const ADMIN_OPS: u16 = 5;
 
 /// The bytes of a program, taken from the front; zeros when there are no more.
 struct Program<'b>(&'b [u8]);
@@ -286,7 +287,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
                 world.send(index, op, false, body);
             }
             step => {
-                let op = u16::from(step) % (SESSION_OPS + 4);
+                let op = u16::from(step) % (SESSION_OPS + ADMIN_OPS);
                 let Some(mut message) = message(&world, &mut program, op) else { continue };
                 let how = program.byte();
                 if how & 3 == 0 {

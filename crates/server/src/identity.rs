@@ -56,6 +56,15 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Seen, ReasonT> {
     }
 }
 
+/// The inode of a socket or pipe without a name; 0 for anything else, and where it cannot be had.
+pub fn inode(end: BorrowedFd<'_>) -> u64 {
+    // As in `look`: of anything else nothing is asked.
+    let is_ours = rustix::net::sockopt::socket_domain(end).is_ok()
+        || errand::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
+    let found = if is_ours { rustix::fs::fstat(end).ok() } else { None };
+    found.map_or(0, |found| found.st_ino)
+}
+
 fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Seen, ReasonT> {
     let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
     let writes = match flags & OFlags::RWMODE {

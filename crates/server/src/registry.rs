@@ -95,6 +95,8 @@ pub struct Wish {
     pub ring_bytes: u32,
     /// Nobody else holds the end.
     pub is_sole: bool,
+    /// The end's inode, for administrators; 0 if it has none of its own.
+    pub inode: u64,
 }
 
 /// What became of an offer.
@@ -160,6 +162,7 @@ struct End {
     identity: Identity,
     ring_bytes: u32,
     set: u32,
+    inode: u64,
     since_ms: u64,
     state: State,
 }

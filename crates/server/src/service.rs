@@ -15,9 +15,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
-    AdminListOut, AdminServer, AdminStatsOut, ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO,
-    FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT,
-    RefusalT, ServerStatsT, SessionServer,
+    AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, ENDS_MAX, EventT, FAULT_ARGUMENT,
+    FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT, PROGRAM_MAX,
+    ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -260,7 +260,7 @@ impl SessionServer for Sojournd {
             return Err(fault(FAULT_RESOURCES));
         }
         point("sojournd.offer");
-        let taken = Self::taken(&mut state, caller, &end, wish_of(what), self.now_ms());
+        let taken = Self::taken(&mut state, caller, &end, wish_of(what, &end), self.now_ms());
         point("sojournd.offered");
         // Before the caller goes on, if it can be: else its peer would not see that it closes the end.
         state.errands.close(uid, end);
@@ -311,9 +311,9 @@ impl SessionServer for Sojournd {
         let mut state = self.lock();
         let State { registry, diag, errands } = &mut *state;
         let seen = identity::look(end.as_fd(), diag);
+        let wish = wish_of(what, &end);
         errands.close(caller.credentials.uid, end);
         let Ok(seen) = seen else { return Ok(false) };
-        let wish = wish_of(what);
         let now_ms = self.now_ms();
         Ok(registry.adopt(caller.client, seen.identity, wish, stream, side, now_ms)?)
     }
@@ -326,9 +326,9 @@ impl SessionServer for Sojournd {
     }
 }
 
-fn wish_of(what: &OfferT) -> Wish {
+fn wish_of(what: &OfferT, end: &OwnedFd) -> Wish {
     let OfferT { local, set, ring_bytes, is_sole } = *what;
-    Wish { local, set, ring_bytes, is_sole }
+    Wish { local, set, ring_bytes, is_sole, inode: identity::inode(end.as_fd()) }
 }
 
 fn join_of(join: JoinOut) -> JoinT {
@@ -375,6 +375,11 @@ impl AdminServer for Sojournd {
         };
         let count = returns.len() as u32;
         Ok(AdminStatsOut { counters, count, returns_by_reason: Some(returns) })
+    }
+
+    fn refused(&self, caller: &Caller) -> Result<AdminRefusedOut, Fault> {
+        let refusals = self.lock().registry.refused(caller.credentials.uid, self.now_ms());
+        Ok(AdminRefusedOut { count: refusals.len() as u32, refusals: Some(refusals) })
     }
 
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {

@@ -1,7 +1,8 @@
 //! Sessions that only `/proc` shows, and why they are in the kernel, as seen from the outside.
 //!
-//! What cannot be seen (policy, options, stdio) is not guessed: such a session counts as not hot, until its
-//! program offers it to the server.
+//! The configuration is that of the program's start, as `/proc` has it. What cannot be seen (options, use through
+//! stdio) is not guessed: such a session counts as not hot, unless its program has offered it to the server, which
+//! remembers what it refused.
 
 use super::processes::{self, Object, Process};
 use super::tables::{Tables, Tcp, Unix};
@@ -76,7 +77,7 @@ impl View {
             }
         };
         let reason = match &peer {
-            Some(peer) => self.reason(index, object, peer),
+            Some(peer) => self.reason(index, object, kind, peer),
             None if all => ReasonT::State,
             None => return None,
         };
@@ -99,6 +100,7 @@ impl View {
             sent: None,
             received: None,
             age_ms: None,
+            inode: Some(object.inode()),
         })
     }
 
@@ -126,7 +128,11 @@ impl View {
     }
 
     /// What stands in the way, as far as it can be seen.
-    fn reason(&self, index: usize, object: Object, peer: &Peer) -> ReasonT {
+    fn reason(&self, index: usize, object: Object, kind: KindT, peer: &Peer) -> ReasonT {
+        let process = &self.processes[index];
+        if process.config.as_ref().is_some_and(|config| !config.allows(kind)) {
+            return ReasonT::Policy;
+        }
         let peers = match peer {
             Peer::Elsewhere => return ReasonT::NoPeer,
             Peer::Holders(peers) => peers,
@@ -140,6 +146,9 @@ impl View {
         let has_library = |peer: &usize| self.processes[*peer].has_library;
         if !peers.is_empty() && !peers.iter().any(has_library) {
             return ReasonT::NoPeer;
+        }
+        if process.errors == Some(object) {
+            return ReasonT::Stdio;
         }
         ReasonT::NotHot
     }

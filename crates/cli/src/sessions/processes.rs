@@ -4,8 +4,11 @@
 //! cannot be read then is not there. See proc(5).
 
 use crate::beside::LIBRARY;
+use sojourn_session::Config;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -26,6 +29,14 @@ pub(super) enum Object {
     },
 }
 
+impl Object {
+    pub(super) fn inode(self) -> u64 {
+        match self {
+            Self::Socket(inode) | Self::Pipe { inode, .. } => inode,
+        }
+    }
+}
+
 /// A process that we may look into.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
@@ -34,8 +45,12 @@ pub(super) struct Process {
     pub(super) program: String,
     /// Each once, in order.
     pub(super) objects: Vec<Object>,
+    /// What is standard error and nothing else: that never moves.
+    pub(super) errors: Option<Object>,
     /// It runs under Sojourn.
     pub(super) has_library: bool,
+    /// What it was started with; of a program under Sojourn only.
+    pub(super) config: Option<Config>,
     /// Its network name space, as the kernel names it.
     pub(super) network: String,
 }
@@ -49,16 +64,29 @@ pub(super) fn all(proc: &Path) -> Vec<Process> {
 
 fn process(proc: &Path, pid: u32) -> Option<Process> {
     let directory = proc.join(pid.to_string());
-    let objects = objects(&directory)?;
+    let (objects, errors) = objects(&directory)?;
+    let has_library = has_library(&directory);
     let network = fs::read_link(directory.join("ns/net")).unwrap_or_default();
     Some(Process {
         pid,
         uid: fs::metadata(&directory).ok()?.uid(),
         program: program(proc, pid)?,
-        has_library: has_library(&directory),
+        config: has_library.then(|| config(&directory)).flatten(),
+        has_library,
         network: network.to_string_lossy().into_owned(),
         objects,
+        errors,
     })
+}
+
+/// The configuration in a process's first environment, which is what its library goes by.
+fn config(directory: &Path) -> Option<Config> {
+    let environment = fs::read(directory.join("environ")).ok()?;
+    let pairs = environment.split(|byte| *byte == 0).filter_map(|pair| {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        Some((OsStr::from_bytes(&pair[..at]), OsStr::from_bytes(&pair[at + 1..])))
+    });
+    Some(Config::from_env(pairs))
 }
 
 /// A process's name, as ps(1) shows it.
@@ -77,21 +105,31 @@ fn has_library(directory: &Path) -> bool {
     })
 }
 
-fn objects(directory: &Path) -> Option<Vec<Object>> {
-    let mut objects = Vec::new();
+/// Each object once, in order, and what only standard error stands for.
+fn objects(directory: &Path) -> Option<(Vec<Object>, Option<Object>)> {
+    let (mut objects, mut errors) = (Vec::new(), None);
     for entry in fs::read_dir(directory.join("fd")).ok()?.filter_map(Result::ok) {
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let Some(target) = target.to_str() else { continue };
-        if let Some(inode) = number_in(target, "socket:[") {
-            objects.push(Object::Socket(inode));
+        let object = if let Some(inode) = number_in(target, "socket:[") {
+            Some(Object::Socket(inode))
         } else if let Some(inode) = number_in(target, "pipe:[") {
             let info = directory.join("fdinfo").join(entry.file_name());
-            objects.extend(writes(&info).map(|writes| Object::Pipe { inode, writes }));
+            writes(&info).map(|writes| Object::Pipe { inode, writes })
+        } else {
+            None
+        };
+        if entry.file_name() == "2" {
+            errors = object;
+        } else {
+            objects.extend(object);
         }
     }
+    let errors = errors.filter(|errors| !objects.contains(errors));
+    objects.extend(errors);
     objects.sort_unstable();
     objects.dedup();
-    Some(objects)
+    Some((objects, errors))
 }
 
 fn number_in(text: &str, prefix: &str) -> Option<u64> {

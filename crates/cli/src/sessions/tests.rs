@@ -26,6 +26,7 @@ pub(crate) fn joined() -> Row {
         sent: Some(100),
         received: Some(2000),
         age_ms: Some(1500),
+        inode: None,
     }
 }
 
@@ -104,7 +105,12 @@ fn program(scratch: &Scratch) -> PathBuf {
 
 /// Starts it; answers what it said after `ready`.
 fn start(program: &Path, words: &[&str]) -> (Peer, String) {
+    start_with(program, words, &[])
+}
+
+fn start_with(program: &Path, words: &[&str], variables: &[(&str, &str)]) -> (Peer, String) {
     let mut command = Command::new(program);
+    command.envs(variables.iter().copied());
     let child = command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut peer = Peer(child.unwrap(), None);
     let mut output = BufReader::new(peer.0.stdout.take().unwrap());
@@ -141,6 +147,26 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     assert_eq!((tcp[0].to.as_str(), tcp[0].reason), (to.as_str(), "not-hot"));
     assert_eq!(tcp[0].peer_pid, Some(server.0.id()));
     assert_eq!(tcp[0].peer_program.as_deref(), Some("holder"));
+
+    // What its configuration leaves to the kernel.
+    let off = [("SOJOURN_TCP", "off")];
+    let (stays, _) = start_with(&program, &[library, "connect", &port], &off);
+    let rows = rows_of(&stays, false);
+    let tcp = rows.iter().find(|row| row.kind == "tcp").unwrap();
+    assert_eq!(tcp.reason, "policy", "{rows:#?}");
+    // What the server has refused.
+    let mut rows = rows_of(&client, false);
+    let found = rows.iter().find(|row| row.kind == "tcp").unwrap();
+    let refused = RefusedInfoT {
+        pid: found.pid,
+        reason: ReasonT::Option,
+        inode: found.inode.unwrap(),
+        age_ms: 1,
+    };
+    explain(&mut rows, &[RefusedInfoT { pid: 1, ..refused }]);
+    assert!(rows.iter().any(|row| row.kind == "tcp" && row.reason == "not-hot"), "another's");
+    explain(&mut rows, &[refused]);
+    assert!(rows.iter().any(|row| row.kind == "tcp" && row.reason == "option"), "{rows:#?}");
 
     let rows = rows_of(&server, false);
     let with = |pid: u32| rows.iter().find(|row| row.kind == "tcp" && row.peer_pid == Some(pid));

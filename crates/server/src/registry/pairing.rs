@@ -32,6 +32,9 @@ impl Registry {
         let identity = match taken {
             Ok(identity) => identity,
             Err(reason) => {
+                if let Some(process) = self.processes.get_mut(&process) {
+                    process.note_refusal(wish.inode, reason, now_ms);
+                }
                 self.refuse(process, wish.local, reason, now_ms);
                 return Ok(Offered::Decided);
             }
@@ -54,7 +57,9 @@ impl Registry {
     ) {
         let Some(owner) = self.processes.get_mut(&process) else { return };
         self.keys.insert(identity.key, (process, wish.local));
-        let end = End { identity, ring_bytes: wish.ring_bytes, set: wish.set, since_ms, state };
+        let Wish { ring_bytes, set, inode, .. } = wish;
+        owner.forget_refusal(inode);
+        let end = End { identity, ring_bytes, set, inode, since_ms, state };
         owner.ends.insert(wish.local, end);
     }
 
@@ -101,7 +106,10 @@ impl Registry {
     }
 
     pub(super) fn refuse(&mut self, process: ClientId, local: u64, reason: ReasonT, now_ms: u64) {
-        self.take_end(process, local);
+        let end = self.take_end(process, local);
+        if let (Some(end), Some(process)) = (end, self.processes.get_mut(&process)) {
+            process.note_refusal(end.inode, reason, now_ms);
+        }
         self.counters.refusals += 1;
         self.push(process, Event::Refused { local, reason }, now_ms);
     }

@@ -33,6 +33,37 @@ pub(super) struct Process {
     pub(super) is_rung: bool,
     /// How many of its collected joins name an inbox: while there are any, it has the inbox.
     pub(super) inboxes_known: HashMap<u64, u32>,
+    /// What was refused or went home last, for administrators; the oldest first, each inode once.
+    pub(super) refused: VecDeque<Refused>,
+}
+
+/// A refusal that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) inode: u64,
+    pub(super) reason: ReasonT,
+    pub(super) since_ms: u64,
+}
+
+/// So many are remembered of each process.
+const REFUSED_MAX: usize = 256;
+
+impl Process {
+    /// An end is offered anew.
+    pub(super) fn forget_refusal(&mut self, inode: u64) {
+        self.refused.retain(|refused| refused.inode != inode);
+    }
+
+    pub(super) fn note_refusal(&mut self, inode: u64, reason: ReasonT, since_ms: u64) {
+        if inode == 0 {
+            return;
+        }
+        self.forget_refusal(inode);
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(Refused { inode, reason, since_ms });
+    }
 }
 
 impl Registry {
@@ -50,6 +81,7 @@ impl Registry {
             events: VecDeque::new(),
             is_rung: false,
             inboxes_known: HashMap::new(),
+            refused: VecDeque::new(),
         };
         self.processes.insert(process, fresh);
         Ok(())
@@ -73,6 +105,12 @@ impl Registry {
         maker: &dyn Maker,
     ) {
         let Some(end) = self.take_end(process, local) else { return };
+        if let Some(process) = self.processes.get_mut(&process)
+            && reason != ReasonT::Closed
+        {
+            // It lives on in the kernel, for that reason.
+            process.note_refusal(end.inode, reason, now_ms);
+        }
         let State::Joined { stream, side, is_known } = end.state else { return };
         self.counters.returns[reason as usize % ReasonT::COUNT] += 1;
         if let Some(stream) = self.streams.get(&stream).filter(|stream| stream.region.is_none()) {

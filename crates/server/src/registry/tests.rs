@@ -70,7 +70,7 @@ pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
 }
 
 pub(super) fn wish(local: u64) -> Wish {
-    Wish { local, set: 0, ring_bytes: 64 << 10, is_sole: true }
+    Wish { local, set: 0, ring_bytes: 64 << 10, is_sole: true, inode: local }
 }
 
 /// A registry with processes 1, 2 and 3 of user 1000 and 4 of user 1001, whose clients have the same numbers.
@@ -236,6 +236,45 @@ fn the_same_process_may_not_offer_an_end_twice() {
     assert_eq!(world.offer(2, socket(6, 5), wish(3)), Offered::Decided, "the first still stands");
     let again = world.registry.offer(client(1), Ok(socket(8, 9)), wish(1), 0, &mut world.maker);
     assert_eq!(again, Err(CallError::Argument));
+}
+
+#[test]
+fn refusals_are_remembered_until_the_end_is_offered_again() {
+    let mut world = World::new(limits());
+    let told = |world: &World, uid| -> Vec<_> {
+        let rows = world.registry.refused(uid, 10);
+        rows.into_iter().map(|row| (row.pid, row.inode, row.reason, row.age_ms)).collect()
+    };
+    let World { registry, maker } = &mut world;
+    for (process, local) in [(1, 31), (4, 32)] {
+        let seen = Err(ReasonT::Option);
+        registry.offer(client(process), seen, wish(local), 5, maker).unwrap();
+    }
+    let of_one = (1, 31, ReasonT::Option, 5);
+    assert_eq!(told(&world, 1000), [of_one], "of one's own processes");
+    assert_eq!(told(&world, 0), [of_one, (4, 32, ReasonT::Option, 5)]);
+    // Refused after it had waited, for another offers it too.
+    world.offer(1, socket(5, 6), wish(33));
+    world.offer(2, socket(5, 6), wish(34));
+    assert_eq!(told(&world, 1000).len(), 3);
+    assert_eq!(told(&world, 1000)[1], (1, 33, ReasonT::SeveralHolders, 5));
+    world.offer(1, socket(7, 8), Wish { inode: 31, ..wish(35) });
+    assert!(!told(&world, 0).contains(&of_one), "offered again");
+    // Home for a reason; and closed.
+    world.left(1, 35);
+    assert!(told(&world, 0).contains(&(1, 31, ReasonT::Operation, 4)), "went home");
+    world.offer(1, socket(7, 8), Wish { inode: 31, ..wish(36) });
+    world.registry.left(client(1), 36, ReasonT::Closed, 0, 6, &world.maker);
+    assert!(told(&world, 0).iter().all(|row| row.1 != 31), "closed");
+    let World { registry, maker } = &mut world;
+    for local in 100..400 {
+        registry.offer(client(3), Err(ReasonT::Kind), wish(local), 5, maker).unwrap();
+    }
+    registry.offer(client(3), Err(ReasonT::Kind), Wish { inode: 0, ..wish(99) }, 5, maker).unwrap();
+    let of_three = told(&world, 0).into_iter().filter(|row| row.0 == 3);
+    assert_eq!(of_three.map(|row| row.1).collect::<Vec<_>>(), (144..400).collect::<Vec<_>>());
+    world.registry.gone(client(3), 7, &world.maker);
+    assert!(told(&world, 0).iter().all(|row| row.0 != 3));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What administrators see, and what they may do.
 
 use super::{End, Maker, Process, Registry, State};
-use sojourn_session::{HomeT, ReasonT, SessionInfoT};
+use sojourn_session::{HomeT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;
 
 impl Registry {
@@ -13,6 +13,22 @@ impl Registry {
             rows.extend(process.ends.values().map(|end| self.row(process, end, now_ms, maker)));
         }
         rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.stream));
+        rows
+    }
+
+    /// The refusals that are remembered, as far as user `uid` may see them; in order of process and age.
+    #[must_use]
+    pub fn refused(&self, uid: u32, now_ms: u64) -> Vec<RefusedInfoT> {
+        let mut rows = Vec::new();
+        for process in self.processes.values().filter(|p| uid == 0 || p.who.uid == uid) {
+            rows.extend(process.refused.iter().map(|refused| RefusedInfoT {
+                pid: process.who.pid,
+                reason: refused.reason,
+                inode: refused.inode,
+                age_ms: now_ms.saturating_sub(refused.since_ms),
+            }));
+        }
+        rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.inode));
         rows
     }
 
