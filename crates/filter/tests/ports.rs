@@ -385,3 +385,26 @@ fn ports_of_two_filters_have_names_of_their_own() {
         assert_eq!(attached(), [""; 0]);
     });
 }
+
+#[test]
+fn a_datagram_that_the_device_should_fragment_is_not_sent() {
+    /// `VIRTIO_NET_HDR_GSO_UDP`: one datagram, in IP fragments.
+    const GSO_UDP: u8 = 3;
+    let Some((one, two)) = two_hosts() else { return };
+    let seen = tap(&two);
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let own = udp("10.0.0.1:5000", "10.0.0.2:6000");
+        let port = open(&mut filter, &[own]);
+        let mut message = Message::udp(&own, &[b"forbidden".repeat(300)].concat());
+        message.offload.gso_size = 1480;
+        let mut bytes = message.encode();
+        bytes[1] = GSO_UDP;
+        // The kernel may refuse it, or cut it: then every piece is refused.
+        let sent = rustix::io::write(&port.descriptor, &bytes).is_ok();
+        Message::udp(&own, b"allowed").send(&port.descriptor);
+        let frames = all_until(&seen, b"allowed");
+        assert!(!frames.iter().any(|frame| has(frame, b"forbidden")), "{sent}: {frames:02x?}");
+        assert_eq!(filter.counts().unwrap().of(Reason::SentFragment), if sent { 2 } else { 0 });
+    });
+}
