@@ -124,7 +124,8 @@ impl Filter {
             let (index, method) = (self.interface.index, self.options.method);
             self.hook = Some(Hook::new(program, INGRESS, index, method)?);
         }
-        if let Err(error) = self.write_rule(&key, owner, target) {
+        let attached = if target == Target::Xsk { self.attach_xdp() } else { Ok(()) };
+        if let Err(error) = attached.and_then(|()| self.write_rule(&key, owner, target)) {
             self.detach_if_idle();
             return Err(error.into());
         }
@@ -178,7 +179,7 @@ impl Filter {
         }
     }
 
-    /// Attaches the XDP program.
+    /// Attaches the XDP program, unless it is.
     pub(crate) fn attach_xdp(&mut self) -> Result<(), Failed> {
         if self.xdp.is_none() {
             let flags = match self.options.xdp_mode {

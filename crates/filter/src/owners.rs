@@ -128,6 +128,7 @@ impl Filter {
             return Err(OwnerError::Unknown(owner));
         };
         *has_xsks = true;
+        self.forget_xsks(owner);
         let mut place = self.loaded.place(owner).ok_or(OwnerError::Unknown(owner))?;
         place.queues = sockets.len() as u32;
         place.xsk = self.free_xsks(owner, place.queues).ok_or(OwnerError::Full)?;
@@ -135,9 +136,9 @@ impl Filter {
             let set = self.loaded.xsks.set(at, *socket, 0);
             set.map_err(|error| Failed::other("recording an AF_XDP socket", error))?;
         }
-        self.attach_xdp()?;
         self.loaded.set_place(owner, place)?;
         for key in self.keys_of(owner) {
+            self.attach_xdp()?;
             self.write_rule(&key, owner, Target::Xsk)?;
         }
         Ok(())

@@ -158,6 +158,15 @@ fn frames_go_to_the_owners_xdp_socket_first() {
         assert!(xsk.frame(1).is_none());
         assert_eq!(filter.counts().unwrap().of(Reason::TakenXsk), 1);
 
+        // With the last session the program goes, and with the next it is there again.
+        filter.remove_flow(&key(5000)).unwrap();
+        filter.remove_flow(&key(5001)).unwrap();
+        assert_eq!(attached(), [""; 0]);
+        filter.add_flow(key(5000), owner).unwrap();
+        send("to the socket again", 5000);
+        let frame = wait_for("frame", || xsk.frame(1));
+        assert!(common::has(frame, b"to the socket again"));
+
         drop(xsk);
         // The kernel takes closed sockets out of its table a moment later.
         wait_for("frame", || {
@@ -165,7 +174,6 @@ fn frames_go_to_the_owners_xdp_socket_first() {
             receive(&socket).filter(|frame| common::has(frame, b"to the packet socket"))
         });
         filter.remove_flow(&key(5000)).unwrap();
-        filter.remove_flow(&key(5001)).unwrap();
         assert_eq!(attached(), [""; 0]);
     });
 }
