@@ -80,11 +80,21 @@ fn main() {
     }
 }
 
+/// Ends the other thread, also when this one panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Microseconds there and back, on average.
 fn round_trip(near: &mut End, far: &mut End, len: usize, time: Duration) -> f64 {
     let is_over = AtomicBool::new(false);
     let frame = probe(Link::Ethernet, len, 1);
     std::thread::scope(|scope| {
+        let over = Over(&is_over);
         let echo = scope.spawn(|| {
             let frame = frame.clone();
             while !is_over.load(Ordering::Relaxed) {
@@ -108,7 +118,7 @@ fn round_trip(near: &mut End, far: &mut End, len: usize, time: Duration) -> f64 
             count += 1;
         }
         let took = start.elapsed();
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         echo.join().unwrap();
         took.as_secs_f64() * 1e6 / f64::from(count)
     })
@@ -125,6 +135,7 @@ fn bulk(near: &mut End, far: &mut End, time: Duration) -> f64 {
     let front = Front::tcp(&headers, &tcp, &[&payload], offload);
     let (is_over, arrived) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let over = Over(&is_over);
         let sink = scope.spawn(|| {
             let mut room = vec![0; 70_000];
             while !is_over.load(Ordering::Relaxed) {
@@ -152,9 +163,13 @@ fn bulk(near: &mut End, far: &mut End, time: Duration) -> f64 {
             near.flush().unwrap();
             assert!(waiting.elapsed() < LIMIT, "no room");
         }
+        let waiting = Instant::now();
+        while sent > arrived.load(Ordering::Relaxed) {
+            assert!(waiting.elapsed() < LIMIT, "a frame was lost");
+        }
         let took = start.elapsed();
         let bits = arrived.load(Ordering::Relaxed) as f64 * len as f64 * 8.0;
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         sink.join().unwrap();
         bits / took.as_secs_f64() / 1e9
     })
