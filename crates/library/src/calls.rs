@@ -54,7 +54,9 @@ impl Use<'_> {
     pub fn done(self, result: isize) {
         if result > 0 {
             let (calls, bytes) = self.entry.count(result as u64);
-            if self.library.policy.is_hot(calls, bytes) {
+            // On its way home, or out: not now.
+            let is_at_home = self.entry.session.load(Ordering::Relaxed) == 0;
+            if is_at_home && self.library.policy.is_hot(calls, bytes) {
                 self.library.became_hot(self.fd, self.entry);
             }
         }
@@ -151,6 +153,10 @@ impl Library {
         let Some((session, generation)) = self.own_session(entry) else {
             return self.path_after_recall(entry);
         };
+        if way == Way::Read && session.receives_at_home() {
+            entry.enter(way);
+            return Path::Kernel(Use { library: self, entry, fd, way });
+        }
         if way == Way::Write && !session.sends() {
             // Not switched yet: as before, and counted, so that nobody switches meanwhile.
             entry.enter(way);

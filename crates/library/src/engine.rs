@@ -14,7 +14,7 @@ use sojourn_shm::Mapping;
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
 
-/// Sessions that children can ask for: slots beyond are not looked after, and go home before `fork`.
+/// Sessions, and sets, that children can ask for: as many sets as there can be.
 pub(crate) const BOARD_SLOTS: u32 = 16_384;
 /// Numbers below the limit of open files that the library keeps to itself, if it can.
 const HIDDEN: u64 = 256;
@@ -26,6 +26,8 @@ pub(crate) enum Job {
     Offer { fd: i32, version: u32, kind: KindT },
     /// A joined session is home, or an offer is void.
     Left { local: u64, reason: ReasonT, sent: u64, received: u64 },
+    /// A session's flush was cut short: go on when there is room.
+    Flush { slot: u32 },
     /// The number's descriptor is about to be something else: forget the offer.
     Withdraw { fd: i32 },
 }
@@ -38,7 +40,7 @@ pub(crate) struct Engine {
     pub(crate) doorbell: Option<OwnedFd>,
     jobs: Mutex<VecDeque<Job>>,
     is_running: AtomicBool,
-    /// Shared with children: word 0 counts requests, the others are one for each slot.
+    /// Shared with children; see `fork`.
     pub(crate) board: OnceLock<Option<Mapping>>,
     /// Held while a descriptor's meaning changes and while a session joins.
     pub(crate) joining: Mutex<()>,
@@ -82,13 +84,19 @@ impl Engine {
     pub(crate) fn push(&'static self, library: &'static Library, job: Job) {
         lock(&self.jobs).push_back(job);
         if !self.is_running.swap(true, Ordering::SeqCst) {
+            self.note_serving();
             let work = Box::new(move || crate::protocol::run(library, self));
             if !library.host().spawn("sojourn", work) {
                 self.is_running.store(false, Ordering::SeqCst);
+                self.note_serving();
                 library.policy.forbid();
             }
         }
         self.ring();
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.is_running.load(Ordering::SeqCst)
     }
 
     pub(crate) fn take_job(&self) -> Option<Job> {

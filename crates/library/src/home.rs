@@ -1,37 +1,36 @@
-//! Going home: freezing the stream, giving the kernel what the peer has not read, and letting go.
+//! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is `flush`.
 //!
 //! Read `docs/streams.md`, "Going home". Any thread of the process may do it, under both locks of the session.
 
+use crate::flush::Rest;
 use crate::kernel;
-use crate::session::{Receiver, RxPhase, Sender, Session, TxPhase, lock, switch};
+use crate::session::{Receiver, RxPhase, Sender, Session, TxPhase, lock};
 use crate::{Library, library};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use rustix::event::PollFlags;
 use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::Stream;
 
-/// Bytes copied at once on the way home.
-const PIECE: usize = 16 * 1024;
-/// How long a full kernel buffer is waited for before the rest stays in the ring, where the peer's library finds it.
-const FLUSH_LIMIT: Duration = Duration::from_millis(200);
+/// How long one who passes a descriptor on waits for the peer to put what it owes into the kernel. Nothing depends on
+/// it: a peer that lives does so before it writes anything else.
+const PASS_LIMIT: Duration = Duration::from_secs(1);
 /// How long a close waits for the peer to hand over what was never read.
 const UNREAD_LIMIT: Duration = Duration::from_millis(100);
 /// How often a peer that owes bytes is looked after, while somebody waits for them.
 const OWED_SLICE: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// Sends the session home. With `pass_on` it returns when the kernel has everything the peer had sent, or the peer
-    /// is gone: another holder may then use the descriptor.
+    /// Sends the session home. With `pass_on` another holder may use the descriptor next: it returns when the kernel has
+    /// what the peer had sent, or as much of it as there is room for.
     pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
         let stream = {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
             let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
             if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
-                self.freeze(&mut tx, &mut rx, &stream, reason);
+                self.freeze(&mut tx, &mut rx, &stream, reason, Rest::of(reason, pass_on));
             }
             stream
         };
@@ -39,68 +38,52 @@ impl Session {
         self.wake_own(&stream);
         self.settle();
         if pass_on {
-            self.await_residue(&stream, Deadline::NEVER);
+            self.await_residue(&stream, Deadline::after(PASS_LIMIT));
         }
     }
 
-    fn freeze(&self, tx: &mut Sender, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+    fn freeze(
+        &self,
+        tx: &mut Sender,
+        rx: &mut Receiver,
+        stream: &Stream,
+        reason: ReasonT,
+        rest: Rest,
+    ) {
+        // Before the look at the freeze: if there was none, nobody has flushed anything.
+        let queued = match rx.phase {
+            RxPhase::Joined if stream.peer_rings() => kernel::input_queue(self.number()),
+            _ => 0,
+        };
         let was_frozen = stream.is_frozen();
+        let flushed =
+            if was_frozen { stream.peer_flushed().or(stream.peer_flushing()) } else { None };
+        let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
         if tx.stream.is_some() {
             let died = !was_frozen && reason == ReasonT::PeerDied;
-            let (flushed, is_reset) = self.flush(stream, died);
-            stream.set_flushed(flushed);
-            rx.is_reset |= is_reset;
+            self.flush(tx, rx, stream, died, rest);
+        } else {
+            self.end_sending(tx);
         }
         stream.attention();
         stream.ring_peer();
-        tx.phase = TxPhase::Home;
-        tx.stream = None;
-        self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
-        library().count_return(self, stream, reason);
+        if !was_flushing {
+            library().count_return(self, stream, reason);
+            if tx.phase == TxPhase::Flushing {
+                self.let_follow();
+            }
+        }
         let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
         if owed == 0 {
             self.finish(rx);
         } else if rx.phase != RxPhase::Residue {
             rx.phase = RxPhase::Residue;
             rx.since_freeze = 0;
+            rx.before_owed = queued.saturating_sub(flushed.unwrap_or(0));
+            rx.seen_flushing = None;
             rx.peer_is_dead = !was_frozen && reason == ReasonT::PeerDied;
         }
-    }
-
-    /// Writes to the kernel what the peer has not read. Bytes written, and whether we must say that the
-    /// peer ended with bytes unread: of those in the ring the kernel knew nothing. (A pipe says nothing of the kind.)
-    fn flush(&self, stream: &Stream, peer_died: bool) -> (usize, bool) {
-        let Ok(owed) = stream.own_leftover() else { return (0, false) };
-        let is_socket = self.kind() != KindT::Pipe;
-        if owed > 0 && peer_died {
-            return (0, is_socket && !kernel::has_error(self.number()));
-        }
-        let deadline = Deadline::after(FLUSH_LIMIT);
-        let mut piece = [0; PIECE];
-        let mut done = 0;
-        while done < owed {
-            // Sending would take an error away that is the program's to see.
-            if is_socket && kernel::has_error(self.number()) {
-                return (done, false);
-            }
-            let len = stream.copy_own_leftover(done, &mut piece);
-            match kernel::send(self.number(), self.kind(), &piece[..len]) {
-                Ok(sent) => done += sent,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if !deadline.is_over() => {
-                    let Ok(fd) = kernel::at(self.number()) else { break };
-                    let _ = kernel::wait(fd, PollFlags::OUT, deadline.left());
-                }
-                // It reads nothing: it can take the rest from the ring.
-                Err(Errno::AGAIN) => break,
-                Err(error) => {
-                    let is_ours = self.kind() == KindT::Unix || error == Errno::CONNRESET;
-                    return (done, is_socket && is_ours);
-                }
-            }
-        }
-        (done, false)
     }
 
     /// Nothing is owed any more: the descriptor is an ordinary one again.
@@ -119,16 +102,22 @@ impl Session {
     /// Lets go of what `finish` has ended. Not under the session's locks: sets have locks of their own, which
     /// come first.
     pub(crate) fn settle(&self) {
-        if self.is_over.swap(false, Ordering::SeqCst) {
+        // SYNC: full order with `end_sending`: whichever of the two directions is over last comes here after that.
+        if !self.is_flushing.load(Ordering::SeqCst) && self.is_over.swap(false, Ordering::SeqCst) {
             library().detach(self);
         }
     }
 
-    /// Waits until the peer has given the kernel what it owes, or has gone.
+    /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or has gone.
     fn await_residue(&self, stream: &Stream, deadline: Deadline) {
-        while self.is_owed(stream) && !deadline.is_over() && !self.peer_process_is_gone() {
+        let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
+        while self.is_owed(stream)
+            && !has_said()
+            && !deadline.is_over()
+            && !self.peer_process_is_gone()
+        {
             let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
-            if stream.peer_flushed().is_none() {
+            if !has_said() {
                 stream.sleep_reader(said, Some(OWED_SLICE));
             }
             stream.withdraw_reader();
@@ -185,6 +174,16 @@ impl Session {
         self.settle();
     }
 
+    /// The protocol thread watches the descriptor no more.
+    pub(crate) fn unwatch(&self) {
+        if let Some(engine) = library().engine()
+            && let (Ok(set), Ok(fd)) =
+                (kernel::at(engine.watched.load(Ordering::SeqCst)), kernel::at(self.number()))
+        {
+            let _ = rustix::event::epoll::delete(set, fd);
+        }
+    }
+
     /// Before the last descriptor is closed. Unread bytes make the kernel's close a reset, as they would
     /// have there.
     pub(crate) fn close(&self) {
@@ -192,12 +191,7 @@ impl Session {
         let stream = self.stream();
         // By this thread: were the protocol thread in a call on the descriptor, the end would not be over when the
         // program's close returns.
-        if let Some(engine) = library().engine()
-            && let (Ok(set), Ok(fd)) =
-                (kernel::at(engine.watched.load(Ordering::SeqCst)), kernel::at(self.number()))
-        {
-            let _ = rustix::event::epoll::delete(set, fd);
-        }
+        self.unwatch();
         self.leave(ReasonT::Closed, false);
         if unread > 0
             && self.kind() == KindT::Unix

@@ -82,6 +82,7 @@ impl Library {
         session.has_stirred.store(false, Ordering::SeqCst);
         session.tx_stirred.store(false, Ordering::SeqCst);
         session.is_over.store(false, Ordering::SeqCst);
+        session.is_flushing.store(false, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         session.learn_flags(offer.fd);
         session.learn_timeouts(offer.fd);
@@ -140,10 +141,11 @@ impl Session {
             stream.freeze();
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
-            tx.phase = TxPhase::Home;
-            tx.stream = None;
-            self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
-            crate::library().count_return(self, &stream, ReasonT::Closed);
+            let was_flushing = tx.phase == TxPhase::Flushing;
+            self.end_sending(&mut tx);
+            if !was_flushing {
+                crate::library().count_return(self, &stream, ReasonT::Closed);
+            }
             self.finish(&mut rx);
         }
         lock(&self.facts).numbers.clear();

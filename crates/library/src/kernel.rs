@@ -95,6 +95,12 @@ pub(crate) fn has_arrived(fd: i32, kind: KindT) -> bool {
     kind != KindT::Tcp || at(fd).is_ok_and(|fd| matches!(unsent(fd), Ok(0)))
 }
 
+/// `FIONREAD`: bytes that can be received.
+pub(crate) fn input_queue(fd: i32) -> usize {
+    let found = at(fd).and_then(rustix::io::ioctl_fionread);
+    found.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0))
+}
+
 /// `SIOCOUTQ`.
 fn unsent(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     sojourn_shm::descriptor::output_queue(fd)

@@ -9,6 +9,9 @@ mod calls;
 mod descriptors;
 mod engine;
 mod environment;
+mod flush;
+#[cfg(test)]
+mod flush_tests;
 mod fork;
 mod home;
 mod host;
@@ -181,7 +184,12 @@ impl Library {
 
     /// Where an entry's session belongs to another process: which generation, which slot.
     pub(crate) fn foreign_session(&self, entry: &Entry) -> Option<(u32, u32)> {
-        let word = entry.session.load(Ordering::SeqCst).checked_sub(1)?;
+        self.foreign_index(entry.session.load(Ordering::SeqCst))
+    }
+
+    /// The same for any such word.
+    pub(crate) fn foreign_index(&self, word: u32) -> Option<(u32, u32)> {
+        let word = word.checked_sub(1)?;
         let (generation, slot) = (word >> SLOT_BITS, word & ((1 << SLOT_BITS) - 1));
         (generation != self.generation.load(Ordering::Relaxed)).then_some((generation, slot))
     }

@@ -38,6 +38,7 @@ const SERVER: u64 = 1 << 56;
 const SESSION: u64 = 2 << 56;
 const PEER: u64 = 3 << 56;
 const INBOX: u64 = 4 << 56;
+const FLUSH: u64 = 5 << 56;
 const WHAT: u64 = 0xff << 56;
 
 struct Peer {
@@ -130,13 +131,15 @@ impl Thread {
                 // The set was closed under us: a program that closes what is not its own.
                 Err(_) => {
                     self.library.all_home(ReasonT::Resources, true);
+                    self.library.give_up_sets();
+                    self.engine.stop_serving();
                     return;
                 }
             }
             for event in &events {
                 self.handle(event.data.u64());
             }
-            self.engine.serve_board(self.joined.values().map(|joined| joined.slot));
+            self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
             if self.client.is_none() && !self.joined.is_empty() {
                 self.connect();
@@ -160,6 +163,11 @@ impl Thread {
                 }
             }
             PEER => self.peer_died(rest as u32),
+            FLUSH => {
+                if let Some(session) = self.engine.pool.session(rest as u32) {
+                    session.room_came();
+                }
+            }
             _ => self.attend(rest),
         }
     }
@@ -181,6 +189,7 @@ impl Thread {
                     left.push(local);
                 }
                 Job::Withdraw { fd } => self.withdraw(fd),
+                Job::Flush { slot } => self.follow(slot),
             }
         }
         if !left.is_empty() {
@@ -324,6 +333,20 @@ impl Thread {
         session.kernel_stirred();
         fault::point("library.joined");
         Ok(())
+    }
+
+    /// Goes on with a session's flush whenever there is room.
+    fn follow(&self, slot: u32) {
+        let Some(session) = self.engine.pool.session(slot) else { return };
+        if !session.is_flushing.load(Ordering::SeqCst) {
+            return;
+        }
+        let data = EventData::new_u64(FLUSH | u64::from(slot));
+        if let Ok(fd) = kernel::at(session.number()) {
+            let _ = epoll::add(&self.set, fd, data, EventFlags::OUT | EventFlags::ET);
+        }
+        // There may have been room before that.
+        session.room_came();
     }
 
     fn watch_descriptor(&self, fd: i32, slot: u32) {

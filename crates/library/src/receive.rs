@@ -258,6 +258,13 @@ impl Session {
             self.finish(rx);
             return Step::Home;
         };
+        rx.seen_flushing = stream.peer_flushing();
+        if rx.before_owed > 0
+            && let Ok(len @ 1..) = self.receive_some(bufs, rx.before_owed, peek)
+        {
+            rx.before_owed -= if peek { 0 } else { len };
+            return Step::Done(Ok(len));
+        }
         let flushed = flushed(stream, rx);
         let from_kernel = flushed.unwrap_or(owed).min(owed);
         // Where all of it is in the kernel, in order, nothing is left to be counted either.

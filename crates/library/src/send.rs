@@ -44,9 +44,11 @@ impl Session {
         let mut sent = 0;
         loop {
             let result = match self.send_step(generation, bufs, sent, at_least) {
-                Step::Kernel if sent == 0 => return None,
-                // Part of the bytes went the other way: the rest follows through the kernel at the next call.
-                Step::Kernel => return Some(Ok(sent)),
+                Step::Kernel => {
+                    self.settle();
+                    // Part of the bytes went the other way: the rest follows through the kernel at the next call.
+                    return (sent > 0).then_some(Ok(sent));
+                }
                 Step::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
@@ -112,6 +114,9 @@ impl Session {
 
     #[inline]
     fn put(&self, tx: &mut Sender, bufs: &[IoSlice<'_>], at_least: usize) -> Step {
+        if tx.phase == TxPhase::Flushing {
+            return self.after_flush(tx);
+        }
         if tx.phase != TxPhase::Ring && !self.switch(tx) {
             return Step::Kernel;
         }
@@ -128,6 +133,14 @@ impl Session {
             Err(Stop::Violation) => Step::Leave(ReasonT::Violation),
             Err(Stop::Empty | Stop::NotRinging | Stop::NotFrozen) => Step::Kernel,
         }
+    }
+
+    /// What was sent before a return goes first.
+    #[cold]
+    fn after_flush(&self, tx: &mut Sender) -> Step {
+        // Whatever stirred is an error by now, or nothing.
+        self.tx_stirred.store(false, Ordering::SeqCst);
+        if self.flush_on(tx) { Step::Kernel } else { Step::Full }
     }
 
     /// Whether sends go to the ring, by now at least. Not under the lock.
@@ -186,8 +199,11 @@ impl Session {
         while sent < count {
             let result =
                 match self.file_step(generation, file, at.as_deref().copied(), count - sent) {
-                    Step::Kernel if sent == 0 => return None,
-                    Step::Kernel | Step::Done(Ok(0)) => break,
+                    Step::Kernel => {
+                        self.settle();
+                        return (sent > 0).then_some(Ok(sent));
+                    }
+                    Step::Done(Ok(0)) => break,
                     Step::Leave(reason) => {
                         self.leave(reason, false);
                         continue;
@@ -225,6 +241,9 @@ impl Session {
     ) -> Step {
         let mut tx = lock(&self.tx);
         let is_other = self.generation.load(Ordering::Relaxed) != generation;
+        if tx.phase == TxPhase::Flushing && !is_other {
+            return self.after_flush(&mut tx);
+        }
         if is_other || (tx.phase != TxPhase::Ring && !self.switch(&mut tx)) {
             return Step::Kernel;
         }

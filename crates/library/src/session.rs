@@ -32,6 +32,8 @@ pub(crate) enum TxPhase {
     Joined,
     /// The ring.
     Ring,
+    /// Frozen; what the peer has not read goes to the kernel as there is room, and nothing else before.
+    Flushing,
 }
 
 /// How the receiving direction stands.
@@ -55,6 +57,8 @@ pub(crate) enum RxPhase {
 pub(crate) struct Sender {
     pub(crate) stream: Option<Arc<Stream>>,
     pub(crate) phase: TxPhase,
+    /// In `Flushing`: bytes of the leftover that are in the kernel.
+    pub(crate) flushed: usize,
 }
 
 /// The receiving direction.
@@ -64,6 +68,10 @@ pub(crate) struct Receiver {
     pub(crate) phase: RxPhase,
     /// In `Residue`: bytes read from the kernel, then from the ring, since the freeze.
     pub(crate) since_freeze: usize,
+    /// In `Residue`: bytes that were in the kernel before those that the peer owes.
+    pub(crate) before_owed: usize,
+    /// In `Residue`: what the peer had said of its flush before the kernel was last looked at.
+    pub(crate) seen_flushing: Option<usize>,
     /// Ends in `Reset`.
     pub(crate) is_reset: bool,
     /// The peer died before the freeze, so it has flushed nothing and never will.
@@ -111,6 +119,8 @@ pub struct Session {
     pub(crate) has_stirred: AtomicBool,
     /// The same for senders, who look at other things and must not wait for a receiver to look.
     pub(crate) tx_stirred: AtomicBool,
+    /// The sending direction is in `Flushing`.
+    pub(crate) is_flushing: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
     pub(crate) is_over: AtomicBool,
     /// Counts what the slot has been used for.
@@ -142,6 +152,7 @@ impl Session {
             send_timeout: AtomicU64::new(0),
             has_stirred: AtomicBool::new(false),
             tx_stirred: AtomicBool::new(false),
+            is_flushing: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),
@@ -225,6 +236,7 @@ impl Session {
                     Err(Stop::Violation) => Some(true),
                     Err(_) => None,
                 },
+                (Some(_), TxPhase::Flushing) => Some(false),
                 _ => None,
             }
         };
@@ -252,6 +264,12 @@ impl Session {
         // One lock after the other: within one expression the first would still be held.
         let of_rx = lock(&self.rx).stream.clone();
         of_rx.or_else(|| lock(&self.tx).stream.clone())
+    }
+
+    /// Whether receives are the kernel's while the sending direction is not home yet.
+    #[inline]
+    pub(crate) fn receives_at_home(&self) -> bool {
+        self.is_flushing.load(Ordering::Relaxed) && lock(&self.rx).phase == RxPhase::Home
     }
 
     /// The inbox and the slot in it that peers post to.
@@ -287,6 +305,9 @@ impl Session {
         let tx = lock(&self.tx);
         match (&tx.stream, tx.phase) {
             (Some(stream), TxPhase::Ring) if self.kind() == KindT::Unix => stream.pending(),
+            (Some(stream), TxPhase::Flushing) => {
+                stream.own_leftover().unwrap_or(0).saturating_sub(tx.flushed)
+            }
             _ => 0,
         }
     }

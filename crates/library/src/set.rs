@@ -191,6 +191,11 @@ impl Set {
         members
     }
 
+    /// No session is in it any more: the kernel's set has nothing of ours.
+    pub(crate) fn let_inboxes_go(&self) {
+        lock(&self.state).let_inboxes_go(|_| true);
+    }
+
     /// A one-shot registration of a hot descriptor is known from its next change on. Whether it is already.
     pub(crate) fn watch(&self, fd: i32) -> bool {
         let mut state = lock(&self.state);

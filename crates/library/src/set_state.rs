@@ -156,7 +156,8 @@ impl State {
         if known.is_some() {
             return known;
         }
-        self.let_go();
+        // Those that no session of the process has any more. One that has only left the set for a moment keeps its own.
+        self.let_inboxes_go(|inbox| Arc::strong_count(inbox) == 1);
         let vacant = self.inboxes.iter().position(Option::is_none);
         let index = vacant.unwrap_or(self.inboxes.len());
         if index == INBOXES_MAX {
@@ -192,12 +193,11 @@ impl State {
         has_ready(&self.inboxes)
     }
 
-    /// Lets go of inboxes that no session of the process has any more. One that has only left the set for a moment
-    /// keeps its inbox here.
-    fn let_go(&mut self) {
+    /// Lets go of some inboxes.
+    pub(crate) fn let_inboxes_go(&mut self, is_over: impl Fn(&Arc<Inbox>) -> bool) {
         let announced = self.announced();
         for place in Arc::make_mut(&mut self.inboxes) {
-            if let Some(inbox) = place.take_if(|inbox| Arc::strong_count(inbox) == 1) {
+            if let Some(inbox) = place.take_if(|inbox| is_over(inbox)) {
                 (0..announced).for_each(|_| inbox.withdraw());
                 let _ = control(self.epfd, op::DEL, inbox.ready_fd().as_raw_fd(), (0, 0));
             }

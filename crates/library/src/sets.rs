@@ -5,6 +5,7 @@
 //! A table entry names sets by words that say whose they are, as for sessions. So after `fork` every set
 //! there was is the parent's, without anything being touched.
 
+use crate::engine::Engine;
 use crate::kernel;
 use crate::poll_sleep::Pollers;
 use crate::session::lock;
@@ -47,9 +48,7 @@ pub(crate) struct Sets {
 #[derive(Debug, Default)]
 struct Slot {
     set: Set,
-    /// A child may use it, and would find the tags of sessions that join from now on.
-    has_heirs: AtomicBool,
-    /// Its descriptor has been duplicated, passed on, polled or put into another set.
+    /// Its descriptor has been duplicated, passed on, polled or put into another set, or a child uses it.
     is_shared: AtomicBool,
 }
 
@@ -106,7 +105,7 @@ impl Sets {
 
 impl Slot {
     fn is_fit(&self) -> bool {
-        !self.is_shared.load(Ordering::SeqCst) && !self.has_heirs.load(Ordering::SeqCst)
+        !self.is_shared.load(Ordering::SeqCst)
     }
 }
 
@@ -119,7 +118,6 @@ impl Library {
         };
         let Some((index, slot)) = sets.take() else { return };
         slot.set.open(epfd);
-        slot.has_heirs.store(false, Ordering::SeqCst);
         slot.is_shared.store(false, Ordering::SeqCst);
         entry.epoll.store(self.session_word(index), Ordering::SeqCst);
     }
@@ -261,8 +259,9 @@ impl Library {
 
     /// `fd` has been duplicated, passed on or polled: if it is a set, no session can be in it.
     pub(crate) fn set_shared(&self, fd: i32) {
-        if let SetAt::Own(_, slot) = self.set_at(fd) {
-            self.share(slot);
+        match self.set_at(fd) {
+            SetAt::Own(_, slot) => self.share(slot),
+            other => self.make_known(&other),
         }
     }
 
@@ -304,10 +303,36 @@ impl Library {
         }
     }
 
-    /// Before `fork`. What has moved stays: the child brings home what it knows of before it uses a set.
-    pub(crate) fn sets_before_fork(&self) {
+    /// Whether there are sets that sessions can be in, and that a child would have, too.
+    pub(crate) fn has_sets(&self) -> bool {
+        let is_usable = |slot: &Slot| slot.is_fit() && slot.set.number().is_some();
+        self.sets().is_some_and(|sets| sets.all().any(is_usable))
+    }
+
+    /// A child uses the set of that index, or is about to: it is the kernel's alone.
+    pub(crate) fn set_used_by_child(&self, index: u32) {
+        if let Some(slot) = self.sets().and_then(|sets| sets.slot(index)) {
+            self.share(slot);
+        }
+    }
+
+    /// No session can be in any set that there is.
+    pub(crate) fn give_up_sets(&self) {
         if let Some(sets) = self.sets() {
-            sets.all().for_each(|slot| slot.has_heirs.store(true, Ordering::SeqCst));
+            sets.all().filter(|slot| slot.set.number().is_some()).for_each(|slot| self.share(slot));
+        }
+    }
+
+    /// Before `exec` in a child: the new program will use what it gets.
+    pub(crate) fn inherited_sets_before_exec(&self) {
+        let all: Vec<i32> = self.table.with_sets().collect();
+        for epfd in all {
+            let set = self.set_at(epfd);
+            let flags = kernel::at(epfd).and_then(rustix::io::fcntl_getfd);
+            let is_kept = flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC));
+            if is_kept && matches!(set, SetAt::Foreign(_)) {
+                self.make_known(&set);
+            }
         }
     }
 
@@ -344,11 +369,12 @@ impl Library {
         self.own_set(word).map_or(SetAt::Foreign(entry), |(_, slot)| SetAt::Own(word, slot))
     }
 
-    /// A set that is shared with the parent: before its first use here, what has moved of it comes home; from then on
-    /// it is the kernel's alone.
+    /// A set that is shared with the parent: before its first use here the parent leaves it to the kernel, and what has
+    /// moved of it comes home.
     fn make_known(&self, set: &SetAt<'_>) {
         let SetAt::Foreign(of) = set else { return };
         let word = of.epoll.swap(0, Ordering::SeqCst);
+        self.take_set_from_parent(word);
         let numbers: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
         for fd in numbers {
             if let Some(entry) = self.table.known(fd)
@@ -411,7 +437,12 @@ impl Library {
 
     fn share(&self, slot: &Slot) {
         if !slot.is_shared.swap(true, Ordering::SeqCst) {
-            slot.set.make_unfit().into_iter().for_each(|fd| self.unfit(fd));
+            for fd in slot.set.make_unfit() {
+                self.unfit(fd);
+                // Also if its peer still owes it bytes: the kernel tells when they come.
+                slot.set.leave(fd);
+            }
+            slot.set.let_inboxes_go();
         }
     }
 
@@ -425,6 +456,10 @@ impl Library {
 
     fn close_set(&self, entry: &Entry, word: u32, slot: &Slot) {
         let Some(sets) = self.sets() else { return };
+        if self.engine().is_some_and(Engine::has_heirs) {
+            // A child may go on with it, and is to find there what the program registered.
+            self.share(slot);
+        }
         entry.epoll.store(0, Ordering::SeqCst);
         for fd in slot.set.close() {
             self.deleted(word, fd);

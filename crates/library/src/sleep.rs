@@ -37,7 +37,10 @@ impl Session {
     /// Waits until a look at the receiving side is worth while.
     pub(crate) fn wait_readable(&self, deadline: Deadline) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
-        let phase = lock(&self.rx).phase;
+        let (phase, seen) = {
+            let rx = lock(&self.rx);
+            (rx.phase, rx.seen_flushing)
+        };
         let wait = Wait {
             deadline,
             piece: if phase == RxPhase::Residue { OWED } else { LONG },
@@ -49,7 +52,9 @@ impl Session {
                         RxPhase::Home | RxPhase::Reset => true,
                         RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
                         RxPhase::Ring => stream.available() != Ok(0),
-                        RxPhase::Residue => stream.peer_flushed().is_some(),
+                        RxPhase::Residue => {
+                            stream.peer_flushed().is_some() || stream.peer_flushing() != seen
+                        }
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
@@ -70,9 +75,12 @@ impl Session {
             piece: LONG,
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
-                phase != TxPhase::Ring
-                    || self.tx_stirred.load(Ordering::Relaxed)
-                    || stream.room().map_or(true, |found| found >= room)
+                self.tx_stirred.load(Ordering::Relaxed)
+                    || match phase {
+                        TxPhase::Ring => stream.room().map_or(true, |found| found >= room),
+                        TxPhase::Flushing => !self.is_flushing.load(Ordering::SeqCst),
+                        TxPhase::Home | TxPhase::Joined => true,
+                    }
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
             sleep: &|said, limit| stream.sleep_writer(said, limit),

@@ -170,12 +170,23 @@ impl Table {
 
     /// Numbers of all entries that have a session.
     pub(crate) fn with_sessions(&self) -> impl Iterator<Item = (i32, u32)> + '_ {
+        self.all().filter_map(|(number, entry)| {
+            let session = entry.session.load(Ordering::SeqCst);
+            (session != 0).then(|| (number, session - 1))
+        })
+    }
+
+    /// Numbers of all entries that are sets.
+    pub(crate) fn with_sets(&self) -> impl Iterator<Item = i32> + '_ {
+        let is_set = |entry: &Entry| entry.epoll.load(Ordering::SeqCst) != 0;
+        self.all().filter_map(move |(number, entry)| is_set(entry).then_some(number))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (i32, &Entry)> + '_ {
         self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
             let entries = chunk.get().map_or(&[][..], |chunk| &chunk[..]);
-            entries.iter().enumerate().filter_map(move |(at, entry)| {
-                let session = entry.session.load(Ordering::SeqCst);
-                (session != 0).then(|| ((index * CHUNK + at) as i32, session - 1))
-            })
+            let number = move |at| (index * CHUNK + at) as i32;
+            entries.iter().enumerate().map(move |(at, entry)| (number(at), entry))
         })
     }
 }

@@ -334,6 +334,91 @@ fn death_of_the_server() {
     assert!(said.contains("requests per second"), "{said}");
 }
 
+/// A server with an epoll set forks; its clients before and after that.
+struct Heirs {
+    world: World,
+    port: String,
+    server: Running,
+    old: Running,
+    admin: Admin,
+}
+
+impl Heirs {
+    fn new(how: &str) -> Self {
+        need(&["python3"]);
+        let world = World::new(Mode::Sojourn);
+        let port = free_port("127.0.0.1").unwrap().to_string();
+        let server = world.python("heirs.py", &["serve", &port, how]);
+        wait_for("a listener", || world.work().join("listens").exists());
+        let old = world.python("heirs.py", &["call", &port, "3", "end-old"]);
+        let admin = Admin::new(&world.sandbox).unwrap();
+        let mut heirs = Self { world, port, server, old, admin };
+        heirs.wait_away("sessions moved before the fork", 6);
+        heirs.make("fork");
+        wait_for("a fork", || heirs.is_there("forked"));
+        heirs
+    }
+
+    fn make(&self, name: &str) {
+        std::fs::write(self.world.work().join(name), "").unwrap();
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        self.world.work().join(name).exists()
+    }
+
+    fn wait_away(&mut self, what: &str, count: usize) {
+        wait_for(what, || self.admin.away().unwrap().len() == count);
+    }
+
+    fn call(&self, end: &str) -> Running {
+        self.world.python("heirs.py", &["call", &self.port, "2", end])
+    }
+
+    /// Ends everything: all questions were answered.
+    fn end(self, others: Vec<(Running, &str)>) {
+        self.make("leave");
+        for (caller, end) in others {
+            self.make(end);
+            assert_eq!(caller.finish(LIMIT).unwrap().success("caller").unwrap(), "rounds True\n");
+        }
+        self.make("end-old");
+        assert_eq!(self.old.finish(LIMIT).unwrap().success("caller").unwrap(), "rounds True\n");
+        std::fs::write(self.world.work().join("end"), "").unwrap();
+        self.server.finish(LIMIT).unwrap().success("server").unwrap();
+        self.world.check_clean();
+    }
+}
+
+/// As redis-server while it saves, and after that.
+#[test]
+fn sessions_move_while_a_child_leaves_the_set_alone() {
+    let mut heirs = Heirs::new("idle");
+    let new = heirs.call("end-new");
+    heirs.wait_away("those of later connections moved, too", 10);
+    heirs.admin.recall_all().unwrap();
+    heirs.make("leave");
+    wait_for("the child's end", || heirs.is_there("left"));
+    heirs.wait_away("all moved again after the child's end", 10);
+    heirs.end(vec![(new, "end-new")]);
+}
+
+#[test]
+fn a_child_that_uses_the_set_has_it_in_the_kernel() {
+    let mut heirs = Heirs::new("use");
+    let new = heirs.call("end-new");
+    heirs.wait_away("those of later connections moved, too", 10);
+    heirs.make("use");
+    wait_for("the child's waits", || heirs.is_there("seen"));
+    wait_for("the child's word", || {
+        !std::fs::read(heirs.world.work().join("seen")).unwrap().is_empty()
+    });
+    let seen = std::fs::read_to_string(heirs.world.work().join("seen")).unwrap();
+    assert_eq!(seen, "some", "what the child's waits gave");
+    heirs.wait_away("all at home", 0);
+    heirs.end(vec![(new, "end-new")]);
+}
+
 /// Processor time of a process, all its threads: ticks of 10 ms.
 fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
