@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod cc;
+pub mod demux;
 pub mod frto;
 pub mod pacing;
 pub mod position;
@@ -23,8 +24,10 @@ mod record_tcp;
 mod record_tcp_options;
 mod record_udp;
 pub mod recovery;
+mod ring;
 pub mod rtt;
 pub mod scoreboard;
 pub mod tcp;
 pub mod time;
 pub mod tlp;
+pub mod udp;

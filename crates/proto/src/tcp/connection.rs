@@ -4,7 +4,6 @@
 
 use super::acks::Acks;
 use super::disposition::Tally;
-use super::ring::Ring;
 use super::timers::Timers;
 use super::timestamps::Stamps;
 use super::window::ReceiveWindow;
@@ -14,6 +13,7 @@ use crate::record::{
     CloseReason, EcnRecord, IpOptions, TcpCounters, TcpOptions, TcpState, TcpTuning,
 };
 use crate::recovery::Recovery;
+use crate::ring::Ring;
 use crate::time::{Duration, Instant};
 use core::net::SocketAddr;
 

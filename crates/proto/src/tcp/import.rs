@@ -3,7 +3,6 @@
 use super::acks::Acks;
 use super::connection::{Connection, Limits, Receiving, Sending, Sizes};
 use super::disposition::Tally;
-use super::ring::Ring;
 use super::settings;
 use super::timers::Timers;
 use super::timestamps::Stamps;
@@ -13,6 +12,7 @@ use crate::position::{self, Span};
 use crate::reassembly::Assembler;
 use crate::record::{ControllerKind, Kind, RecordError, SessionRecord, TcpRecord, TcpState};
 use crate::recovery::{Config, Recovery, Start};
+use crate::ring::Ring;
 use crate::time::{Duration, Instant};
 use core::fmt;
 

@@ -18,7 +18,7 @@
 //! knows the peer's window, Nagle's rule and probes, and puts segments together.
 //!
 //! Files: `connection` (the structure; what a program calls), `import` and `export`, `input` (segments; `input_ack`, `input_data`),
-//! `output` (what to send; `segment` how), `timers`, and parts without knowledge of a connection: `ring`, `window`, `acks`, `timestamps`.
+//! `output` (what to send; `segment` how), `timers`, and parts without knowledge of a connection: `window`, `acks`, `timestamps`.
 
 mod acks;
 mod connection;
@@ -31,7 +31,6 @@ mod input_ack;
 mod input_data;
 mod output;
 mod program;
-mod ring;
 mod segment;
 mod settings;
 mod timers;

@@ -61,81 +61,108 @@ fn state(word: &str) -> Option<TcpState> {
 pub(crate) fn apply(tcp: &mut TcpRecord, words: &[String]) -> Result<(), String> {
     let mut words = words.iter().map(String::as_str);
     while let Some(word) = words.next() {
-        let mut number = || -> Result<u32, String> {
-            let word = words.next().ok_or("a number is missing")?;
-            word.parse().map_err(|_| format!("not a number: {word}"))
-        };
-        match word {
-            "mss" => {
-                (tcp.peer_mss, tcp.advertised_mss) = {
-                    let n = number()? as u16;
-                    (n, n)
-                }
-            }
-            "wnd" => tcp.snd_wnd = number()?,
-            "maxwnd" => tcp.max_window = number()?,
-            "rcvwnd" => tcp.rcv_wnd = number()?,
-            "rcvbuf" => (tcp.options.rcvbuf, tcp.options.rcvbuf_locked) = (number()?, true),
-            "sndbuf" => (tcp.options.sndbuf, tcp.options.sndbuf_locked) = (number()?, true),
-            "lowat" => tcp.options.rcvlowat = number()?,
-            "cwnd" => tcp.cwnd = number()?,
-            "ssthresh" => tcp.ssthresh = number()?,
-            "mtu" => tcp.path_mtu = number()?,
-            "scale" => {
-                tcp.window_scaling = true;
-                (tcp.snd_wscale, tcp.rcv_wscale) = (number()? as u8, number()? as u8);
-            }
-            "sack" => tcp.sack = true,
-            "nodsack" => tcp.tuning.dsack = false,
-            "noprobe" => tcp.tuning.early_retrans = 0,
-            "nofrto" => tcp.tuning.frto = false,
-            "noquick" => tcp.options.quickack = false,
-            "reno" => tcp.options.controller = ControllerKind::Reno,
-            "nagle" => tcp.options.nodelay = false,
-            "cork" => tcp.options.cork = true,
-            "ecn" => tcp.ecn = EcnRecord { negotiated: true, ..EcnRecord::default() },
-            "ackpending" => tcp.ack_pending = true,
-            "ts" => {
-                let unit = match words.next() {
-                    Some("ms") => TimestampUnit::Milliseconds,
-                    Some("us") => TimestampUnit::Microseconds,
-                    _ => return Err("ts ms or ts us".into()),
-                };
-                tcp.timestamps = Some(TimestampsRecord {
-                    unit,
-                    value: 5_000,
-                    recent: 7_000,
-                    recent_age: Duration::ZERO,
-                    recent_valid: true,
-                });
-            }
-            "retries" => tcp.tuning.retries2 = number()?,
-            "challenges" => tcp.tuning.challenge_ack_limit = number()?,
-            "ratelimit" => tcp.tuning.invalid_ratelimit = Duration::from_millis(number()?.into()),
-            "usertimeout" => tcp.options.user_timeout = Duration::from_millis(number()?.into()),
-            "keepalive" => {
-                tcp.options.keepalive = true;
-                tcp.options.keepalive_idle = Duration::from_millis(number()?.into());
-                tcp.options.keepalive_interval = Duration::from_millis(number()?.into());
-                tcp.options.keepalive_count = number()? as u8;
-            }
-            "srtt" => tcp.srtt = Duration::from_millis(number()?.into()),
-            "rttvar" => tcp.rttvar = Duration::from_millis(number()?.into()),
-            "unread" => {
-                let count = number()?;
-                tcp.receive_queue = bytes(0, count.into(), false);
-                tcp.rcv_nxt = tcp.rcv_nxt.wrapping_add(count);
-                tcp.rcv_wup = tcp.rcv_nxt;
-                tcp.snd_wl1 = tcp.rcv_nxt;
-            }
-            "queued" => tcp.send_queue = bytes(0, number()?.into(), true),
-            "sent" => tcp.snd_nxt = tcp.snd_una.wrapping_add(number()?),
-            "state" => {
-                let word = words.next().ok_or("which state?")?;
-                tcp.state = state(word).ok_or(format!("no state {word}"))?;
-            }
-            other => return Err(format!("unknown word {other}")),
+        if !switch(tcp, word) && !numbers(tcp, word, &mut words)? {
+            name(tcp, word, words.next().ok_or("a name is missing")?)?;
         }
+    }
+    Ok(())
+}
+
+/// Words that stand alone.
+fn switch(tcp: &mut TcpRecord, word: &str) -> bool {
+    match word {
+        "sack" => tcp.sack = true,
+        "nodsack" => tcp.tuning.dsack = false,
+        "noprobe" => tcp.tuning.early_retrans = 0,
+        "nofrto" => tcp.tuning.frto = false,
+        "noquick" => tcp.options.quickack = false,
+        "reno" => tcp.options.controller = ControllerKind::Reno,
+        "nagle" => tcp.options.nodelay = false,
+        "cork" => tcp.options.cork = true,
+        "ecn" => tcp.ecn = EcnRecord { negotiated: true, ..EcnRecord::default() },
+        "ackpending" => tcp.ack_pending = true,
+        _ => return false,
+    }
+    true
+}
+
+/// Words with numbers after them.
+fn numbers<'a>(
+    tcp: &mut TcpRecord,
+    word: &str,
+    words: &mut impl Iterator<Item = &'a str>,
+) -> Result<bool, String> {
+    let mut number = || -> Result<u32, String> {
+        let word = words.next().ok_or("a number is missing")?;
+        word.parse().map_err(|_| format!("not a number: {word}"))
+    };
+    let milliseconds = |number: u32| Duration::from_millis(number.into());
+    let options = &mut tcp.options;
+    match word {
+        "mss" => (tcp.peer_mss, tcp.advertised_mss) = both(number()? as u16),
+        "wnd" => tcp.snd_wnd = number()?,
+        "maxwnd" => tcp.max_window = number()?,
+        "rcvwnd" => tcp.rcv_wnd = number()?,
+        "rcvbuf" => (options.rcvbuf, options.rcvbuf_locked) = (number()?, true),
+        "sndbuf" => (options.sndbuf, options.sndbuf_locked) = (number()?, true),
+        "lowat" => options.rcvlowat = number()?,
+        "cwnd" => tcp.cwnd = number()?,
+        "ssthresh" => tcp.ssthresh = number()?,
+        "mtu" => tcp.path_mtu = number()?,
+        "retries" => tcp.tuning.retries2 = number()?,
+        "challenges" => tcp.tuning.challenge_ack_limit = number()?,
+        "ratelimit" => tcp.tuning.invalid_ratelimit = milliseconds(number()?),
+        "usertimeout" => options.user_timeout = milliseconds(number()?),
+        "srtt" => tcp.srtt = milliseconds(number()?),
+        "rttvar" => tcp.rttvar = milliseconds(number()?),
+        "queued" => tcp.send_queue = bytes(0, number()?.into(), true),
+        "sent" => tcp.snd_nxt = tcp.snd_una.wrapping_add(number()?),
+        "unread" => put_unread(tcp, number()?),
+        "scale" => {
+            tcp.window_scaling = true;
+            (tcp.snd_wscale, tcp.rcv_wscale) = (number()? as u8, number()? as u8);
+        }
+        "keepalive" => {
+            options.keepalive = true;
+            options.keepalive_idle = milliseconds(number()?);
+            options.keepalive_interval = milliseconds(number()?);
+            options.keepalive_count = number()? as u8;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn both(number: u16) -> (u16, u16) {
+    (number, number)
+}
+
+fn put_unread(tcp: &mut TcpRecord, count: u32) {
+    tcp.receive_queue = bytes(0, count.into(), false);
+    tcp.rcv_nxt = tcp.rcv_nxt.wrapping_add(count);
+    tcp.rcv_wup = tcp.rcv_nxt;
+    tcp.snd_wl1 = tcp.rcv_nxt;
+}
+
+/// Words with a name after them.
+fn name(tcp: &mut TcpRecord, word: &str, name: &str) -> Result<(), String> {
+    match (word, name) {
+        ("state", name) => tcp.state = state(name).ok_or(format!("no state {name}"))?,
+        ("ts", unit) => {
+            let unit = match unit {
+                "ms" => TimestampUnit::Milliseconds,
+                "us" => TimestampUnit::Microseconds,
+                _ => return Err("ts ms or ts us".into()),
+            };
+            tcp.timestamps = Some(TimestampsRecord {
+                unit,
+                value: 5_000,
+                recent: 7_000,
+                recent_age: Duration::ZERO,
+                recent_valid: true,
+            });
+        }
+        _ => return Err(format!("unknown word {word}")),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A ring of bytes addressed by stream positions: the memory of one direction of a connection.
+//! A ring of bytes addressed by stream positions: the memory of one direction of a connection, or of a queue.
 //!
 //! The ring knows neither what is in it nor where that begins and ends; its owner does, and never lets two positions that are in use
 //! lie further apart than the capacity. Made once, of a fixed size; nothing here allocates after that.

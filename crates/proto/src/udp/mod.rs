@@ -1,0 +1,247 @@
+//! A UDP socket's session (RFC 768): datagrams that wait to be read, and what may be sent past the kernel.
+//!
+//! Sending keeps nothing: [`Socket::prepare`] says how a payload leaves, and the embedding sends it from where it lies. What the fast path does
+//! not do is not an error: [`Detour`] names it, and the datagram goes through the kernel's socket, which stays usable beside. Not here: ICMP
+//! errors (they appear on the kernel's socket), fragments, multicast.
+
+mod queue;
+mod send;
+
+use crate::record::{Datagram, IpOptions, Kind, RecordError, SessionRecord, UdpOptions, UdpRecord};
+use core::net::SocketAddr;
+use queue::Queue;
+pub use queue::Received;
+pub use send::{Detour, Outgoing};
+
+/// Memory that the embedding grants to a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of payload that may wait; at least one datagram of the largest size is granted.
+    pub receive_bytes_max: usize,
+    /// Datagrams that may wait.
+    pub datagrams_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { receive_bytes_max: 1 << 20, datagrams_max: 2_048 }
+    }
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Disposition {
+    /// It waits to be read.
+    Queued,
+    /// The socket is connected to somebody else.
+    Stranger,
+    /// The buffer is full (`UdpRcvbufErrors`).
+    Full,
+    /// The session was exported.
+    Exported,
+}
+
+/// How many datagrams met what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Datagrams that were queued.
+    pub queued: u64,
+    /// Those of strangers.
+    pub strangers: u64,
+    /// Those that found no room.
+    pub full: u64,
+    /// Datagrams sent, counted after segmentation.
+    pub sent: u64,
+}
+
+/// A UDP session.
+#[derive(Debug)]
+pub struct Socket {
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    ip: IpOptions,
+    options: UdpOptions,
+    queue: Queue,
+    tally: Tally,
+    exported: bool,
+}
+
+/// Why a record does not become a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportError {
+    /// The record contradicts itself.
+    Record(RecordError),
+    /// It is not a UDP session's.
+    NotUdp,
+    /// What waits in it does not fit the memory that is granted.
+    TooMuch,
+}
+
+impl Socket {
+    /// Takes over the session that `record` describes, with all the memory it will ever use.
+    ///
+    /// # Errors
+    /// [`ImportError`]; the record is left as it is and can go elsewhere.
+    pub fn import(record: &SessionRecord, limits: &Limits) -> Result<Socket, ImportError> {
+        record.check().map_err(ImportError::Record)?;
+        let Kind::Udp(udp) = &record.kind else { return Err(ImportError::NotUdp) };
+        let mut queue = Queue::new(limits.receive_bytes_max, limits.datagrams_max);
+        queue.set_limit(udp.options.rcvbuf);
+        for datagram in &udp.receive_queue {
+            if !queue.push_imported(datagram.source, &datagram.payload, datagram.segment_size) {
+                return Err(ImportError::TooMuch);
+            }
+        }
+        Ok(Socket {
+            local: record.local,
+            peer: record.remote,
+            ip: record.ip,
+            options: udp.options,
+            queue,
+            tally: Tally::default(),
+            exported: false,
+        })
+    }
+
+    /// Makes the record with which the session goes elsewhere, and falls silent; none if it was taken before.
+    pub fn export(&mut self) -> Option<SessionRecord> {
+        if self.exported {
+            return None;
+        }
+        self.exported = true;
+        let waiting = self.queue.iter().map(|(entry, parts)| Datagram {
+            source: entry.source,
+            segment_size: entry.segment_size,
+            payload: parts.concat(),
+        });
+        let udp = UdpRecord { options: self.options, receive_queue: waiting.collect() };
+        Some(SessionRecord {
+            local: self.local,
+            remote: self.peer,
+            ip: self.ip,
+            kind: Kind::Udp(udp),
+        })
+    }
+
+    /// Takes a datagram that came for this socket, with a checksum that was verified. `segment_size`: of several merged ones the size of
+    /// each but the last, which may be shorter; 0 for a single one. Those are taken apart unless the program takes them merged (`UDP_GRO`).
+    pub fn on_datagram(
+        &mut self,
+        source: SocketAddr,
+        payload: &[u8],
+        segment_size: u16,
+    ) -> Disposition {
+        if self.exported {
+            return Disposition::Exported;
+        }
+        if self.peer.is_some_and(|peer| !same_endpoint(peer, source)) {
+            self.tally.strangers += 1;
+            return Disposition::Stranger;
+        }
+        let size = usize::from(segment_size);
+        let merged = size > 0 && size < payload.len();
+        let before = self.tally.full;
+        if merged && !self.options.gro {
+            payload.chunks(size).for_each(|part| self.push(source, part, 0));
+        } else {
+            self.push(source, payload, if merged { segment_size } else { 0 });
+        }
+        if self.tally.full > before { Disposition::Full } else { Disposition::Queued }
+    }
+
+    fn push(&mut self, source: SocketAddr, payload: &[u8], segment_size: u16) {
+        if self.queue.push(source, payload, segment_size) {
+            self.tally.queued += 1;
+        } else {
+            self.tally.full += 1;
+        }
+    }
+
+    /// Copies the oldest datagram into the slices and removes it. What does not fit is gone, as UDP has it; [`Received`] tells.
+    pub fn recv(&mut self, parts: &mut [&mut [u8]]) -> Option<Received> {
+        let received = self.queue.peek(parts)?;
+        self.queue.pop();
+        Some(received)
+    }
+
+    /// The same without removing it (`MSG_PEEK`).
+    pub fn peek(&self, parts: &mut [&mut [u8]]) -> Option<Received> {
+        self.queue.peek(parts)
+    }
+
+    /// Bytes of the oldest datagram (`SIOCINQ`); 0 also if there is none.
+    pub fn siocinq(&self) -> usize {
+        self.queue.next_len().unwrap_or(0)
+    }
+
+    /// Whether a datagram waits.
+    pub fn is_readable(&self) -> bool {
+        self.queue.next_len().is_some()
+    }
+
+    /// This end.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer that the socket is connected to, if it is.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// What goes into IP headers.
+    pub fn ip(&self) -> IpOptions {
+        self.ip
+    }
+
+    /// The options in effect.
+    pub fn options(&self) -> &UdpOptions {
+        &self.options
+    }
+
+    /// What was counted.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// `connect`: from now on only `peer`'s datagrams are taken; none dissolves it. Those that wait remain, as in Linux.
+    pub fn connect(&mut self, local: SocketAddr, peer: Option<SocketAddr>) {
+        self.local = local;
+        self.peer = peer;
+    }
+
+    /// `UDP_SEGMENT`; 0 is off.
+    pub fn set_gso_size(&mut self, bytes: u16) {
+        self.options.gso_size = bytes;
+    }
+
+    /// `UDP_GRO`.
+    pub fn set_gro(&mut self, on: bool) {
+        self.options.gro = on;
+    }
+
+    /// `SO_RCVBUF` as `getsockopt` will give it.
+    pub fn set_rcvbuf(&mut self, bytes: u32) {
+        self.options.rcvbuf = bytes;
+        self.queue.set_limit(bytes);
+    }
+
+    /// What goes into IP headers has changed.
+    pub fn set_ip(&mut self, ip: IpOptions) {
+        self.ip = ip;
+    }
+
+    /// The path takes packets of `mtu` bytes now.
+    pub fn set_path_mtu(&mut self, mtu: u32) {
+        self.options.path_mtu = mtu;
+    }
+}
+
+/// Address and port; flow label and scope do not come with packets.
+fn same_endpoint(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && one.ip() == other.ip()
+}
+
+#[cfg(test)]
+mod tests;
