@@ -15,7 +15,8 @@ const MULTIPLE_MAX: u64 = 255;
 pub struct Rack {
     /// When that segment was sent.
     sent: Instant,
-    /// Its end, which decides between segments sent at the same time.
+    /// Its place in the order of sending, and its end, which decide between segments sent at the same time.
+    order: u64,
     end: u64,
     /// How long it took.
     rtt: Duration,
@@ -43,6 +44,12 @@ impl Rack {
         self.reordering_seen
     }
 
+    /// What was deemed lost had only been overtaken: a reduction turned out needless. RFC 8985 sees reordering only in what was sent
+    /// once; Linux takes this for it as well (`tcp_try_undo_partial`, D-SACK in `tcp_sacktag_one`).
+    pub fn on_needless(&mut self) {
+        self.reordering_seen = true;
+    }
+
     /// A part of the row was delivered (steps 1 to 3). `min_rtt` tells an acknowledgement of the first transmission from one of the
     /// second.
     pub fn on_delivered(&mut self, now: Instant, delivery: &Delivery, min_rtt: Option<Duration>) {
@@ -56,9 +63,9 @@ impl Rack {
         } else if delivery.late {
             self.reordering_seen = true;
         }
-        if !self.known || (entry.sent_first, entry.span.end) > (self.sent, self.end) {
-            self.sent = entry.sent_first;
-            self.end = entry.span.end;
+        let place = (entry.sent_first, entry.order, entry.span.end);
+        if !self.known || place > (self.sent, self.order, self.end) {
+            (self.sent, self.order, self.end) = place;
         }
         self.rtt = rtt;
         self.advanced = true;
@@ -116,7 +123,8 @@ impl Rack {
         window: Duration,
         wait: &mut Option<Duration>,
     ) -> Verdict {
-        let later = (self.sent, self.end) > (entry.sent_last, entry.span.end);
+        let place = (entry.sent_last, entry.order, entry.span.end);
+        let later = (self.sent, self.order, self.end) > place;
         if !self.known || !later {
             return Verdict::Later;
         }

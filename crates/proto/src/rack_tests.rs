@@ -12,7 +12,14 @@ fn span_ms(ms: u64) -> Duration {
 
 fn entry(start: u64, sent: Instant, again: bool) -> Entry {
     let mark = if again { Mark::Resent } else { Mark::Sent };
-    Entry { span: Span::new(start, start + 100), sent_first: sent, sent_last: sent, mark, again }
+    Entry {
+        span: Span::new(start, start + 100),
+        sent_first: sent,
+        sent_last: sent,
+        order: 0,
+        mark,
+        again,
+    }
 }
 
 fn delivery(entry: Entry, late: bool) -> Delivery {
@@ -62,6 +69,14 @@ fn what_was_sent_later_says_nothing() {
         judge(&seen(), ms(900), &entry(1_100, ms(100), false), Duration::ZERO).0,
         Verdict::Later
     );
+}
+
+#[test]
+fn of_what_was_sent_at_the_same_time_the_order_decides() {
+    let rack = seen();
+    let before = Entry { order: 1, ..entry(0, ms(100), true) };
+    // Sent again after the one that arrived, in the same microsecond: its answer is yet to come.
+    assert_eq!(judge(&rack, ms(900), &before, Duration::ZERO).0, Verdict::Later);
 }
 
 /// Step 2: what was sent twice and is acknowledged faster than any round trip answers the first transmission.

@@ -38,6 +38,8 @@ pub struct Entry {
     pub sent_first: Instant,
     /// When the last of them was sent last.
     pub sent_last: Instant,
+    /// Which of several things sent at that time went first: it counts how often sending went back to an earlier position.
+    pub order: u64,
     /// What is known.
     pub mark: Mark,
     /// Whether any were ever sent twice: then an acknowledgement does not say which time it is for (Karn).
@@ -86,6 +88,9 @@ pub struct Scoreboard {
     lost_from: u64,
     /// No entry from this position on was ever sent twice.
     again_to: u64,
+    /// How often sending went back to an earlier position, and where the last transmission ended.
+    order: u64,
+    sent_to: u64,
 }
 
 impl Scoreboard {
@@ -104,6 +109,8 @@ impl Scoreboard {
             fack: nxt,
             lost_from: nxt,
             again_to: nxt,
+            order: 0,
+            sent_to: nxt,
         }
     }
 
@@ -194,20 +201,22 @@ impl Scoreboard {
         }
         let span = Span::new(self.nxt, self.nxt + length);
         self.nxt = span.end;
+        let order = self.next_order(span);
         let crowded = self.entries.len() >= self.limit;
         if let Some(last) = self.entries.back_mut()
             && last.mark == Mark::Sent
             && !last.again
-            && (crowded || (last.sent_first == now && last.sent_last == now))
+            && (crowded || (last.sent_first == now && last.sent_last == now && last.order == order))
         {
             last.span.end = span.end;
-            last.sent_last = now;
+            (last.sent_last, last.order) = (now, order);
             return;
         }
         self.entries.push_back(Entry {
             span,
             sent_first: now,
             sent_last: now,
+            order,
             mark: Mark::Sent,
             again: false,
         });
@@ -289,6 +298,7 @@ impl Scoreboard {
             return;
         }
         self.again_to = self.again_to.max(span.end);
+        let order = self.next_order(span);
         let mut at = self.entries.partition_point(|entry| entry.span.end <= span.start);
         while at < self.entries.len() && self.entries[at].span.start < span.end {
             if self.entries[at].mark == Mark::Sacked {
@@ -304,6 +314,7 @@ impl Scoreboard {
             self.mark(at, Mark::Resent);
             let entry = &mut self.entries[at];
             (entry.sent_first, entry.sent_last, entry.again) = (now, now, true);
+            entry.order = order;
             at = self.join(at) + 1;
         }
         if self.lost_from >= span.start {
@@ -340,6 +351,7 @@ impl Scoreboard {
             }
             at += 1;
         }
+        self.limit_duplicates();
         self.lost - before
     }
 
@@ -353,6 +365,7 @@ impl Scoreboard {
             self.split(0, head.span.start + length);
         }
         self.lose(0);
+        self.limit_duplicates();
         self.entries[0].span.len()
     }
 
@@ -391,12 +404,23 @@ impl Scoreboard {
     /// duplicates.
     pub fn remove_duplicates(&mut self, advanced: u64, mss: u64) {
         self.duplicates = self.duplicates.saturating_sub(advanced.saturating_sub(mss));
-        self.duplicates = self.duplicates.min(self.outstanding().saturating_sub(self.lost));
+        self.limit_duplicates();
+    }
+
+    /// What is lost has not arrived.
+    fn limit_duplicates(&mut self) {
+        self.duplicates = self.duplicates.min(self.outstanding() - self.lost);
     }
 
     /// Forgets the duplicate acknowledgements.
     pub fn clear_duplicates(&mut self) {
         self.duplicates = 0;
+    }
+
+    fn next_order(&mut self, span: Span) -> u64 {
+        self.order += u64::from(span.start < self.sent_to);
+        self.sent_to = span.end;
+        self.order
     }
 
     fn lose(&mut self, at: usize) {
@@ -454,7 +478,8 @@ impl Scoreboard {
         let alike = one.mark == two.mark && one.again == two.again;
         // Of what was reported the time does not matter any more; of the rest it does while there is room to remember it.
         let timeless = one.mark == Mark::Sacked || self.entries.len() > self.limit;
-        let same_time = one.sent_first == two.sent_first && one.sent_last == two.sent_last;
+        let same_time = (one.sent_first, one.sent_last, one.order)
+            == (two.sent_first, two.sent_last, two.order);
         if !(alike && (timeless || same_time)) {
             return false;
         }
@@ -462,6 +487,7 @@ impl Scoreboard {
             span: Span::new(one.span.start, two.span.end),
             sent_first: one.sent_first.min(two.sent_first),
             sent_last: one.sent_last.max(two.sent_last),
+            order: one.order.max(two.order),
             ..one
         };
         self.entries.remove(at + 1);

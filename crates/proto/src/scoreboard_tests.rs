@@ -98,6 +98,25 @@ fn sent_again_says_nothing_about_time() {
 }
 
 #[test]
+fn going_back_counts_as_later() {
+    let mut board = ten();
+    board.resend(at(10), segment(0));
+    board.push(at(10), 100);
+    let orders: Vec<u64> = board.entries().map(|entry| entry.order).collect();
+    assert_eq!((orders[0], orders[9], orders[10]), (1, 0, 1));
+}
+
+#[test]
+fn duplicates_never_stand_for_what_is_lost() {
+    let mut board = ten();
+    for _ in 0..9 {
+        board.add_duplicate(100);
+    }
+    board.judge(|_| Verdict::Lost);
+    assert_eq!((board.sacked(), board.lost(), board.in_flight()), (0, 1_000, 0));
+}
+
+#[test]
 fn a_peer_that_forgets_gets_all_again() {
     let mut board = ten();
     board.sack(Span::new(segment(0).start, segment(4).end), BASE, ignore);

@@ -3,7 +3,7 @@
 //! Not here: the timers ([`super::timer`]) and when a reduction is taken back ([`super::undo`]). The order of the steps and the
 //! transitions are Linux's (`tcp_ack`, `tcp_fastretrans_alert`).
 
-use super::undo::Undo;
+use super::undo::{Partial, Undo};
 use super::{Ack, Acked, Recovery, State, Stopped};
 use crate::cc::{self, Signal};
 use crate::frto::{Facts, Step};
@@ -209,9 +209,12 @@ impl Recovery {
         }
         match self.state {
             State::Recovery => {
-                if news.advanced > 0 && self.try_undo_partial(ack) {
-                    // As if nothing had been: what remains is judged anew below.
-                } else if self.try_undo_duplicates() {
+                let partial =
+                    if news.advanced > 0 { self.try_undo_partial(ack) } else { Partial::Loss };
+                if partial == Partial::Overtaken {
+                    return false;
+                }
+                if partial == Partial::Loss && self.try_undo_duplicates() {
                     self.keep_open();
                 }
                 self.find_losses(now, news);
@@ -333,7 +336,7 @@ impl Recovery {
     }
 
     /// Open, or Disorder if something is reported or was sent again.
-    fn keep_open(&mut self) {
+    pub(super) fn keep_open(&mut self) {
         let disorder = self.board.sacked() > 0 || self.board.una() < self.board.again_to();
         let state = if disorder { State::Disorder } else { State::Open };
         if state != self.state {

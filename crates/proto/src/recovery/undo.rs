@@ -15,6 +15,17 @@ pub(super) struct Undo {
     again: Option<u64>,
 }
 
+/// What an acknowledgement during fast recovery shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Partial {
+    /// Nothing about that.
+    Loss,
+    /// An original filled the gap; what was sent again is still under way.
+    Overtaken,
+    /// The reduction was taken back.
+    Undone,
+}
+
 impl Undo {
     pub(super) fn begin(una: u64, resent: u64) -> Undo {
         Undo { marker: una, again: (resent > 0).then_some(resent) }
@@ -38,7 +49,7 @@ impl Undo {
 }
 
 impl Recovery {
-    /// Takes the last reduction back. `absolve`: what is marked as lost is not. Gives whether there was one.
+    /// Takes the last reduction back. `absolve`: what is marked as lost is not.
     pub(super) fn undo_reduction(&mut self, absolve: bool) {
         self.controller.undo(&mut self.window);
         self.undo = None;
@@ -66,25 +77,34 @@ impl Recovery {
     pub(super) fn try_undo_recovery(&mut self, ack: &Ack<'_>) -> bool {
         let undone = self.may_undo(ack);
         if undone {
+            if self.state == State::Recovery {
+                self.rack.on_needless();
+            }
             self.undo_reduction(false);
         }
         undone
     }
 
-    /// A part is acknowledged during fast recovery, by an original.
-    pub(super) fn try_undo_partial(&mut self, ack: &Ack<'_>) -> bool {
-        if self.undo.is_none() || self.board.resent() > 0 || !self.answers_original(ack) {
-            return false;
+    /// A part is acknowledged during fast recovery. If that is by an original, the gap was filled by what had only been overtaken:
+    /// nothing more is to be deemed lost now, and if nothing sent again is under way, it is as if nothing had been.
+    pub(super) fn try_undo_partial(&mut self, ack: &Ack<'_>) -> Partial {
+        if self.undo.is_none() || !self.answers_original(ack) {
+            return Partial::Loss;
+        }
+        self.rack.on_needless();
+        if self.board.resent() > 0 {
+            return Partial::Overtaken;
         }
         self.undo_reduction(true);
-        self.state = State::Open;
-        true
+        self.keep_open();
+        Partial::Undone
     }
 
     /// Every retransmission was reported as a duplicate.
     pub(super) fn try_undo_duplicates(&mut self) -> bool {
         let undone = self.undo.is_some_and(Undo::all_were_duplicates);
         if undone {
+            self.rack.on_needless();
             self.undo_reduction(false);
         }
         undone
