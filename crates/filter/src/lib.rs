@@ -17,10 +17,7 @@
 //!
 //! * the service manager: systemd keeps descriptors with names (`FDSTORE=1`, sd_notify(3)) for as long as the service is to be
 //!   restarted, and drops them when it is stopped for good;
-//! * a keeper: a process that the server makes before its first session goes away. It holds a socket to the server over which holdings come,
-//!   one `pidfd` for each program with sessions, and nothing else; it runs no code but a poll over these. When the server's end of
-//!   the socket closes it waits for the first of: a new server at its socket's name, to which it gives everything; the end of the last program
-//!   with sessions, or a time limit, after which it exits, and with it the last of the filter. It can be given no commands.
+//! * a process that does nothing else: [`keeper`]. The server tells it what to hold after every change of [`Filter::holdings`].
 //!
 //! Ports need neither: their guards hang on their interfaces, and the interfaces end with the programs that use them.
 
@@ -36,6 +33,7 @@ mod error;
 mod filter;
 mod group;
 mod hook;
+pub mod keeper;
 mod list;
 mod loader;
 pub mod netlink;

@@ -1,0 +1,171 @@
+//! A keeper holds a filter from one server to the next, for as long as there are programs.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod common;
+
+use common::{attached, filter, receive_with, two_hosts, wait_for};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use sojourn_filter::keeper::{Keeper, keep, listen};
+use sojourn_filter::{Filter, Key, Options, OwnerId};
+use sojourn_wire::Protocol;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Set in the process that is the keeper: where it listens, and how long it waits for a server.
+const ROLE: &str = "SOJOURN_FILTER_KEEPER";
+
+/// Runs in the process that is the keeper: its control socket is its standard input.
+#[test]
+fn is_keeper() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (patience, path) = role.split_once(' ').unwrap();
+    let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let listener = listen(Path::new(path)).unwrap();
+    keep(control, &listener, Duration::from_millis(patience.parse().unwrap())).unwrap();
+}
+
+/// Ends with the test, however that ends.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn program() -> Self {
+        Self(Command::new("sleep").arg("100").spawn().unwrap())
+    }
+
+    fn keeper(path: &Path, patience_ms: u32) -> (Keeper, Self) {
+        let (keeper, control) = Keeper::new().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "is_keeper"]);
+        command.env(ROLE, format!("{patience_ms} {}", path.display()));
+        let child = command.stdin(Stdio::from(control)).stdout(Stdio::null()).spawn().unwrap();
+        (keeper, Self(child))
+    }
+
+    fn pidfd(&self) -> OwnedFd {
+        let pid = Pid::from_raw(self.0.id() as i32).unwrap();
+        pidfd_open(pid, PidfdFlags::empty()).unwrap()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+}
+
+/// A path for a socket, which ends with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let file = format!("sojourn-filter-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(file))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn hold(keeper: &Keeper, filter: &Filter) {
+    for (name, fd) in filter.holdings() {
+        keeper.hold(&name, fd).unwrap();
+    }
+}
+
+const TARGET: ([u8; 4], u16) = ([10, 0, 0, 1], 5000);
+
+fn session(filter: &mut Filter) -> (OwnerId, OwnedFd) {
+    let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
+    let key = Key::new(Protocol::Udp, SocketAddr::from(TARGET), None).unwrap();
+    filter.add_flow(key, owner).unwrap();
+    (owner, socket)
+}
+
+const HOOK: &str = "Hook sojourn_ingress eth0";
+
+#[test]
+fn sessions_go_on_from_one_server_to_the_next() {
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let place = Place::new("next");
+        let (keeper, mut process) = Process::keeper(&place.0, 60_000);
+        let program = Process::program();
+        let (owner, socket) = session(&mut filter);
+        hold(&keeper, &filter);
+        keeper.watch("program1", program.pidfd().as_fd()).unwrap();
+        let far = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
+        let send = |text: &[u8]| far.send_to(text, SocketAddr::from(TARGET)).unwrap();
+        wait_for("listening keeper", || place.0.exists().then_some(()));
+        // A second server is turned away while there is one.
+        let second = wait_for("answer", || match Keeper::find(&place.0) {
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => None,
+            answer => Some(answer),
+        });
+        assert!(second.is_err());
+
+        drop((filter, keeper));
+        send(b"between two servers");
+        receive_with(&socket, b"between two servers");
+        assert!(attached().contains(&HOOK.to_owned()));
+
+        let (keeper, held) = wait_for("keeper", || Keeper::find(&place.0).ok());
+        let filter = Filter::adopt(held, Options::default()).unwrap();
+        assert!(filter.flows().any(|(_, of)| of == owner));
+        send(b"with the next server");
+        receive_with(&socket, b"with the next server");
+        // The next one dies too, and then the program.
+        drop((filter, keeper));
+        send(b"after the next server");
+        receive_with(&socket, b"after the next server");
+        drop(program);
+        wait_for("end of the keeper", || process.has_ended().then_some(()));
+        assert_eq!(attached(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_keeper_does_not_wait_forever() {
+    let Some((one, _two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let place = Place::new("forever");
+        let (keeper, mut process) = Process::keeper(&place.0, 50);
+        let program = Process::program();
+        let _session = session(&mut filter);
+        hold(&keeper, &filter);
+        keeper.watch("program1", program.pidfd().as_fd()).unwrap();
+        drop((filter, keeper));
+        wait_for("end of the keeper", || process.has_ended().then_some(()));
+        assert_eq!(attached(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_keeper_ends_with_a_server_that_has_no_programs() {
+    let Some((one, _two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let place = Place::new("none");
+        let (keeper, mut process) = Process::keeper(&place.0, 60_000);
+        let _session = session(&mut filter);
+        hold(&keeper, &filter);
+        keeper.release("sojourn_link").unwrap();
+        drop(filter);
+        wait_for("release", || (!attached().contains(&HOOK.to_owned())).then_some(()));
+        assert!(!process.has_ended(), "its server lives");
+        drop(keeper);
+        wait_for("end of the keeper", || process.has_ended().then_some(()));
+    });
+}
