@@ -213,9 +213,9 @@ impl Session {
 
     /// What the rings say. The kernel may know more, see [`Ready`].
     pub(crate) fn ready(&self) -> Ready {
-        let input = {
+        let (input, receives) = {
             let rx = lock(&self.rx);
-            match (&rx.stream, rx.phase) {
+            let input = match (&rx.stream, rx.phase) {
                 (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
                     Ok(len) => Some(len > 0),
                     // A call will find out: it must be made.
@@ -226,11 +226,12 @@ impl Session {
                 (Some(stream), RxPhase::Residue) => Some(crate::receive::rest_is_here(stream, &rx)),
                 (Some(_), RxPhase::Reset) => Some(true),
                 _ => None,
-            }
+            };
+            (input, rx.stream.is_some())
         };
-        let output = {
+        let (output, sends) = {
             let tx = lock(&self.tx);
-            match (&tx.stream, tx.phase) {
+            let output = match (&tx.stream, tx.phase) {
                 (Some(stream), TxPhase::Ring) => match stream.room() {
                     Ok(room) => Some(room >= self.room_wanted()),
                     Err(Stop::Violation) => Some(true),
@@ -238,13 +239,15 @@ impl Session {
                 },
                 (Some(_), TxPhase::Flushing) => Some(false),
                 _ => None,
-            }
+            };
+            (output, tx.stream.is_some())
         };
         Ready {
             input: input == Some(true),
             output,
             error: lock(&self.rx).phase == RxPhase::Reset,
-            is_home: input.is_none() && output.is_none(),
+            // A pipe's writer that has not switched yet has nothing to say of itself, but is not home.
+            is_home: !receives && !sends,
         }
     }
 

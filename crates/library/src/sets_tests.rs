@@ -355,3 +355,19 @@ fn errors_are_the_kernels() {
     let no_set = library().epoll_wait(pair.fd(0), &mut [event(0, 0)], NOW, None);
     assert_eq!(no_set, Err(Errno::INVAL));
 }
+
+/// As a pipe's writer: it has no receiving side.
+#[test]
+fn a_writer_that_has_not_switched_yet_hears_of_the_kernels_room() {
+    let set = Epoll::new();
+    let pair = Pair::new();
+    let events = bit::OUT | bit::ET;
+    set.change(op::ADD, pair.fd(0), events).unwrap();
+    set.wait(NOW);
+    assert_eq!(set.wait(NOW), [], "the edge is taken");
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    let session = library().session_of(pair.fd(0)).unwrap();
+    *crate::session::lock(&session.rx) = crate::session::Receiver::default();
+    assert!(!session.ready().is_home);
+    assert_eq!(set.wait(Some(LONG)), [(bit::OUT, pair.fd(0))]);
+}
