@@ -60,11 +60,19 @@ impl Session {
                 Step::Done(Ok(len)) => {
                     got += len;
                     if got >= wanted || how.peek || !how.wait_all {
+                        // As below. Seldom so, and looking is cheaper.
+                        if self.is_over.load(Ordering::Relaxed) {
+                            self.settle();
+                        }
                         return Some(Ok(got));
                     }
                     continue;
                 }
-                Step::Done(Err(error)) => Err(error),
+                Step::Done(Err(error)) => {
+                    // The last that there was to say: who waits now, waits for the kernel.
+                    self.settle();
+                    Err(error)
+                }
                 Step::Owed if got == 0 && !may_wait => {
                     // They were here before the return, and may have been reported: not "nothing".
                     let until = *deadline.get_or_insert_with(|| Deadline::after(OWED_LIMIT));
