@@ -20,21 +20,21 @@ pub(crate) struct Case {
     pub(crate) kind: &'static str,
     pub(crate) point: &'static str,
     pub(crate) victim: Victim,
-    pub(crate) waits_for_many: bool,
+    /// `one`, `poll` or `epoll`: how both wait.
+    pub(crate) wait: &'static str,
 }
 
 impl Case {
     pub(crate) fn name(&self) -> String {
-        let Self { kind, point, victim, waits_for_many } = self;
-        format!("{kind} {point} {victim:?}{}", if *waits_for_many { " many" } else { "" })
+        let Self { kind, point, victim, wait } = self;
+        format!("{kind} {point} {victim:?} {wait}")
     }
 
     pub(crate) fn run(&self, world: &mut World) {
         let name = self.name();
-        let wait = if self.waits_for_many { "many" } else { "one" };
         let is_asker = self.victim == Victim::Asks;
         let points = if is_asker { [Some(self.point), None] } else { [None, Some(self.point)] };
-        let Pair { mut asks, mut answers } = world.start_pair(wait, points);
+        let Pair { mut asks, mut answers } = world.start_pair(self.wait, points);
         let (victim, survivor) =
             if is_asker { (&mut asks, &mut answers) } else { (&mut answers, &mut asks) };
         let signal = victim.wait(&format!("{name}: the point is passed"));

@@ -47,13 +47,20 @@ const POINTS: [&str; 22] = [
 ];
 
 /// As [`POINTS`], where both sides wait for many: only then are inboxes rung.
-const POINTS_OF_MANY: [&str; 6] = [
+const POINTS_OF_MANY: [&str; 13] = [
+    "library.join",
+    "library.joined",
+    "stream.consented",
+    "stream.started",
+    "stream.published",
+    "stream.taken",
     "stream.posted",
     "stream.ringing",
     "stream.ringing:3",
     "stream.attention",
-    "stream.published",
+    "stream.freezing",
     "stream.frozen",
+    "stream.flushed",
 ];
 
 const SERVER_POINTS: [&str; 9] = [
@@ -73,11 +80,12 @@ fn run_kind(kind: &'static str) -> usize {
     let only = std::env::var("DEATHS_ONLY").unwrap_or_default();
     let mut world = World::new(kind);
     let mut count = 0;
-    for (points, waits_for_many) in [(&POINTS[..], false), (&POINTS_OF_MANY[..], true)] {
+    let many = &POINTS_OF_MANY[..];
+    for (points, wait) in [(&POINTS[..], "one"), (many, "poll"), (many, "epoll")] {
         for (point, victim) in
             points.iter().flat_map(|point| [(point, Victim::Asks), (point, Victim::Answers)])
         {
-            let case = Case { kind, point, victim, waits_for_many };
+            let case = Case { kind, point, victim, wait };
             if case.name().contains(&only) {
                 case.run(&mut world);
                 count += 1;

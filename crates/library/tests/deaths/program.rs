@@ -2,15 +2,16 @@
 
 use crate::record::{Record, end};
 use rustix::event::PollFlags;
-use rustix::fd::AsRawFd;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
-use sojourn_library::{Origin, Path, PollFd, Recv, Send, library};
+use sojourn_library::{EpollEvent, Origin, Path, PollFd, Recv, Send, library};
 use sojourn_server::run::{Options, Place};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The variable that makes this test program a program with a role: `server ADDRESS`, or
-/// `asks|answers KIND one|many FOLDER`.
+/// `asks|answers KIND one|poll|epoll FOLDER`.
 pub(crate) const ROLE: &str = "DEATHS_ROLE";
 /// Bytes read at once.
 const READ_MAX: usize = 16 << 10;
@@ -41,23 +42,43 @@ pub(crate) fn play(role: &str) {
     }
     let content = (0..SIZES[5] + PERIOD).map(|at| (at % PERIOD) as u8).collect();
     let idle = std::io::pipe().unwrap();
-    let talk = Talk {
-        output,
-        content,
-        other: (words[2] == "many").then_some(idle.0.as_raw_fd()),
-        record: Record::create(&folder.join(words[0])),
+    let wait = match words[2] {
+        "poll" => Wait::Poll(idle.0.as_raw_fd()),
+        "epoll" => Wait::Set(make_set()),
+        _ => Wait::ForOne,
     };
+    let talk = Talk { output, content, wait, record: Record::create(&folder.join(words[0])) };
     talk.run(words[0] == "asks", &folder.join("stop"));
 }
 
 /// The conversation has ended.
 struct Over;
 
+/// How a program waits for bytes.
+enum Wait {
+    /// In the read itself.
+    ForOne,
+    /// In poll(2), with this descriptor, which never is ready.
+    Poll(i32),
+    /// In this epoll set.
+    Set(OwnedFd),
+}
+
+/// An epoll set with the input in it.
+fn make_set() -> OwnedFd {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    library().opened(set.as_raw_fd(), Origin::Fresh);
+    library().epoll_made(set.as_raw_fd());
+    let event = EpollEvent { flags: EventFlags::IN, data: EventData::new_u64(0) };
+    let add = 1;
+    library().epoll_ctl(set.as_raw_fd(), add, 0, Some(&event)).unwrap();
+    set
+}
+
 struct Talk {
     output: i32,
     content: Vec<u8>,
-    /// A descriptor that is waited for, too, and never ready.
-    other: Option<i32>,
+    wait: Wait,
     record: Record,
 }
 
@@ -115,9 +136,17 @@ impl Talk {
 
     fn receive_some(&mut self, most: usize) -> Result<usize, Over> {
         let mut buf = [0; READ_MAX];
-        if let Some(other) = self.other {
-            let polled = |fd| PollFd { fd, events: PollFlags::IN.bits() as i16, revents: 0 };
-            library().poll(&mut [polled(0), polled(other)], None, None).unwrap();
+        match &self.wait {
+            Wait::ForOne => {}
+            Wait::Poll(other) => {
+                let polled = |fd| PollFd { fd, events: PollFlags::IN.bits() as i16, revents: 0 };
+                library().poll(&mut [polled(0), polled(*other)], None, None).unwrap();
+            }
+            Wait::Set(set) => {
+                let mut found =
+                    [EpollEvent { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
+                library().epoll_wait(set.as_raw_fd(), &mut found, None, None).unwrap();
+            }
         }
         match read(0, &mut buf[..most.min(READ_MAX)]) {
             Ok(0) => {
@@ -170,7 +199,11 @@ impl Talk {
         }
     }
 
-    fn close(&self) {
+    fn close(&mut self) {
+        if let Wait::Set(set) = std::mem::replace(&mut self.wait, Wait::ForOne) {
+            // A set keeps its last inbox as long as it lives.
+            library().closing(set.as_raw_fd());
+        }
         for fd in [self.output, 0] {
             library().closing(fd);
             // SAFETY: the number is this program's own and is not used any more.
