@@ -23,12 +23,18 @@ pub enum ImportError {
     Record(RecordError),
     /// It is not a TCP session's.
     NotTcp,
+    /// Its windows ask for more memory than any connection gets (128 MiB).
+    TooMuch,
 }
+
+/// The most bytes of one ring.
+const RING_MAX: u64 = 128 << 20;
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ImportError::Record(error) => error.fmt(f),
+            ImportError::TooMuch => f.write_str("the record's windows are too large"),
             ImportError::NotTcp => f.write_str("the record is not a TCP session's"),
         }
     }
@@ -52,6 +58,9 @@ impl Connection {
         let (Kind::Tcp(tcp), Some(remote)) = (&record.kind, record.remote) else {
             return Err(ImportError::NotTcp);
         };
+        if u64::from(tcp.rcv_wnd) + tcp.receive_queue.len() as u64 > RING_MAX {
+            return Err(ImportError::TooMuch);
+        }
         let stamps = tcp.timestamps.map(|stamps| Stamps::import(&stamps, now));
         let mut sizes = Sizes {
             peer_mss: tcp.peer_mss,
