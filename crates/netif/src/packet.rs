@@ -27,8 +27,11 @@ pub struct PacketOptions {
     /// What is sent goes to the driver at once (`PACKET_QDISC_BYPASS`): neither shaped nor seen by taps such as tcpdump, nor by TC
     /// programs. Not the default for that reason.
     pub qdisc_bypass: bool,
+    /// Frames that come one message at a time say when they arrived (`SO_TIMESTAMPNS`), as those in a ring always do.
+    pub timestamps: bool,
     /// Bytes that may wait to be received, as the kernel counts them: about twice the payload. With `CAP_NET_ADMIN` whatever is
-    /// asked for, otherwise up to the limit of `net.core.rmem_max`. `None`: the system's default.
+    /// asked for, otherwise up to twice `net.core.rmem_max`, which may be three frames of 64 KB. `None`: the system's default. A
+    /// connection must not announce a larger window than this holds.
     pub receive_buffer: Option<usize>,
     /// Likewise what may wait to be sent. The system's default holds two or three frames of 64 KB.
     pub send_buffer: Option<usize>,
@@ -40,6 +43,7 @@ impl Default for PacketOptions {
             vnet: true,
             ignore_outgoing: true,
             qdisc_bypass: false,
+            timestamps: false,
             receive_buffer: Some(8 << 20),
             send_buffer: Some(4 << 20),
         }
@@ -68,6 +72,10 @@ fn set(fd: BorrowedFd<'_>, options: &PacketOptions) -> Result<(), OpenError> {
     set_number(fd, libc::PACKET_QDISC_BYPASS, bypass, "PACKET_QDISC_BYPASS")?;
     // What the kernel takes a frame's checksum for, and the tag that it took out.
     set_number(fd, libc::PACKET_AUXDATA, 1, "PACKET_AUXDATA")?;
+    if options.timestamps {
+        raw::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
+            .map_err(OpenError::at("SO_TIMESTAMPNS"))?;
+    }
     if let Some(bytes) = options.receive_buffer {
         sockopt::set_socket_recv_buffer_size_force(fd, bytes / 2)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes / 2))

@@ -63,6 +63,7 @@ const PLAIN: PacketOptions = PacketOptions {
     vnet: false,
     ignore_outgoing: true,
     qdisc_bypass: false,
+    timestamps: false,
     receive_buffer: None,
     send_buffer: None,
 };
@@ -81,7 +82,7 @@ fn ring(device: &str, layout: RingLayout) -> Ring {
 
 fn xdp() -> Option<Pair> {
     let mut pair = on_veth(|| sim::pair(&sim::Options::default()).0)?;
-    let options = XdpOptions { chunks: 1024, trusts_checksums: true, ..XdpOptions::default() };
+    let options = XdpOptions { chunks: 128, trusts_checksums: true, ..XdpOptions::default() };
     let lab = pair.lab.as_ref()?;
     let (near, steering) = lab.near(|| {
         let near = Xdp::open(NEAR_DEVICE, &options).unwrap();
@@ -116,6 +117,10 @@ conforms! {
     });
     messages: on_veth(|| message(NEAR_DEVICE));
     messages_without_offloads: on_veth(|| Message::open(NEAR_DEVICE, &PLAIN).unwrap());
+    messages_with_times: on_veth(|| {
+        let options = PacketOptions { timestamps: true, ..PacketOptions::default() };
+        Message::open(NEAR_DEVICE, &options).unwrap()
+    });
     messages_past_the_queue: on_veth(|| {
         let options = PacketOptions { qdisc_bypass: true, ..PacketOptions::default() };
         Message::open(NEAR_DEVICE, &options).unwrap()

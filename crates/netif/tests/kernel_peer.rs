@@ -1,19 +1,15 @@
 //! A kernel at the other end, spoken to by hand: ARP and a UDP echo over every implementation; TCP and UDP with segments of up to 64 KB
-//! both ways; what watchers on the interface see; sockets that somebody else has opened.
+//! both ways. Not here: what needs no peer (`sockets`).
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
-use common::frames::{self, Front, flow, pattern, probe, send_now, tcp_header};
+use common::frames::{self, Front, flow, pattern, send_now, tcp_header};
 use common::xsk::Steering;
-use common::{
-    FAR, FAR_DEVICE, LIMIT, Lab, NEAR, NEAR_DEVICE, WATCHING, receive_until, shows, wait,
-};
-use rustix::event::PollFlags;
+use common::{FAR, FAR_DEVICE, LIMIT, Lab, NEAR, NEAR_DEVICE, receive_until, wait};
 use rustix::net::sockopt;
 use sojourn_netif::{
-    Interface, Link, LinkError, Message, OpenError, Outgoing, PacketOptions, Ring, RingLayout, Xdp,
-    XdpOptions, packet, vnet,
+    Interface, Link, Message, Outgoing, PacketOptions, Ring, RingLayout, Xdp, XdpOptions, vnet,
 };
 use sojourn_wire::ethernet::{self, EtherType};
 use sojourn_wire::frame::{self, Header, Offload};
@@ -330,156 +326,4 @@ fn set_udp_segment(socket: &UdpSocket, len: i32) {
         )
     };
     assert_eq!(done, 0, "UDP_SEGMENT");
-}
-
-/// What tcpdump is made of: a socket on the same interface that sees both directions.
-#[test]
-fn watchers_see_what_is_sent_unless_it_passes_the_queue() {
-    let Some(lab) = Lab::new() else { return };
-    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
-    let mut watcher = lab.near(|| Message::open(NEAR_DEVICE, &WATCHING).unwrap());
-    let mut sees = |near: &mut dyn Interface, mark| {
-        let frame = probe(Link::Ethernet, 300, mark);
-        send_now(near, &Outgoing::plain(&frame)).unwrap();
-        receive_until(&mut far, "it is sent", |received| received.frame == frame);
-        let mut is_seen = false;
-        watcher.receive(64, &mut |received| is_seen |= received.frame == frame).unwrap();
-        is_seen
-    };
-    assert!(sees(&mut lab.near(message), 1));
-    assert!(sees(&mut lab.near(ring), 2));
-    let options = PacketOptions { qdisc_bypass: true, ..PacketOptions::default() };
-    assert!(!sees(&mut lab.near(|| Message::open(NEAR_DEVICE, &options).unwrap()), 3));
-    // A difference of AF_XDP that its documentation names.
-    assert!(!sees(&mut lab.near(|| Xdp::open(NEAR_DEVICE, &XdpOptions::default()).unwrap()), 4));
-}
-
-/// As the session server hands sockets out: with a ring, bound, filtered and locked.
-#[test]
-fn a_socket_that_was_prepared_elsewhere_is_taken() {
-    let Some(lab) = Lab::new() else { return };
-    let layout = RingLayout { slot_len: 1024, slots: 16 };
-    let (fd, index) = lab.near(|| {
-        let fd = packet::open(&PacketOptions::default()).unwrap();
-        Ring::prepare(fd.as_fd(), layout).unwrap();
-        let index = packet::index_of(fd.as_fd(), NEAR_DEVICE).unwrap();
-        packet::bind(fd.as_fd(), index).unwrap();
-        only_short_frames(fd.as_raw_fd());
-        (fd, index)
-    });
-    let unbound = lab.near(|| packet::open(&PacketOptions::default()).unwrap());
-    let refused = |error| OpenError::WrongDescriptor(error);
-    assert_eq!(
-        Message::from_descriptor(unbound).unwrap_err(),
-        refused("not bound to an interface")
-    );
-    let inet = UdpSocket::bind("127.0.0.1:0").unwrap().into();
-    assert_eq!(Message::from_descriptor(inet).unwrap_err(), refused("not a packet socket"));
-    let other = RingLayout { slot_len: 2048, ..layout };
-    let copy = fd.try_clone().unwrap();
-    assert_eq!(Ring::map(copy, other).unwrap_err(), refused("no ring of that size"));
-    // This thread is in another namespace, where the index means something else.
-    let mut near = Ring::map(fd, layout).unwrap();
-    assert_eq!(near.properties().index, index);
-    assert_eq!(near.properties().mtu, 1500);
-    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
-    for len in [400, 600, 300] {
-        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, len, 0))).unwrap();
-    }
-    let mut lens = Vec::new();
-    receive_until(&mut near, "filtered frames", |received| {
-        lens.push(received.frame.len());
-        lens.len() == 2
-    });
-    assert_eq!(lens, [400, 300]);
-}
-
-/// A classic filter that accepts frames of less than 500 bytes, locked. socket(7).
-#[allow(unsafe_code, reason = "nothing else has functions for filters")]
-fn only_short_frames(fd: i32) {
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let mut program = [
-        // A = the frame's length; if A >= 500, then nothing of it, otherwise all.
-        step(0x80, 0, 0, 0),
-        step(0x35, 0, 1, 500),
-        step(0x06, 0, 0, 0),
-        step(0x06, 0, 0, u32::MAX),
-    ];
-    let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
-    let set = |name, at: *const core::ffi::c_void, len: usize| {
-        // SAFETY: both options are alive and of the lengths given.
-        let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, at, len as u32) };
-        assert_eq!(done, 0);
-    };
-    let one = 1i32;
-    set(libc::SO_ATTACH_FILTER, (&raw const program).cast(), size_of::<libc::sock_fprog>());
-    set(libc::SO_LOCK_FILTER, (&raw const one).cast(), size_of::<i32>());
-}
-
-/// More than a ring holds: the rest is counted, and the ring goes on.
-#[test]
-fn a_ring_that_nobody_empties_loses_and_counts() {
-    let Some(lab) = Lab::new() else { return };
-    let layout = RingLayout { slot_len: 1024, slots: 16 };
-    let mut near = lab.near(|| Ring::open(NEAR_DEVICE, &PacketOptions::default(), layout).unwrap());
-    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
-    for mark in 0..40 {
-        send_now(&mut far, &Outgoing::plain(&probe(Link::Ethernet, 100, mark))).unwrap();
-    }
-    let deadline = Instant::now() + LIMIT;
-    while near.statistics().overruns < 24 {
-        assert!(Instant::now() < deadline, "all have arrived or been lost");
-    }
-    let mut count = 0;
-    receive_until(&mut near, "what is held", |received| {
-        assert_eq!(received.frame, probe(Link::Ethernet, 100, count as u8));
-        count += 1;
-        count == 16
-    });
-    assert_eq!(near.receive(64, &mut |_| ()), Ok(0));
-    assert_eq!(near.statistics().overruns, 24, "still, when asked again");
-    let frame = probe(Link::Ethernet, 100, 77);
-    send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
-    receive_until(&mut near, "it goes on", |received| received.frame == frame);
-}
-
-#[test]
-fn an_interface_that_goes_away_is_noticed() {
-    let Some(lab) = Lab::new() else { return };
-    let mut near = lab.near(ring);
-    lab.near_ip(&format!("link del {NEAR_DEVICE}"));
-    let deadline = Instant::now() + LIMIT;
-    while !shows(&near, PollFlags::ERR) {
-        assert!(Instant::now() < deadline, "an error to be told");
-    }
-    assert_eq!(near.take_error(), Some(LinkError::Down));
-    assert_eq!(near.refresh(), Err(LinkError::Gone));
-    let frame = probe(Link::Ethernet, 100, 0);
-    assert_eq!(
-        send_now(&mut near, &Outgoing::plain(&frame)),
-        Err(sojourn_netif::SendError::Link(LinkError::Gone))
-    );
-}
-
-#[test]
-fn names_and_rights_are_checked() {
-    let Some(lab) = Lab::new() else { return };
-    let options = PacketOptions::default();
-    lab.near(|| {
-        assert_eq!(Message::open("nothing", &options).unwrap_err(), OpenError::NoDevice);
-        let layout = RingLayout { slot_len: 100, slots: 3 };
-        let refused = Ring::open(NEAR_DEVICE, &options, layout).unwrap_err();
-        assert!(matches!(refused, OpenError::BadLayout(_)));
-        assert_eq!(Xdp::open("nothing", &XdpOptions::default()).unwrap_err(), OpenError::NoDevice);
-    });
-    // This thread ends with the test.
-    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    lab.near(|| {
-        set_capabilities(None, sets).unwrap();
-        assert_eq!(Message::open(NEAR_DEVICE, &options).unwrap_err(), OpenError::NotPermitted);
-        let xdp = Xdp::open(NEAR_DEVICE, &XdpOptions::default());
-        assert_eq!(xdp.unwrap_err(), OpenError::NotPermitted);
-    });
 }

@@ -202,6 +202,7 @@ pub(crate) const WATCHING: PacketOptions = PacketOptions {
     vnet: true,
     ignore_outgoing: false,
     qdisc_bypass: false,
+    timestamps: false,
     receive_buffer: Some(32 << 20),
     send_buffer: None,
 };
