@@ -179,7 +179,8 @@ pub struct TcpRecord {
     pub w_max: u32,
     /// Reordering seen, in segments; 3 at first (`tcpi_reordering`).
     pub reordering: u32,
-    /// How often the retransmission timer has doubled (`tcpi_backoff`).
+    /// How often the retransmission timer has doubled (`tcpi_backoff`). For information: the new home begins undoubled, as the kernel
+    /// does, since it may reach the peer where the old one did not.
     pub backoff: u8,
     /// Window or keepalive probes sent without an answer (`tcpi_probes`).
     pub probes: u8,

@@ -123,12 +123,12 @@ impl Connection {
 
     /// New data, or what keeps it from being sent.
     fn fresh(&mut self, now: Instant) -> Result<Plan, Stopped> {
+        let forced = mem::take(&mut self.timers.force);
         if !self.snd.has_unsent() {
             return Err(Stopped::Application);
         }
         let mss = self.mss_now();
         let window = self.snd.window_end().saturating_sub(self.snd.nxt);
-        let forced = mem::take(&mut self.timers.force);
         let unsent = self.snd.unsent();
         if unsent == 0 {
             // Congestion control does not hold a FIN back.

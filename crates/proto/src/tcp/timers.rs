@@ -199,8 +199,13 @@ impl Connection {
             TcpState::TimeWait => self.timers.time_wait = Some(now + self.tuning.time_wait),
             _ => self.set_keepalive_timer(now),
         }
-        if !tcp.stalled.is_zero() && self.snd.una == self.snd.nxt {
-            self.timers.probing_since = Some(now - tcp.stalled);
+        if !tcp.stalled.is_zero() {
+            let since = Some(now - tcp.stalled);
+            if self.snd.una == self.snd.nxt {
+                self.timers.probing_since = since;
+            } else {
+                self.timers.silent_since = since;
+            }
         }
     }
 

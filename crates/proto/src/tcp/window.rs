@@ -55,6 +55,8 @@ impl ReceiveWindow {
         let wup = nxt - u64::from(record.rcv_nxt.wrapping_sub(record.rcv_wup));
         let edge = (wup + u64::from(record.rcv_wnd)).max(nxt);
         let queued = record.receive_queue.len() as u64;
+        // What rounding may add to the window has to fit as well.
+        let capacity_max = capacity_max.saturating_sub(1 << record.rcv_wscale);
         let (options, tuning) = (&record.options, &record.tuning);
         let grows = tuning.moderate_rcvbuf && !options.rcvbuf_locked;
         let least = (edge - nxt + queued).max(2 * u64::from(record.advertised_mss));

@@ -2,7 +2,7 @@
 
 use crate::line::{Line, Segment, Verb};
 use crate::setup;
-use sojourn_proto::record::{SessionRecord, TcpRecord};
+use sojourn_proto::record::{Kind, SessionRecord, TcpRecord};
 use sojourn_proto::tcp::{Arrival, Connection, Limits};
 use sojourn_proto::time::{Duration, Instant};
 use sojourn_wire::tcp::{Flags, Header, Options, SackBlock, SackBlocks, SeqNum, Timestamps};
@@ -213,6 +213,19 @@ impl Player {
             ["usertimeout", ms] => {
                 connection.set_user_timeout(Duration::from_millis(number(ms)?.into()));
             }
+            ["rcvbuf", bytes] => connection.set_rcvbuf(number(bytes)?),
+            ["sndbuf", bytes] => connection.set_sndbuf(number(bytes)?),
+            ["clamp", bytes] => connection.set_window_clamp(number(bytes)?),
+            ["maxseg", bytes] => connection.set_user_mss(now, number(bytes)? as u16),
+            ["keepalive", idle, interval, count] => {
+                let span = |ms: u32| Duration::from_millis(ms.into());
+                let (idle, interval) = (span(number(idle)?), span(number(interval)?));
+                connection.set_keepalive(now, true, idle, interval, number(count)? as u8);
+            }
+            ["keepalive", "off"] => {
+                let hour = Duration::from_secs(3_600);
+                connection.set_keepalive(now, false, hour, hour, 9);
+            }
             ["rcvlowat", bytes] => connection.set_rcvlowat(number(bytes)?),
             ["move"] => {
                 let record = connection.export(now).ok_or("exported before")?;
@@ -220,9 +233,13 @@ impl Player {
                     return Err("a connection that was exported still speaks".into());
                 }
                 let record = SessionRecord::decode(&encode(&record));
-                let record = record.map_err(|error| error.to_string())?;
+                let mut record = record.map_err(|error| error.to_string())?;
                 *connection =
                     Connection::import(&record, &limits, now).map_err(|error| error.to_string())?;
+                // The new home begins undoubled.
+                if let Kind::Tcp(tcp) = &mut record.kind {
+                    tcp.backoff = 0;
+                }
                 let again = connection.snapshot(now);
                 if again != record {
                     return Err(format!("the record changed\n{record:?}\n{again:?}"));
