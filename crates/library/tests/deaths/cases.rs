@@ -5,7 +5,7 @@ use crate::world::{Pair, World, until};
 use std::time::{Duration, Instant};
 
 /// How soon a survivor has noticed. (A machine full of other work takes its time.)
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 /// Which program dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ const SIZES: [usize; 8] = [1, 300, 40, 5000, 7, 700_000, 1, 70_000];
 /// Byte `n` of a direction is `n` modulo this.
 const PERIOD: usize = 251;
 /// However it goes, a program is gone after this.
-const LIFE: Duration = Duration::from_secs(90);
+const LIFE: Duration = Duration::from_secs(400);
 
 pub(crate) fn play(role: &str) {
     std::thread::spawn(|| {

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// After so long without what must come a test has failed.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until something holds, or fails.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
