@@ -13,6 +13,9 @@ extern crate std;
 pub mod cc;
 pub mod demux;
 pub mod frto;
+#[cfg(any(debug_assertions, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod pacing;
 pub mod position;
 pub mod prr;

@@ -213,7 +213,7 @@ impl SessionRecord {
 
 /// Finds accidents, not attacks: FNV-1a over little-endian words of eight bytes (the last padded with zeros), with a rotation so that
 /// high bits matter too. Fast enough for megabytes of queued data within a move.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
     let mut add = |word: u64| sum = (sum ^ word).wrapping_mul(PRIME).rotate_left(23);

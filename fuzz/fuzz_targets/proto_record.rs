@@ -1,0 +1,4 @@
+//! Bytes as the body of a session record, see `sojourn_proto::fuzz::record`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sojourn_proto::fuzz::record(data));
