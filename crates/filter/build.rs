@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const SOURCE: &str = "../../bpf/filter.bpf.c";
+const HEADERS: &str = "../../bpf/filter";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed={HEADERS}");
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(have_programs)");
     let object = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?).join("filter.bpf.o");

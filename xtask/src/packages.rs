@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 
 /// For every build: C stubs and examples.
 pub(crate) const BUILD: &[&str] = &["gcc", "libc6-dev", "pkg-config"];
-/// For the tests: the headers are also checked as C++; the programs that `tests/system` runs.
+/// For the tests: the headers are also checked as C++; clang for the packet filter; the programs that `tests/system` runs.
 pub(crate) const TEST: &[&str] = &[
     "gcc",
+    "clang",
     "g++",
     "iproute2",
     "libc6-dev",

@@ -1,4 +1,4 @@
-//! The filter's decisions in Rust: what `bpf/filter.bpf.c` must do with a frame, for tests and for people who ask why.
+//! The filter's decisions in Rust: what the programs in `bpf` must do with a frame, for tests and for people who ask why.
 //!
 //! Written from the rules in docs/packet-path.md, not from the C. No kernel is asked. `tests/agree.rs` holds the two together.
 

@@ -1,4 +1,4 @@
-//! What the programs did with packets, counted. The order is that of `enum reason` in `bpf/filter.bpf.c`.
+//! What the programs did with packets, counted. The order is that of `enum reason` in `bpf/filter/maps.h`.
 
 use core::fmt;
 

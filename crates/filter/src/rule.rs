@@ -1,6 +1,6 @@
 //! What the filter knows of a session: a key of 40 bytes, and who gets its packets.
 //!
-//! The encodings are those of `bpf/filter.bpf.c`; what is done with them stands there and, in Rust, in `oracle`.
+//! The encodings are those of `bpf/filter/maps.h`; what is done with them stands there and, in Rust, in `oracle`.
 
 use core::fmt;
 use sojourn_wire::Protocol;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * Which session a received frame belongs to. Not here: what is done with it; frames out of ports, of which more is asked (outgoing.h).
+ */
+#pragma once
+
+#include "maps.h"
+
+/*
+ * Bytes from the network header on. Of a socket buffer first from its head, wherever the header lies; then, if a driver has left
+ * headers outside of the head, from its data, which begins `base` bytes before the network header. XDP sees Ethernet.
+ */
+INLINE int load(void *ctx, int base, __u32 at, void *to, __u32 length)
+{
+	if (base == IN_XDP)
+		return xdp_load(ctx, sizeof(struct ethernet) + at, to, length);
+	if (!skb_load_from(ctx, at, to, length, BPF_HDR_START_NET))
+		return 0;
+	return skb_load(ctx, base + at, to, length);
+}
+
+/* Not memcmp: there is no library to call. */
+INLINE int is_same_mac(const __u8 *one, const __u8 *other)
+{
+	__u8 difference = 0;
+
+#pragma clang loop unroll(full)
+	for (int i = 0; i < 6; i++)
+		difference |= one[i] ^ other[i];
+	return !difference;
+}
+
+INLINE int is_transport(__u8 protocol)
+{
+	return protocol == TCP || protocol == UDP;
+}
+
+/* The end of both parsers: the ports. A fragmented datagram is the kernel's; of a TCP segment the first fragment is told. */
+INLINE int parse_ports(void *ctx, int base, __u32 at, struct packet *packet)
+{
+	struct ports ports;
+
+	if (packet->first_fragment && packet->key.protocol == UDP)
+		return 0;
+	if (load(ctx, base, at, &ports, sizeof(ports)))
+		return 0;
+	packet->key.local_port = ports.target;
+	packet->key.remote_port = ports.source;
+	return 1;
+}
+
+INLINE int parse_ip4(void *ctx, int base, __u32 at, struct packet *packet)
+{
+	struct ip4 ip;
+
+	if (load(ctx, base, at, &ip, sizeof(ip)))
+		return 0;
+	if (ip.version_length >> 4 != 4 || (ip.version_length & 15) < 5)
+		return 0;
+	if (!is_transport(ip.protocol) || (ip.fragment & be16(0x1fff)))
+		return 0;
+	packet->first_fragment = (ip.fragment & be16(0x2000)) != 0;
+	packet->key.protocol = ip.protocol;
+	packet->key.family = 4;
+	packet->key.local[0] = ip.target;
+	packet->key.remote[0] = ip.source;
+	return parse_ports(ctx, base, at + (ip.version_length & 15) * 4, packet);
+}
+
+/* Extension headers that need no decision of the kernel are stepped over. Returns the transport's place, or 0. */
+INLINE __u32 skip_extensions(void *ctx, int base, __u32 at, __u8 next,
+			     struct packet *packet)
+{
+	struct {
+		__u8 next;
+		__u8 length;
+		__u16 fragment;
+	} header;
+
+#pragma clang loop unroll(full)
+	for (int i = 0; i < EXTENSIONS_MAX; i++) {
+		if (is_transport(next))
+			break;
+		if (!(next == HOP_BY_HOP && i == 0) && next != DESTINATION &&
+		    next != FRAGMENT)
+			return 0;
+		if (load(ctx, base, at, &header, sizeof(header)))
+			return 0;
+		if (next == FRAGMENT) {
+			if (packet->first_fragment || (header.fragment & be16(0xfff8)))
+				return 0;
+			packet->first_fragment = 1;
+			at += 8;
+		} else {
+			at += ((__u32)header.length + 1) * 8;
+		}
+		next = header.next;
+	}
+	packet->key.protocol = next;
+	return is_transport(next) ? at : 0;
+}
+
+INLINE int parse_ip6(void *ctx, int base, __u32 at, struct packet *packet)
+{
+	struct ip6 ip;
+
+	if (load(ctx, base, at, &ip, sizeof(ip)))
+		return 0;
+	if ((ip.version_flow & 0xf0) != 0x60)
+		return 0;
+	packet->key.family = 6;
+	__builtin_memcpy(packet->key.local, ip.target, sizeof(ip.target));
+	__builtin_memcpy(packet->key.remote, ip.source, sizeof(ip.source));
+	at = skip_extensions(ctx, base, at + sizeof(ip), ip.next, packet);
+	return at && parse_ports(ctx, base, at, packet);
+}
+
+/* A received packet's session; 0 if it cannot be one's. A tag for VLAN 0 says only a priority. */
+INLINE int parse(void *ctx, int base, __u16 protocol, struct packet *packet)
+{
+	struct tag tag;
+	__u32 at = 0;
+
+	if (protocol == be16(ETH_P_8021Q) || protocol == be16(ETH_P_8021AD)) {
+		if (load(ctx, base, 0, &tag, sizeof(tag)) || (tag.control & be16(0xfff)))
+			return 0;
+		at = sizeof(tag);
+		protocol = tag.type;
+	}
+	if (protocol == be16(ETH_P_IP))
+		return parse_ip4(ctx, base, at, packet);
+	if (protocol == be16(ETH_P_IPV6))
+		return parse_ip6(ctx, base, at, packet);
+	return 0;
+}
+
+/* A session with this peer, or a datagram socket that takes from everyone. */
+INLINE struct flow *find(struct flow_key *key)
+{
+	struct flow *flow = map_lookup(&sojourn_flows, key);
+
+	if (flow || key->protocol != UDP)
+		return flow;
+	key->remote_port = 0;
+	__builtin_memset(key->remote, 0, sizeof(key->remote));
+	return map_lookup(&sojourn_flows, key);
+}
+
+/* The moved session that a received packet belongs to. */
+INLINE struct flow *received(struct __sk_buff *skb, int base, struct packet *packet)
+{
+	if (skb->pkt_type != HOST || (skb->vlan_present && (skb->vlan_tci & 0xfff)))
+		return 0;
+	if (!parse(skb, base, skb->protocol, packet))
+		return 0;
+	return find(&packet->key);
+}
+
+/* Whether the session's program gets its packets from a packet socket. */
+INLINE int is_tapped(const struct flow *flow)
+{
+	return flow->mode == DIRECT || flow->mode == XSK;
+}
