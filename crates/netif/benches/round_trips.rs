@@ -65,7 +65,7 @@ fn main() {
     };
     println!("{:<20} {:>14} {:>14} {:>14}", "", "64 B, µs", "1024 B, µs", "bulk, Gbit/s");
     for (name, open) in KINDS {
-        let Some(lab) = Lab::new() else { return };
+        let Some(lab) = Lab::for_several() else { return };
         let (mut near, _near_steering) = lab.near(|| open(NEAR_DEVICE));
         let (mut far, _far_steering) = lab.far(|| open(FAR_DEVICE));
         let best = |mut run: Box<dyn FnMut() -> f64 + '_>| {

@@ -171,7 +171,8 @@ fn a_queue_that_is_full_truncates_and_counts() {
         false
     });
     assert!((1..FRAMES).contains(&whole), "{whole}");
-    assert_eq!(near.statistics().truncated, (FRAMES - whole) as u64);
+    let counts = near.statistics();
+    assert_eq!(counts.truncated, (FRAMES - whole) as u64, "{whole} {counts:?}");
     send(&mut far, 99);
     receive_until(&mut near, "it goes on", |received| {
         let frame = frame::parse(received.frame, Link::Ethernet).unwrap();
@@ -247,4 +248,57 @@ fn names_and_rights_are_checked() {
         let xdp = Xdp::open(NEAR_DEVICE, &XdpOptions::default());
         assert_eq!(xdp.unwrap_err(), OpenError::NotPermitted);
     });
+}
+
+/// Somebody else with the same descriptor writes into the ring. The reader reads nothing outside a slot, ends each call, and goes on.
+#[test]
+#[allow(unsafe_code, reason = "a second mapping of the ring, to do damage with")]
+fn a_ring_that_somebody_scribbles_on_harms_nobody() {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    const SLOT: usize = 1024;
+    const SLOTS: usize = 16;
+    let Some(lab) = Lab::new() else { return };
+    let layout = RingLayout { slot_len: SLOT as u32, slots: SLOTS as u32 };
+    let (fd, copy) = lab.near(|| {
+        let fd = packet::open(&PacketOptions::default()).unwrap();
+        Ring::prepare(fd.as_fd(), layout).unwrap();
+        packet::bind(fd.as_fd(), packet::index_of(fd.as_fd(), NEAR_DEVICE).unwrap()).unwrap();
+        let copy = fd.try_clone().unwrap();
+        (fd, copy)
+    });
+    let mut near = Ring::map(fd, layout).unwrap();
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh range.
+    let base = unsafe {
+        mmap(core::ptr::null_mut(), SLOT * SLOTS, protection, MapFlags::SHARED, &copy, 0).unwrap()
+    };
+    let scribble = |slot: usize, words: [u32; 4]| {
+        for (at, word) in words.into_iter().enumerate().rev() {
+            // SAFETY: within the mapping and aligned; the status comes last.
+            unsafe { base.cast::<u32>().add(slot * SLOT / 4 + at).write_volatile(word) };
+        }
+    };
+    let (user, queued) = (libc::TP_STATUS_USER, libc::TP_STATUS_COPY);
+    // A whole round: lengths and offsets beyond the slot, and frames that are said to be in the queue and are not.
+    for slot in 0..SLOTS {
+        scribble(
+            slot,
+            match slot % 4 {
+                0 => [user, u32::MAX, u32::MAX, 0xffff_ffff],
+                1 => [user | queued, 100, 100, 96],
+                2 => [user, SLOT as u32, SLOT as u32, 96],
+                _ => [user, 100, 100, 3],
+            },
+        );
+    }
+    assert_eq!(near.receive(64, &mut |_| panic!("there is no frame")), Ok(0));
+    let counts = near.statistics();
+    assert_eq!((counts.damaged, counts.received, counts.truncated), (SLOTS as u64, 0, 0));
+    // The kernel has not moved, the reader has gone round once: both go on at the first slot.
+    let mut far = lab.far(|| Message::open(FAR_DEVICE, &PacketOptions::default()).unwrap());
+    let frame = probe(Link::Ethernet, 300, 5);
+    send_now(&mut far, &Outgoing::plain(&frame)).unwrap();
+    receive_until(&mut near, "it goes on", |received| received.frame == frame);
+    // SAFETY: the range mapped above; nothing uses it any more.
+    unsafe { munmap(base, SLOT * SLOTS).unwrap() };
 }
