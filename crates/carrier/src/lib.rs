@@ -13,6 +13,8 @@ pub mod metastate;
 mod netlink;
 mod raw;
 mod repair;
+mod sessions;
 
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
+pub use sessions::{Door, Gate, Sessions, door};

@@ -86,6 +86,7 @@ fn home_word(home: HomeT) -> &'static str {
     match home {
         HomeT::Kernel => "kernel",
         HomeT::Library => "library",
+        HomeT::Server => "server",
     }
 }
 
@@ -143,7 +144,7 @@ fn of_server(info: SessionInfoT) -> Row {
     let text = |text: Option<CString>| {
         text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
     };
-    let is_away = info.home == HomeT::Library;
+    let is_away = info.home != HomeT::Kernel;
     let program = text(info.program);
     Row {
         stream: is_away.then_some(info.stream),

@@ -90,6 +90,7 @@ impl Pair {
             stream: 0,
             side: side as u8,
             kind,
+            is_carried: false,
             ring_bytes: [RING_BYTES; 2],
             region: None.into(),
             own: none(),

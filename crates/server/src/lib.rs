@@ -6,6 +6,7 @@
 //! [`service`] puts them behind `idl/session.idl`; [`run`] is the process. Not here: moving bytes (`sojourn-stream`),
 //! the programs' side (`sojourn-library`). Read `docs/streams.md` first.
 
+mod carried;
 mod errand;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]

@@ -40,7 +40,8 @@ use std::collections::HashMap;
 /// A kernel object as the server saw it, and which end of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// A connected socket: its cookie and its peer's.
+    /// A connected socket: its cookie and its peer's. 0 for an end that is on another host: its place is taken by the
+    /// carrier.
     Socket {
         /// This end's.
         own: u64,
@@ -67,7 +68,16 @@ impl Key {
             Self::Pipe { device, inode, writes } => Self::Pipe { device, inode, writes: !writes },
         }
     }
+
+    /// Whether one end is on another host.
+    #[must_use]
+    pub fn is_carried(self) -> bool {
+        matches!(self, Self::Socket { own, peer } if own == 0 || peer == 0)
+    }
 }
+
+/// The client that is the server's own carrier: it offers the other ends of connections to other hosts.
+pub const CARRIER: ClientId = ClientId { index: u32::MAX, generation: u32::MAX };
 
 /// What the server saw of an end.
 #[derive(Clone, Debug)]
@@ -82,6 +92,14 @@ pub struct Identity {
     pub to: String,
     /// Bytes that the kernel's path from this end surely takes; the ring written here is not larger.
     pub ring_max: u32,
+}
+
+impl Identity {
+    /// The same connection seen from its other end.
+    #[must_use]
+    pub fn mirrored(self) -> Self {
+        Self { key: self.key.mirror(), from: self.to, to: self.from, ..self }
+    }
 }
 
 /// What a library says along with an offer.
@@ -165,6 +183,12 @@ struct End {
     inode: u64,
     since_ms: u64,
     state: State,
+}
+
+impl End {
+    fn is_offered(&self) -> bool {
+        !matches!(self.state, State::Joined { .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,10 +311,23 @@ impl Registry {
         Some(end)
     }
 
+    /// An offer for which there is no other end any more is refused: a carrier's is for one program's only.
+    fn drop_mirror(&mut self, of: Key, reason: ReasonT, now_ms: u64) {
+        if let Some(&(process, local)) = self.keys.get(&of.mirror())
+            && of.is_carried()
+            && self.end(process, local).is_some_and(End::is_offered)
+        {
+            self.take_end(process, local);
+            self.counters.refusals += 1;
+            self.push(process, events::Event::Refused { local, reason }, now_ms);
+        }
+    }
+
     /// Counters, and how many processes and streams there are.
     #[must_use]
     pub fn counters(&self) -> (&Counters, usize, usize) {
-        (&self.counters, self.processes.len(), self.streams.len())
+        let carriers = usize::from(self.processes.contains_key(&CARRIER));
+        (&self.counters, self.processes.len() - carriers, self.streams.len())
     }
 
     /// One more look through the system's processes.
@@ -317,7 +354,8 @@ impl Registry {
     /// Whether a user has processes here.
     #[must_use]
     pub fn has_user(&self, uid: u32) -> bool {
-        self.processes.values().any(|process| process.who.uid == uid)
+        let mut processes = self.processes.iter();
+        processes.any(|(id, process)| *id != CARRIER && process.who.uid == uid)
     }
 
     /// Whether anybody has events to collect, so that it is worth while to look who is late.

@@ -8,10 +8,12 @@ use crate::identity::{self, Diag, Seen};
 use crate::log::{self, Level};
 use crate::memory::{Memory, SLOTS};
 use crate::registry::{
-    CallError, Delivery, InboxOut, JoinOut, Limits, Offered, Registry, Who, Wish,
+    CARRIER, CallError, Delivery, Identity, InboxOut, JoinOut, Limits, Offered, Registry, Who, Wish,
 };
 use crate::scanner::{self, Job};
+use rustix::fd::BorrowedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use sojourn_carrier::Door;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
@@ -24,7 +26,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// What an administrator asked for.
@@ -54,6 +56,8 @@ pub struct Sojournd {
     jobs: Mutex<Sender<Job>>,
     own_user: u32,
     stop: AtomicU8,
+    /// Where sockets go whose peers are on other hosts, if there is a carrier.
+    door: OnceLock<Mutex<Door>>,
 }
 
 /// The server cannot begin.
@@ -115,6 +119,7 @@ impl Sojournd {
             jobs: Mutex::new(sender),
             own_user: user.as_raw(),
             stop: AtomicU8::new(Stop::Not as u8),
+            door: OnceLock::new(),
         });
         let weak = Arc::downgrade(&server);
         std::thread::Builder::new()
@@ -122,6 +127,42 @@ impl Sojournd {
             .spawn(move || scanner::work(&jobs, &weak))
             .map_err(StartError::Thread)?;
         Ok(server)
+    }
+
+    /// The carrier says hello.
+    pub(crate) fn introduce_carrier(&self, who: Who) -> Result<(), CallError> {
+        self.lock().registry.hello(CARRIER, who)
+    }
+
+    /// From now on sessions with other hosts are handed out at this door.
+    pub(crate) fn open_door(&self, door: Door) {
+        if self.door.set(Mutex::new(door)).is_ok() {
+            self.lock().diag.carries();
+        }
+    }
+
+    /// The carrier offers the other end of what a program has offered.
+    pub(crate) fn offer_carried(
+        &self,
+        end: BorrowedFd<'_>,
+        what: &OfferT,
+    ) -> Result<Offered, CallError> {
+        let mut state = self.lock();
+        let State { registry, diag, errands } = &mut *state;
+        let seen = identity::look(end, diag).map(|seen| seen.identity.mirrored());
+        let offered = registry.offer(CARRIER, seen, wish_of(what), self.now_ms(), &mut Memory)?;
+        Self::ring(registry, errands);
+        Ok(offered)
+    }
+
+    /// Hands a duplicate of an offered end to the carrier, if its peer is on another host.
+    fn hand_on(&self, seen: &Result<Identity, ReasonT>, end: &OwnedFd) {
+        if seen.as_ref().is_ok_and(|identity| identity.key.is_carried())
+            && let Some(door) = self.door.get()
+            && let Ok(end) = rustix::io::fcntl_dupfd_cloexec(end, 0)
+        {
+            door.lock().unwrap_or_else(PoisonError::into_inner).hand(end);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -185,6 +226,7 @@ impl Sojournd {
 
     /// Looks at an end and takes it as an offer; what is still to be asked of the scanner.
     fn taken(
+        &self,
         state: &mut State,
         caller: &Caller,
         end: &OwnedFd,
@@ -206,7 +248,11 @@ impl Sojournd {
                 format_args!("{pid} offers what cannot move: {}", reason.word()),
             );
         }
+        let carried = identity.clone();
         let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
+        if offered != Offered::Decided {
+            self.hand_on(&carried, end);
+        }
         Self::ring(registry, errands);
         let job = match (offered, object) {
             (Offered::Count(number), Some(object)) => {
@@ -260,7 +306,7 @@ impl SessionServer for Sojournd {
             return Err(fault(FAULT_RESOURCES));
         }
         point("sojournd.offer");
-        let taken = Self::taken(&mut state, caller, &end, wish_of(what, &end), self.now_ms());
+        let taken = self.taken(&mut state, caller, &end, wish_of(what, &end), self.now_ms());
         point("sojournd.offered");
         // Before the caller goes on, if it can be: else its peer would not see that it closes the end.
         state.errands.close(uid, end);
@@ -341,6 +387,7 @@ fn join_of(join: JoinOut) -> JoinT {
         stream: join.stream,
         side: join.side,
         kind: join.kind,
+        is_carried: join.is_carried,
         ring_bytes: join.ring_bytes,
         region: join.region,
         own: inbox(join.own),

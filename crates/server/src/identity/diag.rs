@@ -68,13 +68,15 @@ pub struct Diag {
     pub(super) own: Asker,
     /// The name space asked last, other than the server's own; let go soon, for it keeps that one alive.
     other: Option<Asker>,
+    /// Connections with other hosts can be carried, in the server's own name space.
+    carries: bool,
 }
 
 impl Diag {
     /// # Errors
     /// The kernel's: without `sock_diag` no socket can be paired.
     pub fn new() -> Result<Self, Errno> {
-        Ok(Self { own: Asker::new()?, other: None })
+        Ok(Self { own: Asker::new()?, other: None, carries: false })
     }
 
     /// Who answers for the name space of this socket.
@@ -89,6 +91,16 @@ impl Diag {
             self.other = Some(asker).filter(|asker| asker.space == space);
         }
         self.other.as_mut().ok_or(ReasonT::Namespace)
+    }
+
+    /// From now on the peer of a TCP socket need not be on this host.
+    pub fn carries(&mut self) {
+        self.carries = true;
+    }
+
+    /// Whether this socket's peer may be on another host.
+    pub(super) fn may_carry(&self, socket: BorrowedFd<'_>) -> bool {
+        self.carries && raw::netns_cookie(socket) == Ok(self.own.space)
     }
 
     /// Whether another name space is held.

@@ -109,11 +109,14 @@ fn tcp(
     let address = |any: SocketAddrAny| SocketAddr::try_from(any).map(canonical);
     let local = address(local).map_err(|_| ReasonT::Kind)?;
     let remote = address(remote.ok_or(ReasonT::State)?).map_err(|_| ReasonT::Kind)?;
-    let peer = diag.of(end)?.tcp_cookie(remote, local).map_err(|error| match error {
-        DiagError::Absent => ReasonT::NoPeer,
-        DiagError::NotConnected => ReasonT::State,
-        DiagError::System => ReasonT::Resources,
-    })?;
+    let peer = match diag.of(end)?.tcp_cookie(remote, local) {
+        Ok(peer) => peer,
+        // Whether it is on another host, and how it is reached, the carrier finds out.
+        Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => 0,
+        Err(DiagError::Absent) => return Err(ReasonT::NoPeer),
+        Err(DiagError::NotConnected) => return Err(ReasonT::State),
+        Err(DiagError::System) => return Err(ReasonT::Resources),
+    };
     Ok(Identity {
         key: Key::Socket { own: cookie, peer },
         kind: KindT::Tcp,

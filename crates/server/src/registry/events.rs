@@ -46,6 +46,7 @@ pub struct JoinOut {
     pub stream: u64,
     pub side: u8,
     pub kind: KindT,
+    pub is_carried: bool,
     pub ring_bytes: [u32; 2],
     pub region: Descriptor,
     pub own: InboxOut,
@@ -117,6 +118,7 @@ impl Registry {
     ) -> Option<Delivery> {
         let end = self.end_mut(id, local)?;
         end.state = State::Joined { stream: number, side, is_known: true };
+        let is_carried = end.identity.key.is_carried();
         let stream = self.streams.get(&number)?;
         let own = stream.places[side as usize];
         let peer = stream.places[1 - side as usize];
@@ -126,6 +128,7 @@ impl Registry {
             stream: number,
             side,
             kind: stream.kind,
+            is_carried,
             ring_bytes: stream.ring_bytes,
             region: stream.region.clone(),
             own: InboxOut::default(),

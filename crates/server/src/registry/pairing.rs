@@ -2,7 +2,8 @@
 
 use super::events::Event;
 use super::{
-    CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, Registry, State, Stream, Wish,
+    CARRIER, CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, Registry, State, Stream,
+    Wish,
 };
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};
@@ -107,11 +108,14 @@ impl Registry {
 
     pub(super) fn refuse(&mut self, process: ClientId, local: u64, reason: ReasonT, now_ms: u64) {
         let end = self.take_end(process, local);
-        if let (Some(end), Some(process)) = (end, self.processes.get_mut(&process)) {
+        if let (Some(end), Some(process)) = (&end, self.processes.get_mut(&process)) {
             process.note_refusal(end.inode, reason, now_ms);
         }
         self.counters.refusals += 1;
         self.push(process, Event::Refused { local, reason }, now_ms);
+        if let Some(end) = end.filter(End::is_offered) {
+            self.drop_mirror(end.identity.key, reason, now_ms);
+        }
     }
 
     /// Asks both sides of a stream to go home, once.
@@ -200,10 +204,15 @@ impl Registry {
         if sides[0].0 == sides[1].0 || a.pid == b.pid {
             return Err(ReasonT::SameProcess);
         }
-        if a.uid != b.uid && !self.limits.serves_everybody {
+        // The carrier is whoever it carries for.
+        let users = match sides.map(|(process, _)| process == CARRIER) {
+            [true, _] => [b.uid; 2],
+            [_, true] => [a.uid; 2],
+            _ => [a.uid, b.uid],
+        };
+        if users[0] != users[1] && !self.limits.serves_everybody {
             return Err(ReasonT::OtherUser);
         }
-        let users = [a.uid, b.uid];
         let is_full =
             |user| self.users.get(user).is_some_and(|n| *n >= self.limits.streams_per_user);
         if users.iter().any(is_full) { Err(ReasonT::Resources) } else { Ok(users) }

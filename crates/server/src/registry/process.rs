@@ -111,7 +111,10 @@ impl Registry {
             // It lives on in the kernel, for that reason.
             process.note_refusal(end.inode, reason, now_ms);
         }
-        let State::Joined { stream, side, is_known } = end.state else { return };
+        let State::Joined { stream, side, is_known } = end.state else {
+            self.drop_mirror(end.identity.key, reason, now_ms);
+            return;
+        };
         self.counters.returns[reason as usize % ReasonT::COUNT] += 1;
         if let Some(stream) = self.streams.get(&stream).filter(|stream| stream.region.is_none()) {
             let bytes = sent.min(stream.bytes_max(now_ms));
@@ -133,6 +136,8 @@ impl Registry {
             if let State::Joined { stream, side, .. } = end.state {
                 self.counters.returns[ReasonT::Closed as usize] += 1;
                 self.leave_stream(stream, side, ReasonT::PeerDied, now_ms, maker);
+            } else {
+                self.drop_mirror(end.identity.key, ReasonT::PeerDied, now_ms);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What administrators see, and what they may do.
 
-use super::{End, Maker, Process, Registry, State};
+use super::{CARRIER, End, Maker, Process, Registry, State};
 use sojourn_session::{HomeT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;
 
@@ -9,7 +9,8 @@ impl Registry {
     #[must_use]
     pub fn list(&self, uid: u32, now_ms: u64, maker: &dyn Maker) -> Vec<SessionInfoT> {
         let mut rows = Vec::new();
-        for process in self.processes.values().filter(|p| uid == 0 || p.who.uid == uid) {
+        let programs = self.processes.iter().filter(|(id, _)| **id != CARRIER).map(|(_, p)| p);
+        for process in programs.filter(|p| uid == 0 || p.who.uid == uid) {
             rows.extend(process.ends.values().map(|end| self.row(process, end, now_ms, maker)));
         }
         rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.stream));
@@ -55,7 +56,8 @@ impl Registry {
         {
             let totals = maker.totals(&stream.region);
             row.stream = number;
-            row.home = HomeT::Library;
+            let is_carried = end.identity.key.is_carried();
+            row.home = if is_carried { HomeT::Server } else { HomeT::Library };
             row.reason = ReasonT::None;
             row.peer_pid = self.peer_of(stream, side).0;
             row.sent = totals[side as usize];

@@ -1,0 +1,77 @@
+//! What the carrier and the session server say to each other; both are in one process.
+//!
+//! To the server's registry the carrier is one more client, which offers the other end of what a program offers. So
+//! joins, recalls and the ends of processes come to it as they come to libraries (`idl/session.idl`).
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use sojourn_session::{EventT, OfferT, ReasonT};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// The session server, as the carrier sees it. No call waits.
+pub trait Sessions: Send {
+    /// Offers the other end of `end`'s connection. False: the server has no use for it, and an event says why.
+    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) -> bool;
+    /// The next event, or `Case0`.
+    fn next(&self) -> EventT;
+    /// As in the interface.
+    fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
+}
+
+/// Hands sockets to the carrier, from any thread.
+#[derive(Debug)]
+pub struct Door {
+    sockets: Sender<OwnedFd>,
+    bell: OwnedFd,
+}
+
+/// The carrier's side of a [`Door`].
+#[derive(Debug)]
+pub struct Gate {
+    sockets: Receiver<OwnedFd>,
+    bell: OwnedFd,
+}
+
+/// A door; its bell is also what the server rings for events.
+///
+/// # Errors
+/// No descriptors left.
+pub fn door() -> Result<(Door, Gate), Errno> {
+    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+    let bell = rustix::event::eventfd(0, flags)?;
+    let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
+    let (sender, receiver) = channel();
+    Ok((Door { sockets: sender, bell }, Gate { sockets: receiver, bell: other }))
+}
+
+impl Door {
+    /// A duplicate of the socket of a program that wants its session carried. False: there is no carrier any more.
+    pub fn hand(&self, socket: OwnedFd) -> bool {
+        let is_taken = self.sockets.send(socket).is_ok();
+        // A full counter rings already.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        is_taken
+    }
+
+    /// What is rung for events.
+    #[must_use]
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Gate {
+    /// Readable when there are sockets or events.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The next socket. Quiets the bell first, so that nothing that comes later is missed.
+    pub(crate) fn quiet(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+
+    pub(crate) fn next(&self) -> Option<OwnedFd> {
+        self.sockets.try_recv().ok()
+    }
+}

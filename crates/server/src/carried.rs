@@ -1,0 +1,57 @@
+//! The carrier's place in the server: a client without a connection, in this process.
+//!
+//! Not here: carrying (`sojourn_carrier`), who is paired with whom (`registry`).
+
+use crate::registry::{CARRIER, Offered, Who};
+use crate::service::Sojournd;
+use rustix::fd::BorrowedFd;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use sojourn_carrier::{Door, Sessions};
+use sojourn_ipc::Credentials;
+use sojourn_ipc::rt::Caller;
+use sojourn_session::{EventT, OfferT, ReasonT, SessionServer};
+use std::sync::{Arc, Weak};
+
+/// The server as its carrier sees it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    server: Weak<Sojournd>,
+    caller: Caller,
+}
+
+impl Place {
+    /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
+    pub(crate) fn new(server: &Arc<Sojournd>, door: &Door) -> Option<Self> {
+        let pid = getpid();
+        let who = Who {
+            pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
+            uid: rustix::process::geteuid().as_raw(),
+            program: "sojournd".into(),
+            process: pidfd_open(pid, PidfdFlags::empty()).ok()?.into(),
+            doorbell: rustix::io::fcntl_dupfd_cloexec(door.bell(), 0).ok()?.into(),
+        };
+        server.introduce_carrier(who).ok()?;
+        let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
+        let caller = Caller { client: CARRIER, badge: 0, credentials };
+        Some(Self { server: Arc::downgrade(server), caller })
+    }
+}
+
+impl Sessions for Place {
+    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) -> bool {
+        self.server.upgrade().is_some_and(|server| {
+            server.offer_carried(end, what).is_ok_and(|offered| offered != Offered::Decided)
+        })
+    }
+
+    fn next(&self) -> EventT {
+        let event = self.server.upgrade().and_then(|server| server.next(&self.caller).ok());
+        event.unwrap_or(EventT::Case0)
+    }
+
+    fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {
+        if let Some(server) = self.server.upgrade() {
+            server.left(&self.caller, local, reason, sent, received);
+        }
+    }
+}
