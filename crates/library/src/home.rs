@@ -60,7 +60,9 @@ impl Session {
             if was_frozen { stream.peer_flushed().or(stream.peer_flushing()) } else { None };
         let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
-        if tx.stream.is_some() {
+        if self.is_carried() {
+            self.return_carried(rx, stream, reason);
+        } else if tx.stream.is_some() {
             let died = !was_frozen && reason == ReasonT::PeerDied;
             self.flush(tx, rx, stream, died, rest);
         } else {
@@ -75,7 +77,7 @@ impl Session {
             }
         }
         let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
-        if owed == 0 {
+        if owed == 0 || self.is_carried() {
             self.finish(rx);
         } else if rx.phase != RxPhase::Residue {
             rx.phase = RxPhase::Residue;
@@ -139,7 +141,7 @@ impl Session {
         is_owed
     }
 
-    fn peer_process_is_gone(&self) -> bool {
+    pub(crate) fn peer_process_is_gone(&self) -> bool {
         let pid = lock(&self.facts).peer_pid;
         let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
             return false;
@@ -167,6 +169,9 @@ impl Session {
     pub(crate) fn attend(&self) {
         let Some(stream) = self.stream() else { return };
         if !stream.is_frozen() {
+            if self.is_carried() {
+                self.hand_over(&stream);
+            }
             return;
         }
         self.leave(ReasonT::PeerLeft, false);

@@ -72,7 +72,7 @@ impl Library {
         for fd in &offer.numbers {
             self.set_joined(*fd, session);
         }
-        session.try_consent(&parts.stream);
+        session.try_consent(&mut lock(&session.rx), &parts.stream);
         Ok(session)
     }
 
@@ -83,6 +83,7 @@ impl Library {
         session.tx_stirred.store(false, Ordering::SeqCst);
         session.is_over.store(false, Ordering::SeqCst);
         session.is_flushing.store(false, Ordering::SeqCst);
+        session.is_carried.store(join.is_carried, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         session.learn_flags(offer.fd);
         session.learn_timeouts(offer.fd);

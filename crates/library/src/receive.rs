@@ -172,7 +172,10 @@ impl Session {
         if stream.is_frozen() {
             return Step::Leave(ReasonT::PeerLeft);
         }
-        self.try_consent(stream);
+        self.try_consent(rx, stream);
+        if rx.phase == RxPhase::Ring {
+            return self.look_at_ring(rx, stream, bufs, peek);
+        }
         // Before the kernel is looked at: what it holds then is all it will ever hold.
         let rings = stream.peer_rings();
         self.has_stirred.store(false, Ordering::SeqCst);
@@ -200,9 +203,15 @@ impl Session {
     }
 
     /// The reader consents once none of its threads sits in the kernel on this session.
-    pub(crate) fn try_consent(&self, stream: &Stream) {
+    pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
         if !stream.has_consented() && self.users(Way::Read) == 0 {
+            if self.is_carried() {
+                self.give_up_kernel(rx);
+            }
             stream.consent();
+            if self.is_carried() {
+                stream.attention();
+            }
         }
     }
 
@@ -227,7 +236,7 @@ impl Session {
             Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
             Err(_) => return Step::Leave(ReasonT::Violation),
         }
-        if !stirred {
+        if !stirred || self.is_carried() {
             return Step::Empty;
         }
         let mut byte = [0];

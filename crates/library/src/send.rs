@@ -122,7 +122,7 @@ impl Session {
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
         // The kernel stirred: the peer may have gone. What a send then means the kernel knows best.
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+        if self.tx_stirred.load(Ordering::Relaxed) && !self.is_carried() && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         self.note_writers_cpu(stream);
@@ -165,14 +165,24 @@ impl Session {
         }
         // SYNC: before `users` is looked at; pairs with the load in `kernel_may_send`.
         self.tx_state.store(switch::UNDER_WAY, Ordering::SeqCst);
-        if self.users(Way::Write) > 0 || !kernel::has_arrived(self.number(), self.kind()) {
+        // What is on its way to another host the carrier waits for.
+        let has_arrived = self.is_carried() || kernel::has_arrived(self.number(), self.kind());
+        if self.users(Way::Write) > 0 || !has_arrived {
             self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
             return false;
         }
         stream.start_ring();
         tx.phase = TxPhase::Ring;
         self.tx_state.store(switch::RING, Ordering::SeqCst);
+        if self.is_carried() {
+            stream.attention();
+        }
         true
+    }
+
+    /// For sessions that write seldom: switches without a write.
+    pub(crate) fn switch_now(&self) {
+        self.switch(&mut lock(&self.tx));
     }
 
     /// Whether the kernel says that nobody will read any more.

@@ -1,0 +1,60 @@
+//! Sessions whose other side is the server's carrier: what is different for them.
+//!
+//! To data calls a carried session is a session as any other. The kernel's socket, however, is not a second way for
+//! bytes: once both directions have switched, the carrier takes over what the kernel knew of the connection, and gives
+//! it back when the stream is frozen. So nobody here uses the socket in between. Read `docs/moves.md`.
+
+use crate::session::{Receiver, RxPhase, Session, lock};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use sojourn_session::ReasonT;
+use sojourn_shm::Deadline;
+use sojourn_stream::{Bell, Stream};
+
+/// How long the carrier may take to put a session back. Then it counts as lost, as if the peer had reset it.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether the carrier lives.
+const RETURN_SLICE: Duration = Duration::from_millis(20);
+
+impl Session {
+    pub(crate) fn is_carried(&self) -> bool {
+        self.is_carried.load(Ordering::Relaxed)
+    }
+
+    /// Receives from the ring only from now on: what is in the kernel the carrier will take from there.
+    pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
+        if rx.phase == RxPhase::Joined {
+            rx.phase = RxPhase::Ring;
+        }
+    }
+
+    /// The carrier is ready: both directions switch as soon as no thread sits in the kernel.
+    pub(crate) fn hand_over(&self, stream: &Stream) {
+        self.switch_now();
+        let mut rx = lock(&self.rx);
+        if rx.phase == RxPhase::Joined {
+            self.try_consent(&mut rx, stream);
+        }
+    }
+
+    /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
+    /// written and not read. It reads what is left in our ring itself.
+    pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+        stream.set_flushed(0);
+        stream.attention();
+        let deadline = Deadline::after(RETURN_LIMIT);
+        while stream.peer_flushed().is_none()
+            && reason != ReasonT::PeerDied
+            && !deadline.is_over()
+            && !self.peer_process_is_gone()
+        {
+            let said = stream.announce_reader(Bell::OnFutex);
+            if stream.peer_flushed().is_none() {
+                stream.sleep_reader(said, Some(RETURN_SLICE));
+            }
+            stream.withdraw_reader();
+        }
+        // Neither the kernel nor anybody else knows where the connection stands.
+        rx.is_reset |= stream.peer_flushed().is_none();
+    }
+}
