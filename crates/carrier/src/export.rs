@@ -64,9 +64,6 @@ pub fn export(
         return Err(ExportError::Busy("not acknowledged yet"));
     }
     drain(socket, unread)?;
-    if out_of_order(socket)? {
-        return Err(ExportError::Busy("received out of order"));
-    }
     let mut numbers = Numbers::of(socket, &info)?;
     // What slipped past the filter while it was being put up has moved the number on, and is in the queue now.
     let late = unread.len();
@@ -189,12 +186,14 @@ fn drain(socket: BorrowedFd<'_>, unread: &mut Vec<u8>) -> Result<(), ExportError
     Ok(())
 }
 
-/// Whether the socket holds bytes beyond a gap: all that it could deliver has been taken, and memory is still in use.
-fn out_of_order(socket: BorrowedFd<'_>) -> Result<bool, ExportError> {
+/// Whether the socket holds bytes beyond a gap, as far as can be told: there is nothing to read, and memory is in use.
+/// They would be lost by an export, and the peer might take long to send them again.
+pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
     let mut words = [0; 4];
     // The first of them is SK_MEMINFO_RMEM_ALLOC.
-    raw::getsockopt(socket, SO_MEMINFO, &mut words).map_err(step("SO_MEMINFO"))?;
-    Ok(u32::from_ne_bytes(words) > 0)
+    raw::queue_len(socket, SIOCINQ) == Ok(0)
+        && raw::getsockopt(socket, SO_MEMINFO, &mut words).is_ok()
+        && u32::from_ne_bytes(words) > 0
 }
 
 fn timestamps(

@@ -7,14 +7,21 @@
 //!
 //! Not here: which packets come here (`sojourn_filter`), how they come (`sojourn_netif`), what TCP is (`sojourn_proto`).
 
+mod carried;
+mod carrier;
 mod export;
 mod import;
+mod inboxes;
+mod links;
 pub mod metastate;
+mod moves;
 mod netlink;
 mod raw;
 mod repair;
 mod sessions;
+mod tuning;
 
+pub use carrier::{Carrier, StartError};
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
 pub use sessions::{Door, Gate, Sessions, door};

@@ -6,7 +6,7 @@
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_session::{EventT, OfferT, ReasonT};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// The session server, as the carrier sees it. No call waits.
 pub trait Sessions: Send {
@@ -30,6 +30,7 @@ pub struct Door {
 pub struct Gate {
     sockets: Receiver<OwnedFd>,
     bell: OwnedFd,
+    is_closed: bool,
 }
 
 /// A door; its bell is also what the server rings for events.
@@ -41,7 +42,7 @@ pub fn door() -> Result<(Door, Gate), Errno> {
     let bell = rustix::event::eventfd(0, flags)?;
     let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
     let (sender, receiver) = channel();
-    Ok((Door { sockets: sender, bell }, Gate { sockets: receiver, bell: other }))
+    Ok((Door { sockets: sender, bell }, Gate { sockets: receiver, bell: other, is_closed: false }))
 }
 
 impl Door {
@@ -66,12 +67,24 @@ impl Gate {
         self.bell.as_fd()
     }
 
-    /// The next socket. Quiets the bell first, so that nothing that comes later is missed.
+    /// To be called before looking, so that nothing that comes later is missed.
     pub(crate) fn quiet(&self) {
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
-    pub(crate) fn next(&self) -> Option<OwnedFd> {
-        self.sockets.try_recv().ok()
+    /// The next socket.
+    pub(crate) fn next(&mut self) -> Option<OwnedFd> {
+        match self.sockets.try_recv() {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                self.is_closed |= error == TryRecvError::Disconnected;
+                None
+            }
+        }
+    }
+
+    /// Nobody will hand in anything any more: the server is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 }

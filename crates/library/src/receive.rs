@@ -177,7 +177,7 @@ impl Session {
             return self.look_at_ring(rx, stream, bufs, peek);
         }
         // Before the kernel is looked at: what it holds then is all it will ever hold.
-        let rings = stream.peer_rings();
+        let rings = !self.is_carried() && stream.peer_rings();
         self.has_stirred.store(false, Ordering::SeqCst);
         let found = kernel::receive(self.number(), self.kind(), bufs, peek);
         match found {

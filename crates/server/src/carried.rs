@@ -6,7 +6,7 @@ use crate::registry::{CARRIER, Offered, Who};
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use sojourn_carrier::{Door, Sessions};
+use sojourn_carrier::{Carrier, Door, Sessions, door};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{EventT, OfferT, ReasonT, SessionServer};
@@ -35,6 +35,23 @@ impl Place {
         let caller = Caller { client: CARRIER, badge: 0, credentials };
         Some(Self { server: Arc::downgrade(server), caller })
     }
+}
+
+/// Starts the carrier of a server. Without the rights that it takes there is none, and sessions with other hosts stay in
+/// the kernel.
+///
+/// # Errors
+/// What is missing, for people.
+pub(crate) fn start(server: &Arc<Sojournd>) -> Result<(), String> {
+    let (door, gate) = door().map_err(|error| error.to_string())?;
+    let place = Place::new(server, &door).ok_or("no descriptors left")?;
+    let carrier = Carrier::new(Box::new(place), gate).map_err(|error| error.to_string())?;
+    std::thread::Builder::new()
+        .name("sojourn-carrier".into())
+        .spawn(move || carrier.run())
+        .map_err(|error| error.to_string())?;
+    server.open_door(door);
+    Ok(())
 }
 
 impl Sessions for Place {

@@ -1,0 +1,52 @@
+//! The carrier's inboxes, and those of programs, as joins name them.
+
+use rustix::fd::OwnedFd;
+use sojourn_session::InboxT;
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::Inbox;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// One inbox, and the sessions that name it.
+#[derive(Debug)]
+struct Known {
+    inbox: Arc<Inbox>,
+    uses: usize,
+}
+
+/// All inboxes that joined sessions name. The server counts in the same way: who is named anew after the last use comes
+/// with its descriptors again.
+#[derive(Debug, Default)]
+pub(crate) struct Inboxes(HashMap<u64, Known>);
+
+impl Inboxes {
+    /// The inbox that a join names, used once more. Whether it is new, too.
+    pub(crate) fn open(&mut self, named: &InboxT) -> Option<(Arc<Inbox>, bool)> {
+        if let Some(known) = self.0.get_mut(&named.id) {
+            known.uses += 1;
+            return Some((Arc::clone(&known.inbox), false));
+        }
+        let own = |fd: &sojourn_ipc::rt::Descriptor| -> Option<OwnedFd> {
+            rustix::io::fcntl_dupfd_cloexec(fd.as_fd()?, 0).ok()
+        };
+        let segment = Segment::accept(own(&named.memory)?, Inbox::LEN).ok()?;
+        let mapping = segment.map(Access::ReadWrite).ok()?;
+        let inbox = Arc::new(Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?);
+        self.0.insert(named.id, Known { inbox: Arc::clone(&inbox), uses: 1 });
+        Some((inbox, true))
+    }
+
+    /// One use less; the inbox if that was the last.
+    pub(crate) fn close(&mut self, id: u64) -> Option<Arc<Inbox>> {
+        let known = self.0.get_mut(&id)?;
+        known.uses -= 1;
+        if known.uses > 0 {
+            return None;
+        }
+        self.0.remove(&id).map(|known| known.inbox)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Arc<Inbox>)> {
+        self.0.iter().map(|(id, known)| (*id, &known.inbox))
+    }
+}

@@ -1,0 +1,258 @@
+//! The carrier's part in a move, step by step: offered, joined, taken out of the kernel, put back.
+//!
+//! Read the head of `carrier` and `docs/moves.md` first.
+
+use crate::carried::{Carried, Ending, may_be_taken, take_out};
+use crate::carrier::{Carrier, Entry, INBOX, LINK, Phase, Place, later};
+use crate::export::addresses;
+use crate::metastate::{Metastate, Way};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use sojourn_filter::Key;
+use sojourn_proto::time::Instant;
+use sojourn_session::{EventT, JoinT, OfferT, ReasonT};
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{Layout, Stream};
+use sojourn_wire::{FlowKey, Protocol};
+
+/// Ring bytes wanted for each direction.
+const RING_BYTES: u32 = 256 * 1024;
+/// How often a session that may not be taken out yet is looked at (microseconds), and for how long at most.
+const TAKE_EVERY_US: u64 = 200;
+const TAKE_LIMIT_US: u64 = 2_000_000;
+/// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
+/// processor: so long it takes at most (microseconds).
+const GRACE_US: u64 = 50;
+/// How long the kernel may take to accept what a program has written.
+const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// The way to a session's peer, if there is one now.
+pub(crate) fn way_of(metastate: &mut Metastate, key: &Key) -> Option<Way> {
+    metastate.way(key.local().ip(), key.remote()?.ip()).ok()
+}
+
+fn flow_of(key: &Key) -> Option<FlowKey> {
+    Some(FlowKey { protocol: Protocol::Tcp, source: key.local(), target: key.remote()? })
+}
+
+impl Carrier {
+    /// Sockets that are handed in, and what the server says of those that were.
+    pub(crate) fn take_from_gate(&mut self) {
+        self.gate.quiet();
+        while let Some(socket) = self.gate.next() {
+            self.offer(socket);
+        }
+        loop {
+            match self.sessions.next() {
+                EventT::Case0 => return,
+                EventT::Join(join) => self.joined(&join),
+                EventT::Recall(recall) => self.endings.push((recall.local, Ending::Program)),
+                EventT::Refused(refusal) => {
+                    self.entries.remove(&refusal.local);
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self, socket: OwnedFd) {
+        self.last_local += 1;
+        let local = self.last_local;
+        let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
+        let key = addresses(socket.as_fd())
+            .ok()
+            .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());
+        let is_offered = self.sessions.offer(socket.as_fd(), &what);
+        let can = key.as_ref().is_some_and(|key| way_of(&mut self.metastate, key).is_some());
+        match key {
+            Some(key) if is_offered && can => {
+                self.entries.insert(local, Entry::offered(key, socket));
+            }
+            // The program is told so.
+            _ => self.sessions.left(local, ReasonT::NoPeer, 0, 0),
+        }
+    }
+
+    fn joined(&mut self, join: &JoinT) {
+        let local = join.local;
+        let opened = self.open(join);
+        let Some(entry) = self.entries.get_mut(&local) else {
+            self.sessions.left(local, ReasonT::Closed, 0, 0);
+            return;
+        };
+        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
+        let (Some((stream, place)), Phase::Offered { socket }) = (opened, phase) else {
+            self.entries.remove(&local);
+            self.sessions.left(local, ReasonT::Resources, 0, 0);
+            return;
+        };
+        // In both directions: the program's side may switch, and then say so.
+        stream.consent();
+        stream.start_ring();
+        stream.attention();
+        let since = crate::carrier::now();
+        entry.place = Some(place);
+        entry.phase = Phase::Waiting { socket, stream, since };
+        self.slots.insert((place.own_inbox, place.own_slot), local);
+        self.dirty.push(local);
+    }
+
+    fn open(&mut self, join: &JoinT) -> Option<(Stream, Place)> {
+        let (own, is_new) = self.inboxes.open(&join.own)?;
+        if is_new {
+            self.watch(own.attention_fd(), INBOX).ok()?;
+            self.watch(own.ready_fd(), INBOX).ok()?;
+        }
+        let (peer, _) = self.inboxes.open(&join.peer)?;
+        let layout = Layout::new(join.ring_bytes)?;
+        let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
+        let mapping =
+            Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
+        let stream =
+            Stream::new(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
+        let place = Place {
+            own_inbox: join.own.id,
+            own_slot: join.own.slot,
+            peer_inbox: join.peer.id,
+        };
+        Some((stream, place))
+    }
+
+    /// Takes the session out of the kernel, if that may be now.
+    pub(crate) fn try_take(&mut self, local: u64, at: Instant) {
+        let Some(entry) = self.entries.get_mut(&local) else { return };
+        let Phase::Waiting { socket, stream, since } = &entry.phase else { return };
+        if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
+            return self.end(local, at);
+        }
+        if !may_be_taken(stream, socket) {
+            return self.set_timer(local, Some(later(at, TAKE_EVERY_US)));
+        }
+        match way_of(&mut self.metastate, &entry.key) {
+            Some(way) => self.take(local, way),
+            None => self.end(local, at),
+        }
+    }
+
+    fn take(&mut self, local: u64, way: Way) {
+        let Self { entries, links, set, flows, tuning, limits, dirty, endings, .. } = self;
+        let Some(entry) = entries.get_mut(&local) else { return };
+        let Ok((link, is_new)) = links.open(&way) else {
+            endings.push((local, Ending::Unusual));
+            return;
+        };
+        if let Some(fd) = link.packets.wait_fd().filter(|_| is_new) {
+            use rustix::event::epoll::{self, EventData, EventFlags};
+            let _ = epoll::add(&*set, fd, EventData::new_u64(LINK), EventFlags::IN);
+        }
+        if link.take(entry.key).is_err() {
+            endings.push((local, Ending::Unusual));
+            return;
+        }
+        grace();
+        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
+        let Phase::Waiting { socket, stream, since } = phase else { return };
+        let mut unread = Vec::new();
+        let at = crate::carrier::now();
+        let record = match take_out(&socket, tuning, &mut unread) {
+            Ok(record) => record,
+            Err(_) => {
+                link.give_back(&entry.key);
+                entry.phase = Phase::Waiting { socket, stream, since };
+                dirty.push(local);
+                return;
+            }
+        };
+        let carried = Carried::new(socket, stream, &record, unread, (&way, limits), at);
+        let Some(carried) = carried else {
+            link.give_back(&entry.key);
+            return;
+        };
+        entry.phase = Phase::Away(Box::new(carried));
+        entry.way = Some(way);
+        if let Some(flow) = flow_of(&entry.key) {
+            flows.insert(flow, local);
+        }
+        dirty.push(local);
+    }
+
+    /// The session is the kernel's again, wherever it was.
+    pub(crate) fn end(&mut self, local: u64, at: Instant) {
+        self.set_timer(local, None);
+        let Some(mut entry) = self.entries.remove(&local) else { return };
+        let (sent, received) = match core::mem::replace(&mut entry.phase, Phase::Between) {
+            Phase::Offered { .. } | Phase::Between => (0, 0),
+            Phase::Waiting { socket, stream, .. } => {
+                give_up(&socket, &stream);
+                (0, 0)
+            }
+            Phase::Away(carried) => self.put_back(&entry, *carried, at),
+        };
+        self.sessions.left(local, ReasonT::PeerLeft, sent, received);
+        if let Some(place) = entry.place {
+            self.slots.remove(&(place.own_inbox, place.own_slot));
+            for id in [place.own_inbox, place.peer_inbox] {
+                if let Some(inbox) = self.inboxes.close(id) {
+                    let _ = rustix::event::epoll::delete(&self.set, inbox.attention_fd());
+                    let _ = rustix::event::epoll::delete(&self.set, inbox.ready_fd());
+                }
+            }
+        }
+    }
+
+    fn put_back(&mut self, entry: &Entry, mut carried: Carried, at: Instant) -> (u64, u64) {
+        let totals = carried.go_home(at);
+        if let Some(flow) = flow_of(&entry.key) {
+            self.flows.remove(&flow);
+        }
+        let interface = entry.way.as_ref().map_or(0, |way| way.interface);
+        if let Some(link) = self.links.link(interface) {
+            link.give_back(&entry.key);
+        }
+        match totals {
+            Ok(totals) => {
+                carried.tell_program();
+                totals
+            }
+            // The program's side finds nothing flushed, and takes the session for reset.
+            Err(_) => (0, 0),
+        }
+    }
+}
+
+/// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel.
+fn give_up(socket: &OwnedFd, stream: &Stream) {
+    stream.freeze();
+    let mut piece = [0; 16 * 1024];
+    let mut done = 0;
+    loop {
+        let len = stream.copy_unflushed(done, &mut piece);
+        if len == 0 {
+            break;
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::send(socket, &piece[..len], flags) {
+            Ok(sent) => done += sent,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut set = [PollFd::new(socket, PollFlags::OUT)];
+                if !matches!(poll(&mut set, Some(&FLUSH_LIMIT)), Ok(1)) {
+                    break;
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    stream.set_flushed(0);
+    stream.attention();
+    stream.ring_peer();
+}
+
+/// Lets packets that have passed the filter already come to rest.
+fn grace() {
+    let until = later(crate::carrier::now(), GRACE_US);
+    while crate::carrier::now() < until {
+        core::hint::spin_loop();
+    }
+}
