@@ -68,7 +68,7 @@ pub(crate) enum Phase {
     /// The server has not joined it yet.
     Offered { socket: OwnedFd },
     /// Joined; the program's side, or the kernel, is not ready yet.
-    Waiting { socket: OwnedFd, stream: Stream, since: Instant },
+    Waiting { socket: OwnedFd, stream: Box<Stream>, since: Instant },
     /// Carried here.
     Away(Box<Carried>),
     /// On its way from one to another.
@@ -182,14 +182,17 @@ impl Carrier {
         for local in dirty.drain(..) {
             self.pump(local, at);
         }
-        self.dirty = dirty;
+        if self.dirty.is_empty() {
+            // Its memory.
+            self.dirty = dirty;
+        }
         for (local, _) in core::mem::take(&mut self.endings) {
             self.end(local, at);
         }
         for (_, link) in self.links.all() {
             let _ = link.packets.flush();
         }
-        arrived || rung || expired
+        arrived || rung || expired || !self.dirty.is_empty()
     }
 
     fn take_packets(&mut self, at: Instant) -> bool {

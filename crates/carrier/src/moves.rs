@@ -63,10 +63,10 @@ impl Carrier {
         let key = addresses(socket.as_fd())
             .ok()
             .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());
-        let is_offered = self.sessions.offer(socket.as_fd(), &what);
-        let can = key.as_ref().is_some_and(|key| way_of(&mut self.metastate, key).is_some());
+        self.sessions.offer(socket.as_fd(), &what);
         match key {
-            Some(key) if is_offered && can => {
+            // An event says what came of it.
+            Some(key) if way_of(&mut self.metastate, &key).is_some() => {
                 self.entries.insert(local, Entry::offered(key, socket));
             }
             // The program is told so.
@@ -93,7 +93,7 @@ impl Carrier {
         stream.attention();
         let since = crate::carrier::now();
         entry.place = Some(place);
-        entry.phase = Phase::Waiting { socket, stream, since };
+        entry.phase = Phase::Waiting { socket, stream: Box::new(stream), since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
         self.dirty.push(local);
     }
@@ -107,15 +107,10 @@ impl Carrier {
         let (peer, _) = self.inboxes.open(&join.peer)?;
         let layout = Layout::new(join.ring_bytes)?;
         let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
-        let mapping =
-            Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
-        let stream =
-            Stream::new(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
-        let place = Place {
-            own_inbox: join.own.id,
-            own_slot: join.own.slot,
-            peer_inbox: join.peer.id,
-        };
+        let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
+        let stream = Stream::new(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
+        let place =
+            Place { own_inbox: join.own.id, own_slot: join.own.slot, peer_inbox: join.peer.id };
         Some((stream, place))
     }
 
@@ -164,7 +159,7 @@ impl Carrier {
                 return;
             }
         };
-        let carried = Carried::new(socket, stream, &record, unread, (&way, limits), at);
+        let carried = Carried::new(socket, *stream, &record, unread, (&way, limits), at);
         let Some(carried) = carried else {
             link.give_back(&entry.key);
             return;

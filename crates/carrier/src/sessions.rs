@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// The session server, as the carrier sees it. No call waits.
 pub trait Sessions: Send {
-    /// Offers the other end of `end`'s connection. False: the server has no use for it, and an event says why.
-    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) -> bool;
+    /// Offers the other end of `end`'s connection. An event says what comes of it.
+    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT);
     /// The next event, or `Case0`.
     fn next(&self) -> EventT;
     /// As in the interface.

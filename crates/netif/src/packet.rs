@@ -59,12 +59,12 @@ pub fn open(options: &PacketOptions) -> Result<OwnedFd, OpenError> {
     // No protocol: with one it would receive from every interface until it is bound.
     let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
         .map_err(OpenError::at("socket"))?;
-    set(fd.as_fd(), options)?;
+    configure(fd.as_fd(), options)?;
     Ok(fd)
 }
 
 /// Sets `options`. `PACKET_VNET_HDR` cannot be changed once there is a ring.
-fn set(fd: BorrowedFd<'_>, options: &PacketOptions) -> Result<(), OpenError> {
+pub fn configure(fd: BorrowedFd<'_>, options: &PacketOptions) -> Result<(), OpenError> {
     set_number(fd, libc::PACKET_VNET_HDR, options.vnet.into(), "PACKET_VNET_HDR")?;
     let ignore = options.ignore_outgoing.into();
     set_number(fd, libc::PACKET_IGNORE_OUTGOING, ignore, "PACKET_IGNORE_OUTGOING")?;

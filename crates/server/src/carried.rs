@@ -2,7 +2,7 @@
 //!
 //! Not here: carrying (`sojourn_carrier`), who is paired with whom (`registry`).
 
-use crate::registry::{CARRIER, Offered, Who};
+use crate::registry::{CARRIER, Who};
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -10,6 +10,7 @@ use sojourn_carrier::{Carrier, Door, Sessions, door};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{EventT, OfferT, ReasonT, SessionServer};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
 /// The server as its carrier sees it.
@@ -45,20 +46,26 @@ impl Place {
 pub(crate) fn start(server: &Arc<Sojournd>) -> Result<(), String> {
     let (door, gate) = door().map_err(|error| error.to_string())?;
     let place = Place::new(server, &door).ok_or("no descriptors left")?;
-    let carrier = Carrier::new(Box::new(place), gate).map_err(|error| error.to_string())?;
-    std::thread::Builder::new()
-        .name("sojourn-carrier".into())
-        .spawn(move || carrier.run())
-        .map_err(|error| error.to_string())?;
+    let (tell, told) = channel();
+    let carry = move || match Carrier::new(Box::new(place), gate) {
+        Ok(carrier) => {
+            let _ = tell.send(Ok(()));
+            carrier.run();
+        }
+        Err(error) => drop(tell.send(Err(error.to_string()))),
+    };
+    let thread = std::thread::Builder::new().name("sojourn-carrier".into());
+    thread.spawn(carry).map_err(|error| error.to_string())?;
+    told.recv().map_err(|_| "its thread has ended")??;
     server.open_door(door);
     Ok(())
 }
 
 impl Sessions for Place {
-    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) -> bool {
-        self.server.upgrade().is_some_and(|server| {
-            server.offer_carried(end, what).is_ok_and(|offered| offered != Offered::Decided)
-        })
+    fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
+        if let Some(server) = self.server.upgrade() {
+            server.offer_carried(end, what);
+        }
     }
 
     fn next(&self) -> EventT {

@@ -26,6 +26,10 @@ struct Flags {
     /// started when they are needed. Without a number 10.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
     idle_exit: Option<f64>,
+    /// Also carry TCP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
+    /// CAP_BPF. Being tried: see docs/moves.md.
+    #[arg(long)]
+    network: bool,
     /// Say no more than this on standard error: error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log: Level,
@@ -56,7 +60,7 @@ fn main() -> ExitCode {
         let mut out = std::io::stdout();
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
-    match run(&Options { place, idle_exit }, ready) {
+    match run(&Options { place, idle_exit, network: flags.network }, ready) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             log::say(Level::Error, format_args!("{error}"));

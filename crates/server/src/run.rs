@@ -4,6 +4,7 @@
 //! leaves. One that is started on demand ends when it has had no clients for a while; a client that comes
 //! just then is cut off and starts the next one, which waits for the lock. Not here: what clients ask (`service`).
 
+use crate::carried;
 use crate::log::{self, Level};
 use crate::service::{Sojournd, StartError, Stop};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
@@ -37,6 +38,8 @@ pub struct Options {
     pub place: Place,
     /// It ends when it has had no clients for so long.
     pub idle_exit: Option<Duration>,
+    /// Sessions with other hosts are carried, too, in this process's network namespace.
+    pub network: bool,
 }
 
 /// How it went.
@@ -99,6 +102,14 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         _ => None,
     };
     let served = Sojournd::new()?;
+    if options.network
+        && let Err(missing) = carried::start(&served)
+    {
+        log::say(
+            Level::Error,
+            format_args!("sessions with other hosts stay in the kernel: {missing}"),
+        );
+    }
     // Who may connect is decided by the socket's mode; everybody may to root's server.
     let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
     let before = umask(mask);
