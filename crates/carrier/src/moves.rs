@@ -131,9 +131,13 @@ impl Carrier {
     }
 
     fn take(&mut self, local: u64, way: Way) {
-        let Self { entries, links, set, flows, tuning, limits, dirty, endings, .. } = self;
+        let Self { entries, links, set, flows, tuning, limits, dirty, endings, sessions, .. } =
+            self;
         let Some(entry) = entries.get_mut(&local) else { return };
-        let Ok((link, is_new)) = links.open(&way) else {
+        let opened = links.open(&way).inspect_err(|error| {
+            sessions.warn(format_args!("{}: {error}", way.name));
+        });
+        let Ok((link, is_new)) = opened else {
             endings.push((local, Ending::Unusual));
             return;
         };
@@ -152,7 +156,10 @@ impl Carrier {
         let at = crate::carrier::now();
         let record = match take_out(&socket, tuning, &mut unread) {
             Ok(record) => record,
-            Err(_) => {
+            Err(error) => {
+                if !matches!(error, crate::ExportError::Busy(_)) {
+                    sessions.warn(format_args!("{:?}: not taken out: {error}", entry.key));
+                }
                 link.give_back(&entry.key);
                 entry.phase = Phase::Waiting { socket, stream, since };
                 dirty.push(local);
@@ -161,6 +168,7 @@ impl Carrier {
         };
         let carried = Carried::new(socket, *stream, &record, unread, (&way, limits), at);
         let Some(carried) = carried else {
+            sessions.warn(format_args!("{:?}: not taken by the engine", entry.key));
             link.give_back(&entry.key);
             return;
         };
@@ -211,7 +219,10 @@ impl Carrier {
                 totals
             }
             // The program's side finds nothing flushed, and takes the session for reset.
-            Err(_) => (0, 0),
+            Err(error) => {
+                self.sessions.warn(format_args!("{:?}: not put back: {error}", entry.key));
+                (0, 0)
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ pub trait Sessions: Send {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT);
     /// The next event, or `Case0`.
     fn next(&self) -> EventT;
+    /// Tells the administrator what went wrong.
+    fn warn(&self, text: core::fmt::Arguments<'_>);
     /// As in the interface.
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
 }

@@ -38,7 +38,7 @@ impl Sandbox {
         Self::make(None)
     }
 
-    /// The same, with the server and all programs on `host`.
+    /// The same, with the server and all programs on `host`. The server carries sessions with other hosts, too.
     ///
     /// # Errors
     /// As [`Sandbox::new`].
@@ -68,6 +68,8 @@ impl Sandbox {
         command.args(["--idle-exit", "600", "--address"]).arg(self.address());
         if let Some(host) = &self.host {
             host.place(&mut command);
+            // A namespace of its own: nothing else is disturbed.
+            command.arg("--network");
         }
         let mut server = Running::start(command)?;
         let deadline = Instant::now() + Duration::from_secs(5);

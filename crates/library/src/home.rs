@@ -62,6 +62,7 @@ impl Session {
         stream.freeze();
         if self.is_carried() {
             self.return_carried(rx, stream, reason);
+            self.end_sending(tx);
         } else if tx.stream.is_some() {
             let died = !was_frozen && reason == ReasonT::PeerDied;
             self.flush(tx, rx, stream, died, rest);

@@ -233,6 +233,8 @@ impl Session {
                 return Step::Done(Ok(len));
             }
             Err(Stop::Empty) => {}
+            // The carrier has not begun yet.
+            Err(Stop::NotRinging) if self.is_carried() => return Step::Empty,
             Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
             Err(_) => return Step::Leave(ReasonT::Violation),
         }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use sojourn_shm::Deadline;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
-use sojourn_stream::Bell;
+use sojourn_stream::{Bell, Stop};
 use std::sync::MutexGuard;
 
 /// Sleeps without a deadline are cut into pieces of this length.

@@ -2,6 +2,7 @@
 //!
 //! Not here: carrying (`sojourn_carrier`), who is paired with whom (`registry`).
 
+use crate::log::{self, Level};
 use crate::registry::{CARRIER, Who};
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
@@ -71,6 +72,10 @@ impl Sessions for Place {
     fn next(&self) -> EventT {
         let event = self.server.upgrade().and_then(|server| server.next(&self.caller).ok());
         event.unwrap_or(EventT::Case0)
+    }
+
+    fn warn(&self, text: core::fmt::Arguments<'_>) {
+        log::say(Level::Warn, text);
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

@@ -147,7 +147,7 @@ impl Sojournd {
         let State { registry, diag, errands } = &mut *state;
         let seen = identity::look(end, diag).map(|seen| seen.identity.mirrored());
         // It has said hello, and its numbers are its own.
-        let _ = registry.offer(CARRIER, seen, wish_of(what), self.now_ms(), &mut Memory);
+        let _ = registry.offer(CARRIER, seen, wish_of_carried(what), self.now_ms(), &mut Memory);
         Self::ring(registry, errands);
     }
 

@@ -45,7 +45,7 @@ impl Admin {
     /// If the server does not answer.
     pub fn away(&mut self) -> Result<Vec<SessionInfoT>> {
         let all = self.client().list().context("list")?;
-        let is_away = |session: &SessionInfoT| session.home == sojourn_session::HomeT::Library;
+        let is_away = |session: &SessionInfoT| session.home != sojourn_session::HomeT::Kernel;
         Ok(all.sessions.into_iter().flatten().filter(is_away).collect())
     }
 

@@ -1,0 +1,138 @@
+//! Sessions with another host: one end under Sojourn or both, the other a plain kernel, while sessions move out and home.
+//!
+//! The peers check every byte. A test fails also if nothing moved: then it has shown nothing. Needs root and network
+//! namespaces, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::net::{Conditions, End, Host, Link, is_possible};
+use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::{Admin, LIMIT};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Who of the two is under Sojourn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Under {
+    Server,
+    Client,
+    Both,
+}
+
+/// What one test does.
+#[derive(Clone, Copy, Debug)]
+struct Plan<'p> {
+    is_v6: bool,
+    under: Under,
+    way: &'p str,
+    options: &'p [&'p str],
+    /// Streams to be made before the transfer may end.
+    moves: u64,
+    /// Whether sessions are sent home again and again.
+    recalls: bool,
+}
+
+/// How long the moves may take at most.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PORT: u16 = 4000;
+
+fn play(link: &Link, plan: Plan<'_>) {
+    let [a, b] = [End::A, End::B].map(|end| link.host(end));
+    let mut worlds = [a, b].map(|host| Sandbox::on(host).unwrap());
+    for world in &mut worlds {
+        world.set("MOVE_AFTER_CALLS", "4");
+    }
+    let end = worlds[0].folder().join("end").to_string_lossy().into_owned();
+    let address = if plan.is_v6 {
+        format!("[{}]:{PORT}", link.v6(End::A))
+    } else {
+        format!("{}:{PORT}", link.v4(End::A))
+    };
+    let start = |world: &Sandbox, role: &str, is_under: bool| {
+        let mode = if is_under { Mode::Sojourn } else { Mode::Plain };
+        let mut command: Command = world.command(mode, world.built().path("lab-peer"));
+        command.args([role, "tcp", &address, "--way", plan.way]).args(plan.options);
+        command.args(["--until", &end]);
+        Running::start(command).unwrap()
+    };
+    let mut running = [
+        start(&worlds[0], "serve", plan.under != Under::Client),
+        start(&worlds[1], "call", plan.under != Under::Server),
+    ];
+    let watched = usize::from(plan.under == Under::Client);
+    let mut admin = Admin::new(&worlds[watched]).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let mut moves = 0;
+    while moves < plan.moves && Instant::now() < deadline {
+        let alive = running.iter_mut().all(|peer| peer.is_running());
+        if !alive {
+            break;
+        }
+        if plan.recalls {
+            admin.recall_all().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        moves = admin.moves().unwrap().0;
+    }
+    std::fs::write(&end, "").unwrap();
+    for peer in running {
+        peer.finish(LIMIT).unwrap().success(&format!("{plan:?}")).unwrap();
+    }
+    println!("{plan:?}: {moves} moves");
+    assert!(moves >= plan.moves, "{plan:?}: only {moves} moves");
+}
+
+fn hosts() -> Option<(Host, Host)> {
+    is_possible().then(|| (Host::new().unwrap(), Host::new().unwrap()))
+}
+
+const PLAIN: Plan<'_> = Plan {
+    is_v6: false,
+    under: Under::Server,
+    way: "blocking",
+    options: &[],
+    moves: 20,
+    recalls: true,
+};
+
+#[test]
+fn streams_in_both_directions() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for is_v6 in [false, true] {
+        for under in [Under::Server, Under::Client, Under::Both] {
+            for way in ["blocking", "poll", "epoll", "epollet"] {
+                play(&link, Plan { is_v6, under, way, ..PLAIN });
+            }
+        }
+    }
+}
+
+#[test]
+fn questions_and_answers() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for under in [Under::Server, Under::Client, Under::Both] {
+        for way in ["blocking", "epoll"] {
+            let options = &["--rounds", "1", "--size", "3000"];
+            play(&link, Plan { under, way, options, ..PLAIN });
+        }
+    }
+}
+
+#[test]
+fn over_links_that_are_not_good() {
+    let Some((a, b)) = hosts() else { return };
+    let bad = Conditions {
+        loss: 0.01,
+        duplicate: 0.01,
+        corrupt: 0.005,
+        reorder: 0.02,
+        delay: Duration::from_millis(2),
+        ..Conditions::default()
+    };
+    let link = Link::through(&a, &b, 1500, 7, bad).unwrap();
+    for under in [Under::Server, Under::Client] {
+        play(&link, Plan { under, moves: 5, ..PLAIN });
+    }
+}
