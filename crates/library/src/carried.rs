@@ -35,6 +35,9 @@ impl Session {
         if rx.phase == RxPhase::Joined {
             self.try_consent(&mut rx, stream);
         }
+        drop(rx);
+        // What the kernel has said of room and bytes has become the stream's to say: whoever sleeps looks there.
+        self.wake_own(stream);
     }
 
     /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has

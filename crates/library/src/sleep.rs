@@ -51,7 +51,9 @@ impl Session {
                     || match phase {
                         RxPhase::Home | RxPhase::Reset => true,
                         RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
-                        RxPhase::Ring => stream.available() != Ok(0),
+                        RxPhase::Ring => {
+                            !matches!(stream.available(), Ok(0) | Err(Stop::NotRinging))
+                        }
                         RxPhase::Residue => {
                             stream.peer_flushed().is_some() || stream.peer_flushing() != seen
                         }

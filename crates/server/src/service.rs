@@ -147,7 +147,7 @@ impl Sojournd {
         let State { registry, diag, errands } = &mut *state;
         let seen = identity::look(end, diag).map(|seen| seen.identity.mirrored());
         // It has said hello, and its numbers are its own.
-        let _ = registry.offer(CARRIER, seen, wish_of_carried(what), self.now_ms(), &mut Memory);
+        let _ = registry.offer(CARRIER, seen, wish_of(what, &end), self.now_ms(), &mut Memory);
         Self::ring(registry, errands);
     }
 
@@ -368,7 +368,7 @@ impl SessionServer for Sojournd {
     }
 }
 
-fn wish_of(what: &OfferT, end: &OwnedFd) -> Wish {
+fn wish_of(what: &OfferT, end: &impl AsFd) -> Wish {
     let OfferT { local, set, ring_bytes, is_sole } = *what;
     Wish { local, set, ring_bytes, is_sole, inode: identity::inode(end.as_fd()) }
 }
