@@ -99,6 +99,7 @@ pub struct Carrier {
     /// Those that are joined, by inbox and slot.
     pub(crate) slots: HashMap<(u64, u32), u64>,
     pub(crate) inboxes: Inboxes,
+    pub(crate) peer_inboxes: Inboxes,
     timers: BTreeSet<(Instant, u64)>,
     pub(crate) last_local: u64,
     /// Sessions in which something has happened in this round.
@@ -137,6 +138,7 @@ impl Carrier {
             flows: HashMap::new(),
             slots: HashMap::new(),
             inboxes: Inboxes::default(),
+            peer_inboxes: Inboxes::default(),
             timers: BTreeSet::new(),
             last_local: 0,
             dirty: Vec::new(),

@@ -1,4 +1,4 @@
-//! The carrier's inboxes, and those of programs, as joins name them.
+//! Inboxes, as joins name them: the carrier's own, and those of programs, which are only posted to.
 
 use rustix::fd::OwnedFd;
 use sojourn_session::InboxT;
@@ -14,7 +14,7 @@ struct Known {
     uses: usize,
 }
 
-/// All inboxes that joined sessions name. The server counts in the same way: who is named anew after the last use comes
+/// The carrier's, or those of programs, that joined sessions name. The server counts in the same way: who is named anew after the last use comes
 /// with its descriptors again.
 #[derive(Debug, Default)]
 pub(crate) struct Inboxes(HashMap<u64, Known>);

@@ -104,7 +104,7 @@ impl Carrier {
             self.watch(own.attention_fd(), INBOX).ok()?;
             self.watch(own.ready_fd(), INBOX).ok()?;
         }
-        let (peer, _) = self.inboxes.open(&join.peer)?;
+        let (peer, _) = self.peer_inboxes.open(&join.peer)?;
         let layout = Layout::new(join.ring_bytes)?;
         let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
         let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
@@ -195,11 +195,10 @@ impl Carrier {
         self.sessions.left(local, ReasonT::PeerLeft, sent, received);
         if let Some(place) = entry.place {
             self.slots.remove(&(place.own_inbox, place.own_slot));
-            for id in [place.own_inbox, place.peer_inbox] {
-                if let Some(inbox) = self.inboxes.close(id) {
-                    let _ = rustix::event::epoll::delete(&self.set, inbox.attention_fd());
-                    let _ = rustix::event::epoll::delete(&self.set, inbox.ready_fd());
-                }
+            self.peer_inboxes.close(place.peer_inbox);
+            if let Some(inbox) = self.inboxes.close(place.own_inbox) {
+                let _ = rustix::event::epoll::delete(&self.set, inbox.attention_fd());
+                let _ = rustix::event::epoll::delete(&self.set, inbox.ready_fd());
             }
         }
     }
