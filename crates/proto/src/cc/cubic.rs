@@ -41,18 +41,30 @@ struct Epoch {
 pub struct Cubic {
     /// The window before the last reduction (`W_max`), bytes.
     w_max: u64,
+    /// The same, but never guessed: what a record may say.
+    known: u64,
     /// The window when the last reduction was made (`cwnd_prior`, 4.3).
     prior: u64,
     epoch: Option<Epoch>,
 }
 
 impl Cubic {
-    /// Nothing seen yet. A connection that comes with a threshold below infinity has been reduced before: the window then was about
-    /// the threshold divided by beta.
-    pub fn new(window: &Window) -> Cubic {
-        let known = window.ssthresh != u64::MAX;
-        let w_max = if known { window.ssthresh.saturating_mul(10) / BETA } else { 0 };
-        Cubic { w_max, prior: w_max, epoch: None }
+    /// What is known at the beginning. A connection that comes with a threshold, but without `w_max`, has been reduced before: the
+    /// window then was about the threshold divided by beta.
+    pub fn new(window: &Window, w_max: u64) -> Cubic {
+        let reduced = window.ssthresh != u64::MAX;
+        let guess = if reduced { window.ssthresh.saturating_mul(10) / BETA } else { 0 };
+        Cubic {
+            w_max: if w_max > 0 { w_max } else { guess },
+            known: w_max,
+            prior: w_max.max(guess),
+            epoch: None,
+        }
+    }
+
+    /// `W_max` in bytes; 0 before the first reduction, and after a timeout.
+    pub fn remembered(&self) -> u64 {
+        self.known
     }
 
     /// A reduction (4.6, 4.7). Gives the new threshold.
@@ -66,6 +78,7 @@ impl Cubic {
         } else {
             window.cwnd
         };
+        self.known = self.w_max;
         self.prior = window.cwnd;
         self.epoch = None;
         window.cwnd.saturating_mul(BETA) / 10

@@ -36,7 +36,7 @@ fn the_curve_is_back_at_its_maximum_after_k() {
 #[test]
 fn fast_convergence() {
     let mut window = Window { cwnd: 100 * MSS, ssthresh: u64::MAX, mss: MSS, max: u64::MAX };
-    let mut cubic = Cubic::new(&window);
+    let mut cubic = Cubic::new(&window, 0);
     cubic.on_congestion(&window, Signal::Loss);
     assert_eq!(cubic.w_max, 100 * MSS);
     window.cwnd = 80 * MSS;
@@ -63,7 +63,7 @@ fn run(cubic: &mut Cubic, window: &mut Window, seconds: u64, srtt: Duration) {
 fn a_long_path_follows_the_curve() {
     let srtt = Duration::from_millis(200);
     let mut window = Window { cwnd: 1_000 * MSS, ssthresh: u64::MAX, mss: MSS, max: u64::MAX };
-    let mut cubic = Cubic::new(&window);
+    let mut cubic = Cubic::new(&window, 0);
     window.ssthresh = cubic.on_congestion(&window, Signal::Loss);
     window.set(window.ssthresh);
     // K = (300 / 0.4)^(1/3) = 9.09 s.
@@ -78,7 +78,7 @@ fn a_long_path_follows_the_curve() {
 fn a_short_path_is_as_fast_as_reno() {
     let srtt = Duration::from_millis(5);
     let mut window = Window { cwnd: 50 * MSS, ssthresh: u64::MAX, mss: MSS, max: u64::MAX };
-    let mut cubic = Cubic::new(&window);
+    let mut cubic = Cubic::new(&window, 0);
     window.ssthresh = cubic.on_congestion(&window, Signal::Loss);
     window.set(window.ssthresh);
     let before = window.cwnd;
@@ -99,7 +99,7 @@ fn time_without_sending_does_not_count() {
     let srtt = Duration::from_millis(100);
     let grow = |idle: bool| {
         let mut window = Window { cwnd: 500 * MSS, ssthresh: u64::MAX, mss: MSS, max: u64::MAX };
-        let mut cubic = Cubic::new(&window);
+        let mut cubic = Cubic::new(&window, 0);
         window.ssthresh = cubic.on_congestion(&window, Signal::Loss);
         window.set(window.ssthresh);
         let mut now = Instant::from_millis(1);
@@ -120,7 +120,7 @@ fn time_without_sending_does_not_count() {
 #[test]
 fn after_a_timeout_there_is_no_old_maximum() {
     let window = Window { cwnd: 100 * MSS, ssthresh: u64::MAX, mss: MSS, max: u64::MAX };
-    let mut cubic = Cubic::new(&window);
+    let mut cubic = Cubic::new(&window, 0);
     cubic.on_congestion(&window, Signal::Loss);
     cubic.on_congestion(&window, Signal::Timeout);
     let window = Window { cwnd: 50 * MSS, ..window };
@@ -131,15 +131,16 @@ fn after_a_timeout_there_is_no_old_maximum() {
 #[test]
 fn an_imported_session_knows_its_maximum_from_its_threshold() {
     let window = Window { cwnd: 60 * MSS, ssthresh: 70 * MSS, mss: MSS, max: u64::MAX };
-    assert_eq!(Cubic::new(&window).w_max, 100 * MSS);
-    let controller = Controller::new(Kind::Cubic, &window);
+    assert_eq!(Cubic::new(&window, 0).w_max, 100 * MSS);
+    assert_eq!(Cubic::new(&window, 90 * MSS).w_max, 90 * MSS);
+    let controller = Controller::new(Kind::Cubic, &window, 0);
     assert_eq!(controller.kind(), Kind::Cubic);
 }
 
 #[test]
 fn absurd_sizes_do_not_overflow() {
     let mut window = Window { cwnd: 1 << 40, ssthresh: 1 << 62, mss: 1, max: 1 << 41 };
-    let mut cubic = Cubic::new(&window);
+    let mut cubic = Cubic::new(&window, 0);
     cubic.on_congestion(&window, Signal::Loss);
     for step in 0..100u64 {
         let now = Instant::from_micros(step << 40);

@@ -14,7 +14,7 @@ struct Rounds {
 impl Rounds {
     fn new() -> Rounds {
         let window = Window { cwnd: 10 * MSS, ssthresh: u64::MAX, mss: MSS, max: u64::MAX };
-        Rounds { controller: Controller::new(Kind::Cubic, &window), window, una: 0 }
+        Rounds { controller: Controller::new(Kind::Cubic, &window, 0), window, una: 0 }
     }
 
     /// Gives by how much the window grew for ten segments.

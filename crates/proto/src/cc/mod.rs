@@ -110,10 +110,10 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that has not seen any congestion; `window` tells where it begins.
-    pub fn new(kind: Kind, window: &Window) -> Controller {
+    /// A controller that begins with `window`, and with what CUBIC remembered as `W_max` (0 if nothing).
+    pub fn new(kind: Kind, window: &Window, w_max: u64) -> Controller {
         let algorithm = match kind {
-            Kind::Cubic => Algorithm::Cubic(Cubic::new(window)),
+            Kind::Cubic => Algorithm::Cubic(Cubic::new(window, w_max)),
             Kind::Reno => Algorithm::Reno(Reno::default()),
         };
         Controller { algorithm, hystart: HyStart::new(window.ssthresh == u64::MAX), saved: None }
@@ -124,6 +124,14 @@ impl Controller {
         match self.algorithm {
             Algorithm::Cubic(_) => Kind::Cubic,
             Algorithm::Reno(_) => Kind::Reno,
+        }
+    }
+
+    /// CUBIC's `W_max` in bytes; 0 if there is none.
+    pub fn w_max(&self) -> u64 {
+        match &self.algorithm {
+            Algorithm::Cubic(cubic) => cubic.remembered(),
+            Algorithm::Reno(_) => 0,
         }
     }
 

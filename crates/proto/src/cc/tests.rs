@@ -24,7 +24,7 @@ fn acked(now_ms: u64, bytes: u64) -> Acked {
 #[test]
 fn slow_start_doubles_and_stops_at_the_threshold() {
     let mut window = window(10, 15 * MSS);
-    let mut controller = Controller::new(Kind::Reno, &window);
+    let mut controller = Controller::new(Kind::Reno, &window, 0);
     for _ in 0..10 {
         controller.on_ack(&mut window, &acked(0, MSS));
     }
@@ -41,7 +41,7 @@ fn slow_start_doubles_and_stops_at_the_threshold() {
 fn congestion_halves_reno_and_leaves_cubic_seven_tenths() {
     for (kind, expected) in [(Kind::Reno, 50), (Kind::Cubic, 70)] {
         let mut window = window(100, u64::MAX);
-        let mut controller = Controller::new(kind, &window);
+        let mut controller = Controller::new(kind, &window, 0);
         controller.on_congestion(&mut window, Signal::Loss, false);
         assert_eq!((window.ssthresh, window.cwnd), (expected * MSS, 100 * MSS), "{kind:?}");
     }
@@ -51,7 +51,7 @@ fn congestion_halves_reno_and_leaves_cubic_seven_tenths() {
 fn the_threshold_is_two_segments_at_least() {
     for kind in [Kind::Reno, Kind::Cubic] {
         let mut window = window(1, u64::MAX);
-        let mut controller = Controller::new(kind, &window);
+        let mut controller = Controller::new(kind, &window, 0);
         controller.on_congestion(&mut window, Signal::Timeout, false);
         assert_eq!(window.ssthresh, 2 * MSS);
     }
@@ -61,7 +61,7 @@ fn the_threshold_is_two_segments_at_least() {
 fn undo_brings_back_window_threshold_and_curve() {
     for kind in [Kind::Reno, Kind::Cubic] {
         let mut window = window(100, 80 * MSS);
-        let mut controller = Controller::new(kind, &window);
+        let mut controller = Controller::new(kind, &window, 0);
         controller.on_ack(&mut window, &acked(10, MSS));
         let (before, state) = (window, controller);
         controller.on_congestion(&mut window, Signal::Loss, false);
@@ -82,7 +82,7 @@ fn undo_brings_back_window_threshold_and_curve() {
 fn an_unused_window_does_not_grow() {
     for kind in [Kind::Reno, Kind::Cubic] {
         let mut window = window(10, u64::MAX);
-        let mut controller = Controller::new(kind, &window);
+        let mut controller = Controller::new(kind, &window, 0);
         controller.on_ack(&mut window, &Acked { limited: false, ..acked(0, 5 * MSS) });
         assert_eq!(window.cwnd, 10 * MSS);
     }
@@ -98,7 +98,7 @@ proptest! {
     ) {
         let kind = if cubic { Kind::Cubic } else { Kind::Reno };
         let mut window = window(start, u64::MAX);
-        let mut controller = Controller::new(kind, &window);
+        let mut controller = Controller::new(kind, &window, 0);
         controller.on_congestion(&mut window, Signal::Loss, false);
         window.set(window.ssthresh);
         let mut now = 0;

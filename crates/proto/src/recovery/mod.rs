@@ -79,6 +79,10 @@ impl Recovery {
         if let Some(srtt) = start.srtt {
             rtt.restore(now, srtt, start.rttvar, start.min_rtt);
         }
+        let mut rack = Rack::new();
+        if start.reordering_seen {
+            rack.on_needless();
+        }
         let mut board = Scoreboard::new(start.una, config.scoreboard_entries);
         let mut pacing = Pacing::new(config.pacing, config.pacing_rate_max);
         pacing.update(window.cwnd, window.ssthresh, rtt.srtt());
@@ -88,11 +92,11 @@ impl Recovery {
         }
         Recovery {
             rto_at: (outstanding > 0).then(|| now + rtt.rto()),
-            controller: Controller::new(config.controller, &window),
+            controller: Controller::new(config.controller, &window, start.w_max),
             config,
             board,
             rtt,
-            rack: Rack::new(),
+            rack,
             tlp: TailLossProbe::default(),
             frto: Frto::default(),
             prr: Prr::default(),
@@ -235,6 +239,11 @@ impl Recovery {
     /// The slow start threshold in bytes; `u64::MAX` if there is none yet.
     pub fn ssthresh(&self) -> u64 {
         self.window.ssthresh
+    }
+
+    /// CUBIC's `W_max` in bytes; 0 if there is none.
+    pub fn w_max(&self) -> u64 {
+        self.controller.w_max()
     }
 
     /// The congestion state.

@@ -47,6 +47,8 @@ impl Sender {
             srtt: Some(Duration::from_millis(100)),
             rttvar: Duration::from_millis(1),
             min_rtt: Some(Duration::from_millis(100)),
+            w_max: 0,
+            reordering_seen: false,
         };
         let recovery = Recovery::new(config, start, now);
         Sender { recovery, now, una: 0, sent: Vec::new(), data: u64::MAX }
@@ -458,8 +460,12 @@ fn an_imported_session_does_not_take_the_time_since_the_import_for_a_round_trip(
         srtt: Some(Duration::from_millis(80)),
         rttvar: Duration::from_millis(5),
         min_rtt: Some(Duration::from_millis(70)),
+        w_max: 77 * MSS,
+        reordering_seen: true,
     };
-    let mut recovery = Recovery::new(config(), start, now);
+    let mut recovery = Recovery::new(Config { controller: Kind::Cubic, ..config() }, start, now);
+    assert_eq!(recovery.w_max(), 77 * MSS);
+    assert!(recovery.statistics().reordering_seen);
     assert_eq!((recovery.in_flight(), recovery.cwnd()), (5 * MSS, 20 * MSS));
     assert!(recovery.next_timeout().is_some());
     let ack = Ack {

@@ -53,6 +53,10 @@ pub struct Start {
     pub rttvar: Duration,
     /// The least round-trip time, if any was measured.
     pub min_rtt: Option<Duration>,
+    /// CUBIC's `W_max` in bytes; 0 if it is not known.
+    pub w_max: u64,
+    /// Whether reordering was seen.
+    pub reordering_seen: bool,
 }
 
 /// An acknowledgement, checked by the connection: `snd_una <= una <= snd_nxt`.

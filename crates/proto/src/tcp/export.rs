@@ -72,6 +72,9 @@ impl Connection {
         tcp.min_rtt = rtt.min().unwrap_or(Duration::ZERO);
         tcp.cwnd = u32::try_from(recovery.cwnd()).unwrap_or(u32::MAX).max(1);
         tcp.ssthresh = u32::try_from(recovery.ssthresh()).unwrap_or(u32::MAX);
+        tcp.w_max = u32::try_from(recovery.w_max()).unwrap_or(u32::MAX);
+        let overtaken = u32::from(recovery.statistics().reordering_seen);
+        tcp.reordering = self.tuning.reordering.saturating_add(overtaken);
         tcp.backoff = u8::try_from(rtt.backoff()).unwrap_or(u8::MAX);
         tcp.probes = self.timers.probes;
         tcp.idle = now.since(self.heard_at);

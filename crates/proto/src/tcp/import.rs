@@ -206,6 +206,8 @@ fn recovery(
         srtt: measured(tcp.srtt),
         rttvar: tcp.rttvar,
         min_rtt: measured(tcp.min_rtt),
+        w_max: u64::from(tcp.w_max),
+        reordering_seen: tcp.reordering > tuning.reordering,
     };
     Recovery::new(config, start, now)
 }
