@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Host, attached, filter, has, receive, receive_with, two_hosts, wait_for};
+use common::{attached, filter, has, receive, receive_with, tap, two_hosts, wait_for};
 use rustix::fd::{AsRawFd, OwnedFd};
 use sojourn_filter::{Filter, Key, Method, Options, Port, Reason};
 use sojourn_wire::Protocol;
@@ -136,34 +136,6 @@ fn all_until(tap: &OwnedFd, bytes: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Everything that passes a host, tapped there.
-fn tap(host: &Host) -> OwnedFd {
-    host.run(|| {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
-        let family = AddressFamily::PACKET;
-        let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None).unwrap();
-        let address = libc::sockaddr_ll {
-            sll_family: libc::AF_PACKET as u16,
-            sll_protocol: 3_u16.to_be(),
-            sll_ifindex: netdevice::name_to_index(&socket, "eth0").unwrap() as i32,
-            sll_hatype: 0,
-            sll_pkttype: 0,
-            sll_halen: 0,
-            sll_addr: [0; 8],
-        };
-        // SAFETY: the kernel reads an address of that length.
-        let result = unsafe {
-            libc::bind(
-                socket.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of_val(&address) as u32,
-            )
-        };
-        assert_eq!(result, 0);
-        socket
-    })
-}
-
 fn exchange(local: &'static str, remote: &'static str, method: Method) {
     let Some((one, two)) = two_hosts() else { return };
     one.run(move || {
@@ -257,7 +229,7 @@ fn attempts(own: &Key, others: &Key) -> Vec<(&'static str, Message, Reason)> {
 #[test]
 fn nothing_else_gets_through() {
     let Some((one, two)) = two_hosts() else { return };
-    let seen = tap(&two);
+    let seen = two.run(|| tap("eth0"));
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
         let own = udp("10.0.0.1:5000", "10.0.0.2:6000");
@@ -337,7 +309,7 @@ fn nobody_elses_traffic_is_seen() {
 #[test]
 fn a_port_is_guarded_without_its_server_and_ends_with_its_program() {
     let Some((one, two)) = two_hosts() else { return };
-    let seen = tap(&two);
+    let seen = two.run(|| tap("eth0"));
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
         let own = udp("10.0.0.1:5000", "10.0.0.2:6000");
@@ -395,7 +367,7 @@ fn a_datagram_that_the_device_should_fragment_is_not_sent() {
     /// `VIRTIO_NET_HDR_GSO_UDP`: one datagram, in IP fragments.
     const GSO_UDP: u8 = 3;
     let Some((one, two)) = two_hosts() else { return };
-    let seen = tap(&two);
+    let seen = two.run(|| tap("eth0"));
     one.run(move || {
         let Some(mut filter) = filter(Options::default()) else { return };
         let own = udp("10.0.0.1:5000", "10.0.0.2:6000");

@@ -165,7 +165,37 @@ pub(crate) fn receive_with(socket: &rustix::fd::OwnedFd, bytes: &[u8]) -> Vec<u8
 
 /// Sends a frame on an interface of the calling thread's name space.
 pub(crate) fn send_frame(interface: &str, frame: &[u8]) {
-    use rustix::fd::AsRawFd;
+    let (socket, address) = packet_socket(interface);
+    // SAFETY: bytes and an address, of the lengths told.
+    let result = unsafe {
+        let (at, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
+        libc::sendto(
+            rustix::fd::AsRawFd::as_raw_fd(&socket),
+            frame.as_ptr().cast(),
+            frame.len(),
+            0,
+            at,
+            len,
+        )
+    };
+    assert!(result >= 0);
+}
+
+/// Everything that passes an interface of the calling thread's name space.
+pub(crate) fn tap(interface: &str) -> rustix::fd::OwnedFd {
+    let (socket, mut address) = packet_socket(interface);
+    address.sll_protocol = 3_u16.to_be();
+    // SAFETY: the kernel reads an address of that length.
+    let result = unsafe {
+        let (at, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
+        libc::bind(rustix::fd::AsRawFd::as_raw_fd(&socket), at, len)
+    };
+    assert_eq!(result, 0);
+    socket
+}
+
+/// A packet socket that receives nothing, and the address of an interface, for IPv4.
+fn packet_socket(interface: &str) -> (rustix::fd::OwnedFd, libc::sockaddr_ll) {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).unwrap();
@@ -178,10 +208,5 @@ pub(crate) fn send_frame(interface: &str, frame: &[u8]) {
         sll_halen: 6,
         sll_addr: [0; 8],
     };
-    // SAFETY: bytes and an address, of the lengths told.
-    let result = unsafe {
-        let (at, len) = ((&raw const address).cast(), size_of_val(&address) as u32);
-        libc::sendto(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, at, len)
-    };
-    assert!(result >= 0);
+    (socket, address)
 }
