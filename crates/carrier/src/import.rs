@@ -61,6 +61,7 @@ pub fn import(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), Impo
     let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
     rebuild(tcp, socket, &repair, (&local, &remote))?;
     let (sent, unsent) = tcp.send_queue.split_at(tcp.sent());
+    let _room = Room::make(socket, tcp.receive_queue.len(), tcp.send_queue.len());
     fill(socket, &repair, Queue::Receive, &tcp.receive_queue)?;
     fill(socket, &repair, Queue::Send, sent)?;
     repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
@@ -68,6 +69,52 @@ pub fn import(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), Impo
     // The probe has the peer say what it knows: it may be waiting for a window, or have closed meanwhile.
     repair.end(true).map_err(step("TCP_REPAIR"))?;
     write_all(socket, unsent).map_err(step("send queue"))
+}
+
+/// Buffers large enough for what is put back; the program's own sizes, and whether it has set them, come back when this
+/// is dropped. Both queues may hold more than the kernel would have taken by itself.
+struct Room<'s> {
+    socket: BorrowedFd<'s>,
+    sizes: [i32; 2],
+    locks: Option<i32>,
+}
+
+const SO_BUF_LOCK: (i32, i32) = (libc::SOL_SOCKET, 72);
+const SIZES: [(i32, i32); 2] = [(libc::SO_RCVBUF, 33), (libc::SO_SNDBUF, 32)];
+
+impl<'s> Room<'s> {
+    /// Where the kernel refuses, its own limits hold.
+    fn make(socket: BorrowedFd<'s>, receive: usize, send: usize) -> Self {
+        let size = |name| raw::number(socket, (libc::SOL_SOCKET, name)).unwrap_or(0);
+        let room = Self {
+            socket,
+            sizes: SIZES.map(|(name, _)| size(name)),
+            locks: raw::number(socket, SO_BUF_LOCK).ok(),
+        };
+        // The kernel counts its own memory, about twice the bytes, and doubles what it is told.
+        let wanted = [receive, send].map(|bytes| i32::try_from(bytes + PIECE).unwrap_or(i32::MAX));
+        for ((_, force), (size, wanted)) in
+            SIZES.into_iter().zip(room.sizes.into_iter().zip(wanted))
+        {
+            if wanted > size / 2 {
+                let _ = raw::set_number(socket, (libc::SOL_SOCKET, force), wanted);
+            }
+        }
+        room
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        for ((name, force), size) in SIZES.into_iter().zip(self.sizes) {
+            if raw::number(self.socket, (libc::SOL_SOCKET, name)) != Ok(size) {
+                let _ = raw::set_number(self.socket, (libc::SOL_SOCKET, force), size / 2);
+            }
+        }
+        if let Some(locks) = self.locks {
+            let _ = raw::set_number(self.socket, SO_BUF_LOCK, locks);
+        }
+    }
 }
 
 /// Disconnects, sets the numbers, connects, sets what was agreed when the connection was made.

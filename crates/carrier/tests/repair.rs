@@ -93,11 +93,22 @@ fn what_is_queued_to_be_sent_is_sent_after_the_move() {
     let (one, mut other) = pair("127.0.0.1:0");
     let mut record = out(&one);
     let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
-    // Half of it as if it had been sent and lost.
-    tcp.send_queue = (0..200_000u32).map(|i| i as u8).collect();
+    // More than the kernel's buffers hold, and some of it as if it had been sent and lost.
+    tcp.send_queue = (0..4_000_000u32).map(|i| (i / 7) as u8).collect();
+    tcp.receive_queue = (0..1_000_000u32).map(|i| (i / 5) as u8).collect();
     tcp.snd_nxt = tcp.snd_una.wrapping_add(10_000);
-    let wanted = tcp.send_queue.clone();
+    let (wanted, unread) = (tcp.send_queue.clone(), tcp.receive_queue.clone());
+    let sizes = |socket: &TcpStream| {
+        let send = rustix::net::sockopt::socket_send_buffer_size(socket).unwrap();
+        (send, rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap())
+    };
+    let before = sizes(&one);
     import(&record, one.as_fd()).unwrap();
+    assert_eq!(sizes(&one), before);
+    let mut one = one;
+    let mut found = vec![0; unread.len()];
+    one.read_exact(&mut found).unwrap();
+    assert_eq!(found, unread);
     let mut heard = vec![0; wanted.len()];
     other.read_exact(&mut heard).unwrap();
     assert_eq!(heard, wanted);
