@@ -201,7 +201,7 @@ impl Connection {
         let mss = u64::from(self.sizes.mss);
         let mut totals = self.counters;
         totals.delivered += statistics.delivered_total.div_ceil(mss);
-        totals.dsack_dups += statistics.duplicates_total;
+        totals.dsack_dups += statistics.duplicates_total.div_ceil(mss);
         totals.reord_seen += u64::from(statistics.reordering_seen);
         totals
     }
