@@ -136,3 +136,52 @@ fn over_links_that_are_not_good() {
         play(&link, Plan { under, moves: 5, ..PLAIN });
     }
 }
+
+/// Runs on that host, without Sojourn; its output.
+fn plainly(host: &Host, program: &str, words: &[&str]) -> String {
+    host.run(program, words, LIMIT).unwrap().success(program).unwrap()
+}
+
+fn await_port(host: &Host, address: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    let connect = || std::net::TcpStream::connect(address);
+    while host.enter(connect).unwrap().is_err() {
+        assert!(Instant::now() < deadline, "{address}: nobody listens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn servers_that_know_nothing_of_it() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let world = Sandbox::on(&a).unwrap();
+    let mut admin = Admin::new(&world).unwrap();
+    let address = link.v4(End::A).to_string();
+
+    let mut redis = world.command(Mode::Sojourn, "redis-server");
+    redis.args(["--port", "7001", "--save", "", "--protected-mode", "no"]);
+    let redis = Running::start(redis).unwrap();
+    await_port(&b, &format!("{address}:7001"));
+    for clients in ["1", "20"] {
+        let words =
+            ["-h", &address, "-p", "7001", "-c", clients, "-n", "20000", "-t", "set,get", "--csv"];
+        let said = plainly(&b, "redis-benchmark", &words);
+        assert_eq!(said.lines().filter(|line| line.contains("ET\"")).count(), 2, "{said}");
+    }
+    let after_redis = admin.moves().unwrap().0;
+    assert!(after_redis >= 2, "only {after_redis} sessions moved");
+    drop(redis);
+
+    let file: Vec<u8> = (0..20_000_000u32).map(|i| (i / 3) as u8 ^ (i >> 11) as u8).collect();
+    std::fs::write(world.folder().join("file"), &file).unwrap();
+    let mut server = world.command(Mode::Sojourn, "python3");
+    server.args(["-m", "http.server", "7003", "--bind", &address]);
+    let server = Running::start(server).unwrap();
+    await_port(&b, &format!("{address}:7003"));
+    let got = world.folder().join("got").to_string_lossy().into_owned();
+    let url = format!("http://{address}:7003/file");
+    plainly(&b, "curl", &["-sS", "-o", &got, &url]);
+    assert!(std::fs::read(&got).unwrap() == file, "the file came otherwise than it went");
+    drop(server);
+}
