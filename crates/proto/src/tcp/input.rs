@@ -153,6 +153,9 @@ impl Connection {
             self.answer_unacceptable(now, segment);
             return Some(Disposition::OldTimestamp);
         }
+        if reset && self.resets_before_fin(segment) {
+            return Some(self.end_by_reset());
+        }
         if let Some(outside) = self.outside(segment) {
             if reset {
                 return Some(Disposition::ResetOutside);
@@ -230,6 +233,17 @@ impl Connection {
             self.challenge(now);
             return Disposition::ResetNotExact;
         }
+        self.end_by_reset()
+    }
+
+    /// Some systems reset after their FIN with the FIN's own sequence number (Linux's `tcp_reset_check`).
+    fn resets_before_fin(&self, segment: &Incoming<'_>) -> bool {
+        let waits =
+            matches!(self.state, TcpState::CloseWait | TcpState::LastAck | TcpState::Closing);
+        waits && segment.seq + 1 == self.rcv.nxt
+    }
+
+    fn end_by_reset(&mut self) -> Disposition {
         match self.state {
             TcpState::TimeWait if self.tuning.rfc1337 => return Disposition::ResetOutside,
             // Both directions were closed in order: nothing is lost.

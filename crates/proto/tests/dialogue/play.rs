@@ -42,7 +42,7 @@ impl Player {
             sent: VecDeque::new(),
             written: 0,
             read: 0,
-            limits: Limits { gso_max_segments: 1, ..Limits::default() },
+            limits: Limits { gso_max_segments: 1, gaps_max: 4, ..Limits::default() },
         }
     }
 
