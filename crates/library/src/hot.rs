@@ -9,9 +9,10 @@ use crate::table::{Entry, mark};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketType, sockopt};
-use sojourn_session::config::Spin;
+use sojourn_session::config::{Addresses, Ports, Programs, Spin};
 use sojourn_session::{Config, KindT};
 use sojourn_shm::wait::Wait;
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -62,6 +63,9 @@ impl Policy {
                 Some(kept) => Config::from_env(kept.over_those_of_now()),
                 None => Config::from_env(std::env::vars_os()),
             };
+            if !allows_this_program(&config) {
+                self.forbid();
+            }
             if !self.is_forbidden() {
                 self.after_calls.store(config.move_after_calls.max(1), Ordering::Relaxed);
                 self.after_bytes.store(config.move_after_bytes.max(1), Ordering::Relaxed);
@@ -105,7 +109,7 @@ impl Library {
         entry.cool();
         // Standard error is written by too many hands.
         let is_stdio = fd == 2 || self.host().stdio_uses(fd);
-        if is_stdio || !config.allows(kind) {
+        if is_stdio || !allows(config, fd, kind) {
             entry.mark(mark::FIXED);
             return;
         }
@@ -113,6 +117,31 @@ impl Library {
             self.offer(fd, entry, kind);
         }
     }
+}
+
+/// A program whose name cannot be told is not left out.
+fn allows_this_program(config: &Config) -> bool {
+    let program = std::fs::read_link("/proc/self/exe");
+    program.is_ok_and(|path| config.programs.allow(&path.to_string_lossy()))
+        || config.programs == Programs::default()
+}
+
+/// Whether the configuration lets a descriptor of that kind move.
+fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
+    if !config.allows(kind) {
+        return false;
+    }
+    let is_any = config.ports == Ports::default() && config.addresses == Addresses::default();
+    if kind != KindT::Tcp || is_any {
+        return true;
+    }
+    let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return false };
+    let local = rustix::net::getsockname(fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
+    let remote = rustix::net::getpeername(fd).ok().flatten();
+    let remote = remote.and_then(|any| SocketAddr::try_from(any).ok());
+    let (Some(local), Some(remote)) = (local, remote) else { return false };
+    config.ports.allow(local.port(), remote.port())
+        && config.addresses.allow(remote.ip().to_canonical())
 }
 
 /// What a descriptor is, if it is of a kind that can move. The server looks closer.
@@ -131,5 +160,52 @@ pub(crate) fn kind_of(fd: i32) -> Option<KindT> {
             }
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    fn config(name: &str, value: &str) -> Config {
+        Config::from_env([(format!("SOJOURN_{name}"), value.to_owned())])
+    }
+
+    #[test]
+    fn ports_and_addresses_are_left_out_as_configured() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let server = listener.accept().unwrap().0;
+            for end in [&client, &server] {
+                let allows = |name, value: String| {
+                    allows(&config(name, &value), end.as_raw_fd(), KindT::Tcp)
+                };
+                assert!(allows("PORTS", port.to_string()));
+                assert!(!allows("PORTS", format!("!{port}")));
+                assert!(allows("ADDRESSES", "127.0.0.0/8,::1".into()));
+                assert!(!allows("ADDRESSES", "!127.0.0.0/8,!::1".into()));
+                assert!(!allows("ADDRESSES", "10.0.0.0/8".into()));
+                assert!(!allows("TCP", "off".into()));
+                assert!(allows("UNIX", "off".into()));
+            }
+        }
+        let (end, _other) = UnixStream::pair().unwrap();
+        let allows = |value| allows(&config("PORTS", value), end.as_raw_fd(), KindT::Unix);
+        assert!(allows("80"));
+    }
+
+    #[test]
+    fn programs_are_left_out_as_configured() {
+        let name = std::env::current_exe().unwrap();
+        let name = name.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(allows_this_program(&Config::default()));
+        assert!(allows_this_program(&config("PROGRAMS", &name)));
+        assert!(!allows_this_program(&config("PROGRAMS", &format!("!{name}"))));
+        assert!(!allows_this_program(&config("PROGRAMS", "another")));
     }
 }
