@@ -72,7 +72,8 @@ impl ReceiveWindow {
             grows,
             clamp: u64::MAX,
             copied: 0,
-            space: (edge - nxt).max(1),
+            // Ten segments, as Linux assumes; were it the window, a sender that fills it would never read as more.
+            space: (edge - nxt).min(10 * u64::from(record.advertised_mss)).max(1),
             measured_at: now,
             rtt: None,
             round: None,

@@ -71,3 +71,22 @@ fn the_buffer_grows_with_what_is_read() {
     window.adjust(now, 1_460);
     assert_eq!(window.limit(), grown, "once in a round trip");
 }
+
+/// The same with a sender that fills the window in every round trip: the window must not keep it at where it began.
+#[test]
+fn a_sender_that_fills_the_window_gets_a_larger_one() {
+    let (mut window, mut nxt) = window(7, 65_536, 131_072);
+    let capacity = window.capacity().next_power_of_two();
+    window.on_rtt(Duration::from_millis(10));
+    let mut now = Instant::ZERO;
+    for _ in 0..10 {
+        now += Duration::from_millis(11);
+        let told = window.left(nxt);
+        nxt += told;
+        window.on_read(told);
+        window.adjust(now, 1_460);
+        let chosen = window.choose(nxt, 0, 1_460);
+        window.tell(nxt, chosen, nxt, capacity);
+    }
+    assert!(window.left(nxt) > window.limit_max - 1_000, "{}", window.left(nxt));
+}
