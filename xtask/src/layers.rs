@@ -18,19 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
     ("sojourn-filter", &["sojourn-wire"]),
-    (
-        "sojourn-carrier",
-        &[
-            "sojourn-filter",
-            "sojourn-ipc",
-            "sojourn-netif",
-            "sojourn-proto",
-            "sojourn-session",
-            "sojourn-shm",
-            "sojourn-stream",
-            "sojourn-wire",
-        ],
-    ),
+    ("sojourn-carrier", SIDES),
     ("sojourn-server", SIDES),
     ("sojourn-library", SIDES),
     ("sojourn-preload", &["sojourn-library", "sojourn-session"]),
@@ -47,7 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What the library and the session server, the two sides of a session, may use.
+/// What the sides of a session, the library and the session server with its carrier, may use.
 const SIDES: &[&str] = &[
     "sojourn-carrier",
     "sojourn-filter",

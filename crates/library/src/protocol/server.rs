@@ -1,0 +1,79 @@
+//! The protocol thread's connection with the server: found, greeted, told of what is away, lost.
+//!
+//! Not here: what is said over it (`super`), how often a server is looked for (`crate::search`).
+
+use super::{ANSWER_LIMIT, SERVER, Thread};
+use crate::environment::Kept;
+use crate::kernel;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::AsFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use sojourn_ipc::{Address, Connection, Deadline};
+use sojourn_session::place::Surroundings;
+use sojourn_session::{SessionClient, session_connect_options};
+use std::time::Instant;
+
+impl Thread {
+    /// Looks for a server, if it is time for that.
+    pub(super) fn connect(&mut self) {
+        if !self.search.begins_attempt() {
+            return;
+        }
+        let Some(mut client) = self.open_client() else { return };
+        let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let program = std::ffi::CString::new(program.trim_end()).unwrap_or_default();
+        let Some(doorbell) = &self.engine.doorbell else { return };
+        let deadline = Deadline::after(ANSWER_LIMIT);
+        if client.with_deadline(deadline).hello(&program, Some(doorbell.as_fd())).is_err() {
+            return;
+        }
+        self.client = Some(client);
+        self.served_since = Instant::now();
+        self.adopt_all();
+    }
+
+    fn open_client(&self) -> Option<SessionClient<Connection>> {
+        let policy = &self.library.policy;
+        let mut around = Surroundings::of_this_process(&policy.config().server);
+        if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
+            around.runtime = Some(runtime);
+        }
+        let place = around.for_client().ok()?;
+        let address = Address::parse(&place).ok()?.socket_address()?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .ok()?;
+        rustix::net::connect(&socket, &address).ok()?;
+        let socket = self.engine.keep(socket);
+        let data = EventData::new_u64(SERVER);
+        epoll::add(&self.set, &socket, data, EventFlags::RDHUP | EventFlags::ET).ok()?;
+        let mut options = session_connect_options();
+        options.wait = sojourn_ipc::Wait::Park;
+        options.timeout = ANSWER_LIMIT;
+        let connection = Connection::connect(Address::Descriptor(socket), &options).ok()?;
+        SessionClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
+    }
+
+    /// A new server learns of the sessions that are away.
+    fn adopt_all(&mut self) {
+        let Some(client) = &mut self.client else { return };
+        for joined in self.joined.values() {
+            let Ok(end) = kernel::at(joined.offer.fd) else { continue };
+            let deadline = Deadline::after(ANSWER_LIMIT);
+            let what = &joined.offer.what;
+            // What the server does not want to know changes nothing for the session.
+            let _ =
+                client.with_deadline(deadline).adopt(Some(end), what, joined.stream, joined.side);
+        }
+    }
+
+    pub(super) fn lose_server(&mut self) {
+        let Some(client) = self.client.take() else { return };
+        drop(client);
+        self.search.lost(self.served_since.elapsed());
+        for (_, offer) in std::mem::take(&mut self.offers) {
+            self.decline(&offer);
+        }
+    }
+}
