@@ -65,6 +65,8 @@ pub struct Recovery {
     /// F-RTO wants new data, and nothing again, until the next acknowledgement.
     only_new: bool,
     last_sent: Instant,
+    /// Something was sent since the output loop last ended.
+    sent: bool,
     stopped: Stopped,
     statistics: Statistics,
 }
@@ -114,6 +116,7 @@ impl Recovery {
             probe_due: false,
             only_new: false,
             last_sent: now,
+            sent: false,
             stopped: Stopped::Application,
             statistics: Statistics::default(),
         }
@@ -154,6 +157,7 @@ impl Recovery {
         self.prr.on_sent(span.len());
         self.pacing.on_sent(now, span.len());
         self.last_sent = now;
+        self.sent = true;
         if self.probe_due {
             self.probe_due = false;
             self.statistics.probes_total += 1;
@@ -173,18 +177,10 @@ impl Recovery {
         let used_up = self.window_room() < self.window.mss;
         let wanted = stopped == Stopped::Window || self.board.lost() > 0;
         let full = wanted && (used_up || (stopped == Stopped::Window && paced.is_none()));
-        let shrink = self.config.slow_start_after_idle
-            && self.state == State::Open
-            && stopped == Stopped::Application;
-        self.usage.on_output_done(
-            &mut self.window,
-            now,
-            self.board.una(),
-            self.board.nxt(),
-            full,
-            self.rtt.rto(),
-            shrink.then_some(self.config.initial_window),
-        );
+        // As in Linux only what is sent, or kept from it by the window, says how much of the window is used.
+        if core::mem::take(&mut self.sent) || full {
+            self.note_usage(now, full);
+        }
         if self.only_new && stopped != Stopped::Window && self.board.lost() > 0 {
             // There was nothing new to send after all: F-RTO cannot tell, so send again what is lost.
             self.only_new = false;
@@ -300,6 +296,21 @@ impl Recovery {
         if head {
             self.rto_at = Some(now + self.rtt.rto());
         }
+    }
+
+    fn note_usage(&mut self, now: Instant, full: bool) {
+        let shrink = self.config.slow_start_after_idle
+            && self.state == State::Open
+            && self.stopped == Stopped::Application;
+        self.usage.on_output_done(
+            &mut self.window,
+            now,
+            self.board.una(),
+            self.board.nxt(),
+            full,
+            self.rtt.rto(),
+            shrink.then_some(self.config.initial_window),
+        );
     }
 
     /// The window less what is in flight.
