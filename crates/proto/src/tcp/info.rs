@@ -173,6 +173,18 @@ impl Connection {
             bytes => clipped(bytes / mss),
         };
         info.reordering = self.tuning.reordering;
+        info.pacing_rate = self.pacing_rate();
+    }
+
+    /// Bytes a second by which Linux would pace (`tcp_update_pacing_rate`), whether or not it does.
+    fn pacing_rate(&self) -> u64 {
+        let (recovery, tuning) = (&self.recovery, &self.tuning);
+        let Some(srtt) = recovery.rtt().srtt() else { return u64::MAX };
+        let early = recovery.cwnd() < recovery.ssthresh() / 2;
+        let percent = if early { tuning.pacing_ss_ratio } else { tuning.pacing_ca_ratio };
+        let bytes = recovery.cwnd().max(recovery.in_flight());
+        let rate = bytes.saturating_mul(u64::from(percent) * 10_000) / srtt.as_micros().max(1);
+        rate.min(self.options.max_pacing_rate)
     }
 
     fn add_counts(&self, info: &mut TcpInfo) {

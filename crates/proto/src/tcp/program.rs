@@ -130,11 +130,13 @@ impl Connection {
         }
     }
 
-    /// Whether a poller is told that reading is possible: `SO_RCVLOWAT` bytes are there, or as many as can come, or the stream has ended.
+    /// Whether a poller is told that reading is possible (`tcp_stream_is_readable`): `SO_RCVLOWAT` bytes are there, or all that the window
+    /// lets come, or the stream has ended.
     pub fn is_readable(&self) -> bool {
         let there = self.rcv.readable().len();
-        let wanted = u64::from(self.options.rcvlowat).clamp(1, self.rcv.window.limit() / 2 + 1);
-        there >= wanted || self.receive_end() != ReceiveEnd::Open
+        let enough = there >= u64::from(self.options.rcvlowat).max(1);
+        let full = self.rcv.window.left(self.rcv.nxt) <= u64::from(self.acks.segment());
+        enough || (there > 0 && full) || self.receive_end() != ReceiveEnd::Open
     }
 
     /// Bytes received and not read (`SIOCINQ`).

@@ -74,9 +74,10 @@ impl Connection {
         self.options.user_timeout = timeout;
     }
 
-    /// `SO_RCVLOWAT` in bytes; 0 is 1.
+    /// `SO_RCVLOWAT` in bytes; 0 is 1. A buffer that may grow grows to hold as much (`tcp_set_rcvlowat`).
     pub fn set_rcvlowat(&mut self, bytes: u32) {
         self.options.rcvlowat = bytes.max(1);
+        self.rcv.window.make_room(u64::from(bytes));
     }
 
     /// `TCP_NOTSENT_LOWAT` in bytes.

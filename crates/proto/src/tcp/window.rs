@@ -79,6 +79,7 @@ impl ReceiveWindow {
             round: None,
         };
         window.set_clamp(options);
+        window.make_room(u64::from(options.rcvlowat));
         window
     }
 
@@ -98,6 +99,11 @@ impl ReceiveWindow {
         let room = capacity.saturating_sub(1 << self.scale);
         self.limit = payload_room(options.rcvbuf).min(room);
         self.limit_max = if self.grows { room } else { self.limit };
+    }
+
+    /// Lets the buffer hold at least `bytes`, as far as it may ever.
+    pub(super) fn make_room(&mut self, bytes: u64) {
+        self.limit = self.limit.max(bytes.min(self.limit_max));
     }
 
     /// Bytes that the buffer may hold now.
