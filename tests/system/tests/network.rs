@@ -83,6 +83,11 @@ fn play(link: &Link, plan: Plan<'_>) {
 }
 
 fn hosts() -> Option<(Host, Host)> {
+    let held = rustix::thread::capabilities(None).unwrap().effective;
+    if !held.contains(rustix::thread::CapabilitySet::BPF) {
+        eprintln!("skipped: the packet filter takes CAP_BPF");
+        return None;
+    }
     is_possible().then(|| (Host::new().unwrap(), Host::new().unwrap()))
 }
 

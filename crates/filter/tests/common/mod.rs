@@ -21,8 +21,13 @@ pub(crate) struct Host {
 impl Host {
     /// With loopback up; `None` without the rights to make one, which is said.
     pub(crate) fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: needs root, for network name spaces");
+        use rustix::thread::CapabilitySet;
+        let needed = CapabilitySet::SYS_ADMIN
+            | CapabilitySet::NET_ADMIN
+            | CapabilitySet::NET_RAW
+            | CapabilitySet::BPF;
+        if !rustix::thread::capabilities(None).unwrap().effective.contains(needed) {
+            eprintln!("skipped: needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF");
             return None;
         }
         let (tasks, queue) = mpsc::channel::<Task>();

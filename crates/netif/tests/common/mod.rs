@@ -54,8 +54,10 @@ impl Lab {
     /// For several threads on their own processors. `None`, with a message, where namespaces cannot be made.
     pub(crate) fn for_several() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: network namespaces need root");
+        use rustix::thread::CapabilitySet;
+        let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+        if !rustix::thread::capabilities(None).unwrap().effective.contains(needed) {
+            eprintln!("skipped: needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW");
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
