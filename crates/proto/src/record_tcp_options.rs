@@ -281,3 +281,29 @@ record! {
         pub total_rto_recoveries: u64,
     }
 }
+
+impl TcpCounters {
+    /// The counters, or none if one is so high that it could overflow: they inform, and are no reason to refuse a session.
+    pub(crate) fn plausible(self) -> TcpCounters {
+        let all = [
+            self.bytes_acked,
+            self.bytes_received,
+            self.bytes_sent,
+            self.bytes_retrans,
+            self.segs_out,
+            self.segs_in,
+            self.data_segs_out,
+            self.data_segs_in,
+            self.total_retrans,
+            self.delivered,
+            self.delivered_ce,
+            self.dsack_dups,
+            self.reord_seen,
+            self.rcv_ooopack,
+            self.total_rto,
+            self.total_rto_recoveries,
+        ];
+        let plausible = all.into_iter().all(|count| count <= 1 << 62);
+        if plausible { self } else { TcpCounters::default() }
+    }
+}

@@ -93,7 +93,7 @@ impl Connection {
             options: tcp.options,
             tuning: tcp.tuning,
             limits: *limits,
-            counters: tcp.counters,
+            counters: tcp.counters.plausible(),
             tally: Tally::default(),
             reset_due: false,
             heard_at: now - tcp.idle,

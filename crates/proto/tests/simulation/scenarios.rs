@@ -150,3 +150,16 @@ fn a_reader_that_sleeps_closes_the_window_and_opens_it_again() {
     assert_eq!(statistics.timeouts_total, 0, "a closed window is no loss");
     assert!(elapsed < Duration::from_secs(15), "{elapsed:?}");
 }
+
+/// A record may hold anything: counters at their end must not stop a session, nor go round.
+#[test]
+fn absurd_counters_do_no_harm() {
+    let mut setup = setup(Conditions::clean(ms(5)));
+    setup.programs[0].to_write = 50_000;
+    setup.tcp[0].counters.bytes_sent = u64::MAX;
+    setup.tcp[1].counters.segs_in = u64::MAX - 3;
+    let mut world = World::new(setup);
+    complete(&mut world);
+    let info = world.hosts[0].connection.info(world.now);
+    assert_eq!(info.bytes_sent, 50_000);
+}
