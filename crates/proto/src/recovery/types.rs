@@ -3,7 +3,7 @@
 use crate::position::Span;
 use crate::time::{Duration, Instant};
 
-/// What does not change while the connection lasts, but for [`Recovery::set_mss`].
+/// What does not change while the connection lasts, but for [`set_mss`](super::Recovery::set_mss).
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Bytes of payload in a full segment, options already taken off.

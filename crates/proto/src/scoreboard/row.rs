@@ -1,0 +1,108 @@
+//! The row of entries itself: cutting, marking and joining them, and the sums that go with it.
+//!
+//! Not here: what marks mean and when they change; that is the scoreboard's.
+
+use super::{Entry, Mark, Scoreboard};
+use crate::position::Span;
+
+impl Scoreboard {
+    /// Cuts the entry at `at` so that the part within `block` is an entry, and gives its index; nothing if there is no room to.
+    pub(super) fn isolate(&mut self, at: usize, block: Span) -> Option<usize> {
+        let span = self.entries[at].span;
+        let cuts = usize::from(span.start < block.start) + usize::from(block.end < span.end);
+        // The neighbour may be a reported one that only grows: then one entry less is needed, but that is not worth a case here.
+        if cuts > 0 && self.entries.len() + cuts > self.limit.saturating_add(2) {
+            return None;
+        }
+        if block.end < span.end {
+            self.split(at, block.end);
+        }
+        if span.start < block.start {
+            self.split(at, block.start);
+            return Some(at + 1);
+        }
+        Some(at)
+    }
+
+    /// What is lost has not arrived.
+    pub(super) fn limit_duplicates(&mut self) {
+        self.duplicates = self.duplicates.min(self.outstanding() - self.lost);
+    }
+
+    pub(super) fn next_order(&mut self, span: Span) -> u64 {
+        self.order += u64::from(span.start < self.sent_to);
+        self.sent_to = span.end;
+        self.order
+    }
+
+    pub(super) fn lose(&mut self, at: usize) {
+        let start = self.entries[at].span.start;
+        self.lost_from = if self.lost == 0 { start } else { self.lost_from.min(start) };
+        self.mark(at, Mark::Lost);
+    }
+
+    pub(super) fn mark(&mut self, at: usize, mark: Mark) {
+        let entry = self.entries[at];
+        self.uncount(entry.mark, entry.span.len());
+        self.entries[at].mark = mark;
+        if let Some(sum) = self.sum(mark) {
+            *sum += entry.span.len();
+        }
+    }
+
+    pub(super) fn uncount(&mut self, mark: Mark, length: u64) {
+        if let Some(sum) = self.sum(mark) {
+            *sum -= length;
+        }
+    }
+
+    pub(super) fn sum(&mut self, mark: Mark) -> Option<&mut u64> {
+        match mark {
+            Mark::Sent => None,
+            Mark::Lost => Some(&mut self.lost),
+            Mark::Resent => Some(&mut self.resent),
+            Mark::Sacked => Some(&mut self.sacked),
+        }
+    }
+
+    /// Makes two entries of the one at `at`, the second beginning at `position`; not if the memory is used up.
+    pub(super) fn split(&mut self, at: usize, position: u64) -> bool {
+        if self.entries.len() >= 2 * self.limit {
+            return false;
+        }
+        let mut second = self.entries[at];
+        second.span.start = position;
+        self.entries[at].span.end = position;
+        self.entries.insert(at + 1, second);
+        true
+    }
+
+    /// Joins the entry at `at` with its neighbours where they are alike, and gives its index.
+    pub(super) fn join(&mut self, at: usize) -> usize {
+        if at + 1 < self.entries.len() {
+            self.join_pair(at);
+        }
+        if at > 0 && self.join_pair(at - 1) { at - 1 } else { at }
+    }
+
+    pub(super) fn join_pair(&mut self, at: usize) -> bool {
+        let (one, two) = (self.entries[at], self.entries[at + 1]);
+        let alike = one.mark == two.mark && one.again == two.again;
+        // Of what was reported the time does not matter any more; of the rest it does while there is room to remember it.
+        let timeless = one.mark == Mark::Sacked || self.entries.len() > self.limit;
+        let same_time = (one.sent_first, one.sent_last, one.order)
+            == (two.sent_first, two.sent_last, two.order);
+        if !(alike && (timeless || same_time)) {
+            return false;
+        }
+        self.entries[at] = Entry {
+            span: Span::new(one.span.start, two.span.end),
+            sent_first: one.sent_first.min(two.sent_first),
+            sent_last: one.sent_last.max(two.sent_last),
+            order: one.order.max(two.order),
+            ..one
+        };
+        self.entries.remove(at + 1);
+        true
+    }
+}
