@@ -10,8 +10,10 @@ impl Scoreboard {
     pub(super) fn isolate(&mut self, at: usize, block: Span) -> Option<usize> {
         let span = self.entries[at].span;
         let cuts = usize::from(span.start < block.start) + usize::from(block.end < span.end);
-        // The neighbour may be a reported one that only grows: then one entry less is needed, but that is not worth a case here.
-        if cuts > 0 && self.entries.len() + cuts > self.limit.saturating_add(2) {
+        // A part that touches what was reported before joins it: then one entry less remains.
+        let touches =
+            at > 0 && span.start >= block.start && self.entries[at - 1].mark == Mark::Sacked;
+        if cuts > usize::from(touches) && self.entries.len() + cuts > self.limit * 3 / 2 {
             return None;
         }
         if block.end < span.end {

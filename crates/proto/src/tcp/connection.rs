@@ -41,8 +41,8 @@ impl Default for Limits {
             receive_ring_max: 4 << 20,
             gso_max_bytes: 65_160,
             gso_max_segments: 64,
-            gaps_max: 128,
-            scoreboard_entries: 512,
+            gaps_max: 512,
+            scoreboard_entries: 1_024,
         }
     }
 }

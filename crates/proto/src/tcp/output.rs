@@ -8,12 +8,14 @@ use super::segment::{Plan, Transmit};
 use crate::position::Span;
 use crate::record::TcpState;
 use crate::recovery::{State, Stopped, Transmission};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use core::mem;
 use sojourn_wire::tcp::Flags;
 
 /// Below this window the peer is taken by its word; above, a segment is at most half of it (Linux's `tcp_bound_to_half_wnd`).
 const SMALL_WINDOW: u64 = 536;
+/// Only who has just sent waits to send more at once.
+const DEFER_MAX: Duration = Duration::from_millis(1);
 /// A segment never gets smaller than this, so that progress is made whatever the peer says.
 const SEGMENT_MIN: u64 = 8;
 
@@ -136,7 +138,7 @@ impl Connection {
         }
         let budget = self.recovery.budget(now);
         let burst = if self.ecn.reduced { mss } else { self.burst(mss) };
-        let length = self.whole_segments(budget, window, burst, mss, forced)?;
+        let length = self.whole_segments(now, budget, window, burst, mss, forced)?;
         let data = Span::new(self.snd.nxt, self.snd.nxt + length);
         let fin = self.fin_follows(data.end, window - length);
         Ok(self.carry(now, data, fin, Transmission::New, mss))
@@ -151,6 +153,7 @@ impl Connection {
     /// How many bytes go: full segments, and a last one that is not full if nothing speaks against it.
     fn whole_segments(
         &self,
+        now: Instant,
         budget: u64,
         window: u64,
         burst: u64,
@@ -167,7 +170,7 @@ impl Connection {
             let length = if held { length - rest } else { length };
             return if length > 0 { Ok(length) } else { Err(Stopped::Application) };
         }
-        if length == allowed && self.waits_for_more(allowed, burst) {
+        if length == allowed && self.waits_for_more(now, allowed, burst) {
             return Err(stopped);
         }
         match length - rest {
@@ -189,18 +192,19 @@ impl Connection {
         !self.options.nodelay && self.snd.small_end > self.snd.una
     }
 
-    /// Whether it is better to wait for an acknowledgement and then send much at once (`tcp_tso_should_defer`): little is allowed now, and
-    /// what is under way will bring more.
-    fn waits_for_more(&self, allowed: u64, burst: u64) -> bool {
+    /// Whether it is better to wait for an acknowledgement and then send much at once (`tcp_tso_should_defer`): little is allowed now,
+    /// something was sent just before, and the acknowledgement that brings more is near.
+    fn waits_for_more(&self, now: Instant, allowed: u64, burst: u64) -> bool {
         let divisor = u64::from(self.tuning.tso_win_divisor);
         let paced = self.tuning.pacing || self.options.max_pacing_rate != u64::MAX;
-        if divisor == 0 || paced || allowed >= burst || self.snd.una == self.snd.nxt {
+        let head = self.recovery.scoreboard().head();
+        let (Some(head), Some(srtt)) = (head, self.recovery.rtt().srtt()) else { return false };
+        if divisor == 0 || paced || allowed >= burst || self.recovery.state() != State::Open {
             return false;
         }
-        let window = self.recovery.cwnd().min(self.snd.wnd);
-        self.recovery.state() == State::Open
-            && allowed < window / divisor
-            && self.recovery.rtt().srtt().is_some()
+        let recent = self.sent_at.is_some_and(|at| now.since(at) <= DEFER_MAX);
+        let near = now.since(head.sent_last) >= srtt.divided_by(2);
+        recent && near && allowed < self.recovery.cwnd().min(self.snd.wnd) / divisor
     }
 
     /// Takes note that `data`, and a FIN after it if `fin`, is being sent.

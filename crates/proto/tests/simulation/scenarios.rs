@@ -41,14 +41,29 @@ fn a_path_without_fault_sees_nothing_twice() {
 }
 
 #[test]
-fn hystart_keeps_the_queue_from_overflowing_much() {
-    // The queue holds one and a half times what is under way. Doubling until a loss would lose about as much as is under way then,
-    // 600 kB; growing by a quarter in a round trip loses a quarter of that.
-    let conditions = Conditions { rate: 2_500_000, queue: 375_000, ..Conditions::clean(ms(50)) };
-    let mut world = World::new(setup(conditions));
+fn hystart_ends_slow_start_before_a_large_queue_overflows() {
+    // The queue holds twelve times what the path does: doubling would go on until it overflows.
+    let conditions = Conditions { rate: 2_500_000, queue: 3_000_000, ..Conditions::clean(ms(50)) };
+    let mut setup = setup(conditions);
+    setup.programs[0].to_write = 4 * BYTES;
+    let mut world = World::new(setup);
     let (statistics, _) = complete(&mut world);
-    assert!(statistics.retransmitted_total < 200_000, "{statistics:?}");
-    assert_eq!(statistics.timeouts_total, 0);
+    assert_eq!(statistics.retransmitted_total, 0, "{statistics:?}");
+    let ssthresh = world.hosts[0].connection.recovery().ssthresh();
+    assert!((250_000..3_250_000).contains(&ssthresh), "{ssthresh}");
+}
+
+#[test]
+fn a_hundred_gaps_in_a_crowded_scoreboard_cost_nothing_twice() {
+    // More packets are under way than the scoreboard has entries when the queue overflows.
+    let conditions = Conditions { rate: 2_500_000, queue: 2_000_000, ..Conditions::clean(ms(50)) };
+    let mut setup = setup(conditions);
+    setup.programs[0].to_write = 4 * BYTES;
+    setup.limits.scoreboard_entries = 512;
+    let mut world = World::new(setup);
+    let (statistics, _) = complete(&mut world);
+    assert!(world.links[0].events.overflowed > 100, "{:?}", world.links[0].events);
+    assert_eq!((statistics.duplicates_total, statistics.timeouts_total), (0, 0), "{statistics:?}");
 }
 
 #[test]
@@ -162,4 +177,35 @@ fn absurd_counters_do_no_harm() {
     complete(&mut world);
     let info = world.hosts[0].connection.info(world.now);
     assert_eq!(info.bytes_sent, 50_000);
+}
+
+#[test]
+fn a_fast_short_path_is_filled() {
+    // 10 Gbit/s and 50 microseconds: round-trip times of a few ticks of the clock.
+    let conditions = Conditions {
+        rate: 1_250_000_000,
+        queue: 1 << 20,
+        ..Conditions::clean(Duration::from_micros(25))
+    };
+    let mut setup = setup(conditions);
+    setup.programs[0].to_write = 10 * BYTES;
+    let mut world = World::new(setup);
+    let (statistics, elapsed) = complete(&mut world);
+    let share = 10 * BYTES * 1_000 / (1_250 * elapsed.as_micros());
+    assert!(share > 900, "{share} thousandths of the rate, {statistics:?}");
+    assert_eq!(statistics.timeouts_total, 0);
+}
+
+#[test]
+fn two_streams_against_each_other_fill_both_directions() {
+    let mut setup =
+        setup(Conditions { rate: 1_250_000, queue: 64 << 10, ..Conditions::clean(ms(15)) });
+    setup.programs[1].to_write = BYTES;
+    let mut world = World::new(setup);
+    let (_, elapsed) = complete(&mut world);
+    let share = BYTES * 1_000 * 1_000 / 1_250_000 * 1_000 / elapsed.as_micros();
+    // Acknowledgements wait behind data, and come in bunches.
+    assert!(share > 780, "{share} thousandths of the rate");
+    let again = |end: usize| world.hosts[end].connection.recovery().statistics();
+    assert_eq!(again(0).timeouts_total + again(1).timeouts_total, 0);
 }
