@@ -107,10 +107,14 @@ impl Library {
         to.reset(kept, from.epoch.load(Ordering::Relaxed));
     }
 
-    /// Takes back an offer: what it said of the descriptor's holders is true no more.
+    /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more. If it was made under
+    /// another number, it comes to nothing when it is answered.
     fn take_back(&self, fd: i32, entry: &Entry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
+        if entry.may_be_aliased() {
+            self.alias_epoch.fetch_add(1, Ordering::SeqCst);
+        }
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
             library().push(Job::Withdraw { fd });

@@ -47,6 +47,10 @@ impl Library {
         if !is_same || !entry.has(mark::OFFERED) || self.policy.is_forbidden() {
             return Err(ReasonT::Closed);
         }
+        if entry.may_be_aliased() && offer.aliases != self.alias_epoch.load(Ordering::SeqCst) {
+            // There may be one more number of it, of which the offer does not know.
+            return Err(ReasonT::Operation);
+        }
         if offer.epoch != self.fork_epoch.load(Ordering::SeqCst) {
             // A child may have it, too, and know of no session.
             return Err(ReasonT::Fork);

@@ -79,6 +79,8 @@ pub struct Library {
     generation: AtomicU32,
     /// Counts `fork`s and the like: what was made before the last one may have a second holder.
     pub(crate) fork_epoch: AtomicU32,
+    /// Counts duplicates of descriptions that may have had several numbers before: an offer made earlier may not know all.
+    pub(crate) alias_epoch: AtomicU32,
 }
 
 static LIBRARY: Library = Library::new();
@@ -99,6 +101,7 @@ impl Library {
             sets: [const { OnceLock::new() }; GENERATIONS],
             generation: AtomicU32::new(0),
             fork_epoch: AtomicU32::new(0),
+            alias_epoch: AtomicU32::new(0),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Offer {
     pub(crate) version: u32,
     /// The `fork` epoch: who holds the descriptor was looked at then.
     pub(crate) epoch: u32,
+    /// The alias epoch: `numbers` were all then.
+    pub(crate) aliases: u32,
     pub(crate) kind: KindT,
     /// Every number of the description in this process, `fd` first.
     pub(crate) numbers: Vec<i32>,
@@ -47,6 +49,7 @@ impl Library {
             return None;
         }
         let epoch = self.fork_epoch.load(Ordering::SeqCst);
+        let aliases = self.alias_epoch.load(Ordering::SeqCst);
         let numbers = self.numbers_of(fd, entry)?;
         let set = self.set_for_offer(&numbers)?;
         let is_sole = entry.has(mark::BORN_HERE)
@@ -55,12 +58,12 @@ impl Library {
         let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
         let ring_bytes = self.policy.config().ring_bytes(kind);
         let what = OfferT { local, set, ring_bytes, is_sole };
-        Some(Offer { local, fd, version, epoch, kind, numbers, what })
+        Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
     }
 
     /// Every number of the open file description of `fd`.
     fn numbers_of(&self, fd: i32, entry: &Entry) -> Option<Vec<i32>> {
-        if entry.has(mark::BORN_HERE) && !entry.has(mark::ALIASED) {
+        if !entry.may_be_aliased() {
             return Some(vec![fd]);
         }
         let (this, flags) = look(fd)?;

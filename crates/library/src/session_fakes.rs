@@ -77,7 +77,9 @@ impl Pair {
         let version = entry.version.load(Ordering::SeqCst);
         let kind = KindT::Unix;
         let epoch = crate::library().fork_epoch.load(Ordering::SeqCst);
-        let offer = Offer { local: 0, fd, version, epoch, kind, numbers: vec![fd], what };
+        let aliases = library().alias_epoch.load(Ordering::SeqCst);
+        let numbers = vec![fd];
+        let offer = Offer { local: 0, fd, version, epoch, aliases, kind, numbers, what };
         let none = || InboxT {
             id: 0,
             slot: 0,

@@ -112,6 +112,11 @@ impl Entry {
         self.epoll.store(0, Ordering::Relaxed);
     }
 
+    /// Whether this process may have other numbers of the same description.
+    pub(crate) fn may_be_aliased(&self) -> bool {
+        !self.has(mark::BORN_HERE) || self.has(mark::ALIASED)
+    }
+
     #[inline]
     pub(crate) fn has(&self, mark: u32) -> bool {
         self.marks.load(Ordering::Relaxed) & mark != 0
