@@ -125,7 +125,11 @@ impl Carrier {
             return self.set_timer(local, Some(later(at, TAKE_EVERY_US)));
         }
         match way_of(&mut self.metastate, &entry.key) {
-            Some(way) => self.take(local, way),
+            Some(way) => {
+                // As they are now, not as they were when the carrier began.
+                self.tuning = crate::tuning::read();
+                self.take(local, way);
+            }
             None => self.end(local, at),
         }
     }
