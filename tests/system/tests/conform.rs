@@ -198,9 +198,11 @@ fn compare(name: &str, plain: &str, under: &str) -> BTreeMap<String, String> {
     let none = Vec::new();
     let mut differ = BTreeMap::new();
     for (case, lines) in &plain {
-        assert!(!broken(&lines), "{case} does not work without Sojourn: {lines:#?}");
         let others = under.get(case).unwrap_or(&none);
-        if others != lines {
+        if broken(&lines) {
+            let text = format!("{case}\n  does not work without Sojourn: {lines:#?}\n");
+            differ.insert(case.clone(), text);
+        } else if others != lines {
             differ.insert(case.clone(), show(case, lines, others));
         }
     }
