@@ -172,9 +172,15 @@ CASE(child_closes, ANY, ALL_PHASES) {
 }
 
 CASE(parent_closes_child_serves, ANY, ALL_PHASES) {
+    int done[2];
+    char none;
     if (kind != PIN) SAY(put(100));
+    NEED(!pipe(done));
     pid_t child = fork();
     if (child == 0) {
+        /* Both talk to the peer over one channel: not before the parent has its answer. */
+        close(done[1]);
+        NEED(read(done[0], &none, 1) == 0);
         nap(5);
         works("child");
         works("child again");
@@ -185,6 +191,8 @@ CASE(parent_closes_child_serves, ANY, ALL_PHASES) {
         _exit(0);
     }
     if (kind != PIN) peer(OP_RECV, 100);
+    close(done[0]);
+    close(done[1]);
     SAY(close(S));
     say_child("child", child);
     if (kind != PIN) SAY_PEER(OP_DRAIN, 0);
