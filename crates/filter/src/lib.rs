@@ -6,7 +6,7 @@
 //!
 //! * [`rule`]: what the filter knows of a session; [`oracle`]: what it does with a frame; [`reason`]: what it counts;
 //! * [`Filter`]: an interface's filter. `add_owner` gives a program a packet socket, `open_port` gives it a port, `add_flow` gives it a
-//!   session; [`list`] tells what is there;
+//!   session; [`list()`] tells what is there;
 //! * inside: `loader` (programs and maps), `hook` (where they are attached), `group` and `owned` (packet sockets), `owners`, `port`,
 //!   `netlink`, `sys`.
 //!
