@@ -17,7 +17,7 @@ use crate::interface::{
     Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
 };
 use crate::umem::Umem;
-use crate::xdp_ring::{Consumer, Descriptor, Producer};
+use crate::xdp_ring::{ADDRESS_BYTES, Consumer, DESCRIPTOR_BYTES, Descriptor, Producer, Shared};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::xdp::{
@@ -114,16 +114,15 @@ impl Xdp {
         register(fd.as_fd(), &umem, chunks)?;
         let offsets = sockopt::xdp_mmap_offsets(&fd).map_err(OpenError::at("XDP_MMAP_OFFSETS"))?;
         let at = fd.as_fd();
-        let map_error = OpenError::at("mmap");
-        let mut fill = Producer::of_addresses(at, &offsets.fr, XDP_UMEM_PGOFF_FILL_RING, chunks)
-            .map_err(&map_error)?;
-        let completion =
-            Consumer::of_addresses(at, &offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING, chunks)
-                .map_err(&map_error)?;
-        let receive = Consumer::of_descriptors(at, &offsets.rx, XDP_PGOFF_RX_RING, chunks)
-            .map_err(&map_error)?;
-        let transmit = Producer::of_descriptors(at, &offsets.tx, XDP_PGOFF_TX_RING, chunks)
-            .map_err(&map_error)?;
+        let map = |offsets, page_offset, entry_len| {
+            Shared::map(at, offsets, page_offset, entry_len, chunks).map_err(OpenError::at("mmap"))
+        };
+        let fill = map(&offsets.fr, XDP_UMEM_PGOFF_FILL_RING, ADDRESS_BYTES)?;
+        let completion = map(&offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING, ADDRESS_BYTES)?;
+        let receive = map(&offsets.rx, XDP_PGOFF_RX_RING, DESCRIPTOR_BYTES)?;
+        let transmit = map(&offsets.tx, XDP_PGOFF_TX_RING, DESCRIPTOR_BYTES)?;
+        let (mut fill, transmit) = (Producer::new(fill), Producer::new(transmit));
+        let (completion, receive) = (Consumer::new(completion), Consumer::new(receive));
         for address in umem.receive_chunks() {
             fill.push(Descriptor { address, len: 0 });
         }

@@ -14,7 +14,7 @@ const NEED_WAKEUP: u32 = 1;
 
 /// One mapped ring.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     map: Map,
     producer_at: usize,
     consumer_at: usize,
@@ -25,8 +25,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// `len` is a power of two.
-    fn map(
+    /// The ring of that many entries, a power of two, of [`ADDRESS_BYTES`] or [`DESCRIPTOR_BYTES`] each.
+    pub(crate) fn map(
         fd: BorrowedFd<'_>,
         offsets: &XdpRingOffset,
         page_offset: u64,
@@ -84,8 +84,10 @@ pub(crate) struct Descriptor {
     pub(crate) len: u32,
 }
 
-const DESCRIPTOR_BYTES: usize = size_of::<libc::xdp_desc>();
-const ADDRESS_BYTES: usize = size_of::<u64>();
+/// Bytes of an entry of the receive and transmit rings.
+pub(crate) const DESCRIPTOR_BYTES: usize = size_of::<libc::xdp_desc>();
+/// Bytes of an entry of the fill and completion rings.
+pub(crate) const ADDRESS_BYTES: usize = size_of::<u64>();
 
 /// A ring into which this process puts entries: fill (addresses) or transmit (descriptors).
 #[derive(Debug)]
@@ -96,24 +98,8 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    pub(crate) fn of_addresses(
-        fd: BorrowedFd<'_>,
-        offsets: &XdpRingOffset,
-        page_offset: u64,
-        len: u32,
-    ) -> io::Result<Self> {
-        let shared = Shared::map(fd, offsets, page_offset, ADDRESS_BYTES, len)?;
-        Ok(Self { shared, next: 0 })
-    }
-
-    pub(crate) fn of_descriptors(
-        fd: BorrowedFd<'_>,
-        offsets: &XdpRingOffset,
-        page_offset: u64,
-        len: u32,
-    ) -> io::Result<Self> {
-        let shared = Shared::map(fd, offsets, page_offset, DESCRIPTOR_BYTES, len)?;
-        Ok(Self { shared, next: 0 })
+    pub(crate) const fn new(shared: Shared) -> Self {
+        Self { shared, next: 0 }
     }
 
     /// Entries that the kernel has not taken yet.
@@ -162,24 +148,8 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    pub(crate) fn of_addresses(
-        fd: BorrowedFd<'_>,
-        offsets: &XdpRingOffset,
-        page_offset: u64,
-        len: u32,
-    ) -> io::Result<Self> {
-        let shared = Shared::map(fd, offsets, page_offset, ADDRESS_BYTES, len)?;
-        Ok(Self { shared, next: 0 })
-    }
-
-    pub(crate) fn of_descriptors(
-        fd: BorrowedFd<'_>,
-        offsets: &XdpRingOffset,
-        page_offset: u64,
-        len: u32,
-    ) -> io::Result<Self> {
-        let shared = Shared::map(fd, offsets, page_offset, DESCRIPTOR_BYTES, len)?;
-        Ok(Self { shared, next: 0 })
+    pub(crate) const fn new(shared: Shared) -> Self {
+        Self { shared, next: 0 }
     }
 
     /// Entries that are there.
