@@ -3,13 +3,13 @@
 //! Does no more than that: it never waits, knows no clock and no other session. When it begins and ends is `carrier`'s
 //! to say; what goes out is handed to the interface that it is given. Read `docs/moves.md`.
 
-use crate::export::{ExportError, export, has_gap};
-use crate::import::import;
+use crate::export::has_gap;
+use crate::import::{ImportError, import};
 use crate::metastate::Way;
 use crate::raw::{self, SIOCOUTQ};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_netif::{Interface, Outgoing, SendError};
-use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
+use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::tcp::{Arrival, Connection, Disposition, Limits, ReceiveEnd, Transmit};
 use sojourn_proto::time::Instant;
 use sojourn_stream::{Bell, Stop, Stream};
@@ -58,32 +58,21 @@ pub(crate) fn may_be_taken(stream: &Stream, socket: &OwnedFd) -> bool {
         && !has_gap(socket.as_fd())
 }
 
-/// The headers of a flow's frames along a way.
-pub(crate) fn header_for(record: &SessionRecord, way: &Way) -> Option<Header> {
+/// The headers of a session's frames along a way.
+fn header_for(connection: &Connection, way: &Way) -> Option<Header> {
     let link = way.link.map(|(own, next)| {
         let ether_type = ethernet::EtherType::IPV4;
         ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
     });
-    let flow = FlowKey { protocol: Protocol::Tcp, source: record.local, target: record.remote? };
+    let (source, target, ip) = (connection.local(), connection.remote(), connection.ip());
+    let flow = FlowKey { protocol: Protocol::Tcp, source, target };
     let fields = Fields {
-        dscp: record.ip.traffic_class >> 2,
-        hop_limit: record.ip.hop_limit,
-        flow_label: record.ip.flow_label,
-        dont_fragment: record.ip.dont_fragment,
+        dscp: ip.traffic_class >> 2,
+        hop_limit: ip.hop_limit,
+        flow_label: ip.flow_label,
+        dont_fragment: ip.dont_fragment,
     };
     Header::new(link, flow, fields).ok()
-}
-
-/// Takes the session out of its socket; its packets must be turned away from the kernel by now.
-///
-/// # Errors
-/// [`ExportError`]; bytes that were read from the socket meanwhile stay in `unread`.
-pub(crate) fn take_out(
-    socket: &OwnedFd,
-    tuning: &TcpTuning,
-    unread: &mut Vec<u8>,
-) -> Result<SessionRecord, ExportError> {
-    export(socket.as_fd(), tuning, unread)
 }
 
 impl Carried {
@@ -96,8 +85,8 @@ impl Carried {
         (way, limits): (&Way, &Limits),
         now: Instant,
     ) -> Option<Self> {
-        let header = header_for(record, way)?;
         let mut connection = Connection::import(record, limits, now).ok()?;
+        let header = header_for(&connection, way)?;
         connection.set_path_mtu(now, way.mtu, false);
         Some(Self {
             socket,
@@ -148,8 +137,7 @@ impl Carried {
 
     /// The way has changed.
     pub(crate) fn rerouted(&mut self, way: &Way, now: Instant) {
-        let record = self.connection.snapshot(now);
-        if let Some(header) = header_for(&record, way) {
+        if let Some(header) = header_for(&self.connection, way) {
             self.header = header;
         }
         self.connection.set_path_mtu(now, way.mtu, false);
@@ -251,7 +239,7 @@ impl Carried {
 
     /// Puts the session into its socket again: bytes that the program has not read before, and those it has written and
     /// that are not acknowledged. Bytes sent and received by the program through the stream.
-    pub(crate) fn go_home(&mut self, now: Instant) -> Result<(u64, u64), crate::ImportError> {
+    pub(crate) fn go_home(&mut self, now: Instant) -> Result<(u64, u64), ImportError> {
         self.stream.freeze();
         let own = self.stream.own_leftover().unwrap_or(0);
         let peers = self.stream.peer_leftover().unwrap_or(0);
@@ -268,8 +256,8 @@ impl Carried {
         };
         let unread = copied(own, &|skip, buf| self.stream.copy_own_leftover(skip, buf));
         let unsent = copied(peers, &|skip, buf| self.stream.copy_unflushed(skip, buf));
-        let mut record = self.connection.snapshot(now);
-        let _ = self.connection.export(now);
+        // It goes home once.
+        let mut record = self.connection.export(now).ok_or(ImportError::State)?;
         if let Kind::Tcp(tcp) = &mut record.kind {
             let held = &self.unread[self.unread_at..];
             tcp.receive_queue = [&unread[..], held, &tcp.receive_queue[..]].concat();

@@ -11,7 +11,7 @@
 
 use crate::carried::{Carried, Ending, parse};
 use crate::inboxes::Inboxes;
-use crate::links::Links;
+use crate::links::{Link, Links};
 use crate::metastate::{Metastate, Way};
 use crate::moves::way_of;
 use crate::sessions::{Gate, Sessions};
@@ -20,7 +20,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
-use sojourn_proto::record::TcpTuning;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -90,7 +89,6 @@ pub struct Carrier {
     pub(crate) set: OwnedFd,
     pub(crate) metastate: Metastate,
     pub(crate) links: Links,
-    pub(crate) tuning: TcpTuning,
     pub(crate) limits: Limits,
     /// By the number that the carrier gave.
     pub(crate) entries: HashMap<u64, Entry>,
@@ -105,6 +103,8 @@ pub struct Carrier {
     /// Sessions in which something has happened in this round.
     pub(crate) dirty: Vec<u64>,
     pub(crate) endings: Vec<(u64, Ending)>,
+    /// Room for what the set reports.
+    events: Vec<epoll::Event>,
 }
 
 pub(crate) fn now() -> Instant {
@@ -132,7 +132,6 @@ impl Carrier {
             set,
             metastate,
             links: Links::default(),
-            tuning: crate::tuning::read(),
             limits: Limits::default(),
             entries: HashMap::new(),
             flows: HashMap::new(),
@@ -143,6 +142,7 @@ impl Carrier {
             last_local: 0,
             dirty: Vec::new(),
             endings: Vec::new(),
+            events: Vec::with_capacity(EVENTS),
         };
         carrier.watch(carrier.gate.bell(), GATE).map_err(at("epoll"))?;
         carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
@@ -191,7 +191,7 @@ impl Carrier {
         for (local, _) in core::mem::take(&mut self.endings) {
             self.end(local, at);
         }
-        for (_, link) in self.links.all() {
+        for link in self.links.all() {
             let _ = link.packets.flush();
         }
         arrived || rung || expired || !self.dirty.is_empty()
@@ -200,7 +200,7 @@ impl Carrier {
     fn take_packets(&mut self, at: Instant) -> bool {
         let Self { links, flows, entries, dirty, endings, .. } = self;
         let mut any = false;
-        for (_, link) in links.all() {
+        for link in links.all() {
             let kind = link.packets.properties().link;
             let mut accept = |received: sojourn_netif::Received<'_>| {
                 let Some(frame) = parse(&received, kind) else { return };
@@ -296,11 +296,11 @@ impl Carrier {
             tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
             tv_nsec: (us % 1_000_000 * 1000) as i64,
         });
-        let mut events = Vec::with_capacity(EVENTS);
+        let mut events = core::mem::take(&mut self.events);
+        events.clear();
         let spare = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&self.set, spare, limit.as_ref()).is_err() {
-            return;
-        }
+        // An error leaves it empty.
+        let _ = epoll::wait(&self.set, spare, limit.as_ref());
         for event in &events {
             match event.data.u64() {
                 GATE => self.take_from_gate(),
@@ -310,6 +310,7 @@ impl Carrier {
                 _ => {}
             }
         }
+        self.events = events;
     }
 
     /// Sessions of which the other side wants to be looked at; and the bells that have brought us here are quiet again.
@@ -326,7 +327,7 @@ impl Carrier {
         if !self.metastate.has_changed() {
             return;
         }
-        self.links.all().for_each(|(_, link)| link.refresh());
+        self.links.all().for_each(Link::refresh);
         let at = now();
         let Self { entries, metastate, endings, .. } = self;
         for (local, entry) in entries {

@@ -73,7 +73,7 @@ impl Links {
         self.0.get_mut(&interface)
     }
 
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = (u32, &mut Link)> {
-        self.0.iter_mut().map(|(interface, link)| (*interface, link))
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.0.values_mut()
     }
 }

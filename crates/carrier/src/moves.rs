@@ -2,9 +2,9 @@
 //!
 //! Read the head of `carrier` and `docs/moves.md` first.
 
-use crate::carried::{Carried, Ending, may_be_taken, take_out};
+use crate::carried::{Carried, Ending, may_be_taken};
 use crate::carrier::{Carrier, Entry, INBOX, LINK, Phase, Place, later};
-use crate::export::addresses;
+use crate::export::{addresses, export};
 use crate::metastate::{Metastate, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -125,18 +125,15 @@ impl Carrier {
             return self.set_timer(local, Some(later(at, TAKE_EVERY_US)));
         }
         match way_of(&mut self.metastate, &entry.key) {
-            Some(way) => {
-                // As they are now, not as they were when the carrier began.
-                self.tuning = crate::tuning::read();
-                self.take(local, way);
-            }
+            Some(way) => self.take(local, way),
             None => self.end(local, at),
         }
     }
 
     fn take(&mut self, local: u64, way: Way) {
-        let Self { entries, links, set, flows, tuning, limits, dirty, endings, sessions, .. } =
-            self;
+        // Before the packets are turned away: it takes a while.
+        let tuning = crate::tuning::read();
+        let Self { entries, links, set, flows, limits, dirty, endings, sessions, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return };
         let opened = links.open(&way).inspect_err(|error| {
             sessions.warn(format_args!("{}: {error}", way.name));
@@ -158,7 +155,7 @@ impl Carrier {
         let Phase::Waiting { socket, stream, since } = phase else { return };
         let mut unread = Vec::new();
         let at = crate::carrier::now();
-        let record = match take_out(&socket, tuning, &mut unread) {
+        let record = match export(socket.as_fd(), &tuning, &mut unread) {
             Ok(record) => record,
             Err(error) => {
                 if !matches!(error, crate::ExportError::Busy(_)) {

@@ -5,8 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 #![allow(unsafe_code, reason = "the environment and plain numbers, before anything else runs")]
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use sojourn_library::{Origin, Path, Recv, Send, library};
+
+mod shell;
+
+use shell::{read, write};
+use sojourn_library::{Origin, library};
 use sojourn_server::run::{Options, Place};
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -16,52 +19,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// As a shell serves `read`.
-fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        match library().reading(fd) {
-            Path::Plain => return kernel_read(fd, buf),
-            Path::Kernel(using) => {
-                let result = kernel_read(fd, buf);
-                using.done(result.map_or(-1, |len| len as isize));
-                return result;
-            }
-            Path::Session(call) => {
-                if let Some(result) = call.recv(&mut [IoSliceMut::new(buf)], Recv::default()) {
-                    return result;
-                }
-            }
-        }
-    }
-}
-
-/// As a shell serves `write`.
-fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
-    loop {
-        match library().writing(fd) {
-            Path::Plain => return kernel_write(fd, buf),
-            Path::Kernel(using) => {
-                let result = kernel_write(fd, buf);
-                using.done(result.map_or(-1, |len| len as isize));
-                return result;
-            }
-            Path::Session(call) => {
-                if let Some(result) = call.send(&[IoSlice::new(buf)], Send::default()) {
-                    return result;
-                }
-            }
-        }
-    }
-}
-
-fn kernel_read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
-    rustix::io::read(sojourn_shm::descriptor::of_program(fd).unwrap(), buf)
-}
-
-fn kernel_write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
-    rustix::io::write(sojourn_shm::descriptor::of_program(fd).unwrap(), buf)
-}
 
 fn read_exactly(fd: i32, buf: &mut [u8]) {
     let mut done = 0;

@@ -4,9 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 #![allow(unsafe_code, reason = "the environment, before anything else runs")]
+
+mod shell;
+
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use sojourn_library::{EpollEvent, Origin, Path, PollFd, Recv, Send, library};
+use rustix::io::Errno;
+use shell::{at, read, write};
+use sojourn_library::{EpollEvent, Origin, PollFd, library};
 use sojourn_server::run::{Options, Place};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -16,46 +20,6 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SESSIONS: usize = 8;
-
-fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        match library().reading(fd) {
-            Path::Plain => return rustix::io::read(at(fd), buf),
-            Path::Kernel(using) => {
-                let result = rustix::io::read(at(fd), &mut *buf);
-                using.done(result.map_or(-1, |len| len as isize));
-                return result;
-            }
-            Path::Session(call) => {
-                if let Some(done) = call.recv(&mut [IoSliceMut::new(buf)], Recv::default()) {
-                    return done;
-                }
-            }
-        }
-    }
-}
-
-fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
-    loop {
-        match library().writing(fd) {
-            Path::Plain => return rustix::io::write(at(fd), buf),
-            Path::Kernel(using) => {
-                let result = rustix::io::write(at(fd), buf);
-                using.done(result.map_or(-1, |len| len as isize));
-                return result;
-            }
-            Path::Session(call) => {
-                if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
-                    return done;
-                }
-            }
-        }
-    }
-}
-
-fn at(fd: i32) -> std::os::fd::BorrowedFd<'static> {
-    sojourn_shm::descriptor::of_program(fd).unwrap()
-}
 
 fn known(socket: TcpStream) -> i32 {
     socket.set_nonblocking(true).unwrap();

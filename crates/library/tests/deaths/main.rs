@@ -15,6 +15,8 @@
 mod cases;
 mod program;
 mod record;
+#[path = "../shell/mod.rs"]
+mod shell;
 mod world;
 
 use cases::{Case, Victim, server_dies};

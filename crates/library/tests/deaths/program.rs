@@ -1,11 +1,12 @@
 //! A program with the library: asks or answers until the other side has gone, and records what it saw.
 
 use crate::record::{Record, end};
+use crate::shell::{read, write};
 use rustix::event::PollFlags;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use sojourn_library::{EpollEvent, Origin, Path, PollFd, Recv, Send, library};
+use rustix::io::Errno;
+use sojourn_library::{EpollEvent, Origin, PollFd, library};
 use sojourn_server::run::{Options, Place};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -235,46 +236,4 @@ fn is_tidy() -> bool {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// As a shell serves `read`.
-fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        match library().reading(fd) {
-            Path::Plain => return rustix::io::read(at(fd), buf),
-            Path::Kernel(using) => {
-                let result = rustix::io::read(at(fd), &mut *buf);
-                using.done(result.map_or(-1, |len| len as isize));
-                return result;
-            }
-            Path::Session(call) => {
-                if let Some(done) = call.recv(&mut [IoSliceMut::new(buf)], Recv::default()) {
-                    return done;
-                }
-            }
-        }
-    }
-}
-
-/// As a shell serves `write`.
-fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
-    loop {
-        match library().writing(fd) {
-            Path::Plain => return rustix::io::write(at(fd), buf),
-            Path::Kernel(using) => {
-                let result = rustix::io::write(at(fd), buf);
-                using.done(result.map_or(-1, |len| len as isize));
-                return result;
-            }
-            Path::Session(call) => {
-                if let Some(done) = call.send(&[IoSlice::new(buf)], Send::default()) {
-                    return done;
-                }
-            }
-        }
-    }
-}
-
-fn at(fd: i32) -> rustix::fd::BorrowedFd<'static> {
-    sojourn_shm::descriptor::of_program(fd).unwrap()
 }
