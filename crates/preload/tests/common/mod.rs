@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(unsafe_code, reason = "a session of its own for each program")]
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -49,8 +51,11 @@ pub(crate) fn build(name: &str, user: &str) -> PathBuf {
     program
 }
 
-/// Runs to the end, or kills after a minute.
+/// Runs to the end, in a session (setsid(2)) of its own, or kills after a minute. Tests may run among kin that nobody
+/// here may inspect, and a server does not trust what a session with such kin inherits.
 pub(crate) fn run(mut command: Command) -> Output {
+    // SAFETY: setsid is async-signal-safe and touches no memory of ours.
+    unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = child.id();
