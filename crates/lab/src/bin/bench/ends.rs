@@ -1,8 +1,8 @@
 //! The two ends of a connection, by ordinary calls.
 
 use std::fs::File;
-use std::io::{Error, Read, Result, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
@@ -13,15 +13,24 @@ pub(crate) struct End {
     pub(crate) input: Box<dyn Read + Send>,
     pub(crate) output: Box<dyn Write + Send>,
     pub(crate) child: Option<Child>,
+    /// Every write is a message of its own, and a read gives one message: nothing else may be sent but frames.
+    pub(crate) is_datagrams: bool,
 }
 
-/// Calls `serve` in a thread of its own for every client, for ever.
-pub(crate) fn listen(kind: &str, address: &str, serve: fn(End)) -> Result<()> {
+impl End {
+    fn of(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Self {
+        let (input, output) = (Box::new(input), Box::new(output));
+        Self { input, output, child: None, is_datagrams: false }
+    }
+}
+
+/// Calls `serve` in a thread of its own for every client, for ever. Datagrams have one thread for all clients.
+pub(crate) fn listen(kind: &str, address: &str, is_spinning: bool, serve: fn(End)) -> Result<()> {
     match kind {
         "tcp" => {
             let listener = TcpListener::bind(address)?;
             for stream in listener.incoming() {
-                let end = of_tcp(stream?)?;
+                let end = of_tcp(stream?, is_spinning)?;
                 std::thread::spawn(move || serve(end));
             }
         }
@@ -32,6 +41,7 @@ pub(crate) fn listen(kind: &str, address: &str, serve: fn(End)) -> Result<()> {
                 std::thread::spawn(move || serve(end));
             }
         }
+        "udp" => return crate::datagrams::serve(address, is_spinning),
         other => return Err(Error::other(format!("no such kind to listen on: {other}"))),
     }
     Ok(())
@@ -50,9 +60,10 @@ pub(crate) fn patiently<T>(step: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 /// A client's end.
-pub(crate) fn connect(kind: &str, address: &str) -> Result<End> {
+pub(crate) fn connect(kind: &str, address: &str, is_spinning: bool) -> Result<End> {
     patiently(|| match kind {
-        "tcp" => of_tcp(TcpStream::connect(address)?),
+        "tcp" => of_tcp(TcpStream::connect(address)?, is_spinning),
+        "udp" => of_udp(address, is_spinning),
         "unix" => of_unix(UnixStream::connect(address)?),
         other => Err(Error::other(format!("no such kind to connect by: {other}"))),
     })
@@ -65,25 +76,57 @@ pub(crate) fn spawn(words: &[String]) -> Result<End> {
     let (Some(output), Some(input)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Error::other("no pipes"));
     };
-    Ok(End { input: Box::new(input), output: Box::new(output), child: Some(child) })
+    Ok(End {
+        input: Box::new(input),
+        output: Box::new(output),
+        child: Some(child),
+        is_datagrams: false,
+    })
 }
 
 /// Standard input and output, without buffers.
 pub(crate) fn inherited() -> End {
     // SAFETY: the descriptors were given to this program for this purpose; nothing else uses them.
     let (input, output) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };
-    End { input: Box::new(input), output: Box::new(output), child: None }
+    End { input: Box::new(input), output: Box::new(output), child: None, is_datagrams: false }
 }
 
-fn of_tcp(stream: TcpStream) -> Result<End> {
+fn of_tcp(stream: TcpStream, is_spinning: bool) -> Result<End> {
     stream.set_nodelay(true)?;
+    stream.set_nonblocking(is_spinning)?;
     let stream = std::sync::Arc::new(stream);
-    Ok(End { input: Box::new(Half(stream.clone())), output: Box::new(Half(stream)), child: None })
+    let (input, output) = (Half(stream.clone()), Half(stream));
+    Ok(match is_spinning {
+        false => End::of(input, output),
+        true => End::of(Spinning(input), Spinning(output)),
+    })
+}
+
+/// A client's end: the server may not be there yet, so it is asked.
+fn of_udp(address: &str, is_spinning: bool) -> Result<End> {
+    let server: std::net::SocketAddr = address.parse().map_err(Error::other)?;
+    let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(server)?;
+    crate::datagrams::greet(&socket)?;
+    socket.set_nonblocking(is_spinning)?;
+    let socket = std::sync::Arc::new(socket);
+    let (input, output) = (Datagrams(socket.clone()), Datagrams(socket));
+    let end = match is_spinning {
+        false => End::of(input, output),
+        true => End::of(Spinning(input), Spinning(output)),
+    };
+    Ok(End { is_datagrams: true, ..end })
 }
 
 fn of_unix(stream: UnixStream) -> Result<End> {
     let stream = std::sync::Arc::new(stream);
-    Ok(End { input: Box::new(Half(stream.clone())), output: Box::new(Half(stream)), child: None })
+    Ok(End {
+        input: Box::new(Half(stream.clone())),
+        output: Box::new(Half(stream)),
+        child: None,
+        is_datagrams: false,
+    })
 }
 
 /// Both directions of one descriptor, without a duplicate.
@@ -108,5 +151,53 @@ where
 
     fn flush(&mut self) -> Result<()> {
         Ok(())
+    }
+}
+
+/// A datagram socket that is connected.
+struct Datagrams(std::sync::Arc<UdpSocket>);
+
+impl Read for Datagrams {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        self.0.recv(buf)
+    }
+}
+
+impl Write for Datagrams {
+    fn write(&mut self, buf: &[u8]) -> Result<usize> {
+        self.0.send(buf)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Asks a non-blocking descriptor again until it has something or room.
+struct Spinning<T>(T);
+
+impl<T: Read> Read for Spinning<T> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        again(|| self.0.read(buf))
+    }
+}
+
+impl<T: Write> Write for Spinning<T> {
+    fn write(&mut self, buf: &[u8]) -> Result<usize> {
+        again(|| self.0.write(buf))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Repeats `step` while it would have to wait.
+pub(crate) fn again<T>(mut step: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match step() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            done => return done,
+        }
     }
 }

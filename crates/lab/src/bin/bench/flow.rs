@@ -12,13 +12,18 @@ use std::io::Result;
 use std::time::{Duration, Instant};
 
 /// Answer with the whole frame.
-const SEND_BACK: u8 = 1;
+pub(crate) const SEND_BACK: u8 = 1;
 /// Answer nothing.
 const SWALLOW: u8 = 2;
 /// Answer with one byte.
 const ACKNOWLEDGE: u8 = 3;
 /// Answer with the server's processor time so far, 8 bytes.
-const PROCESSOR_TIME: u8 = 4;
+pub(crate) const PROCESSOR_TIME: u8 = 4;
+/// Answer with as many frames as the next four bytes say.
+const SEND_MANY: u8 = 5;
+/// Frames asked for at once, and such questions on their way.
+const MANY: u32 = 16;
+const QUESTIONS: u32 = 3;
 
 /// Serves one client until it closes.
 pub(crate) fn serve(mut end: End) {
@@ -31,6 +36,7 @@ pub(crate) fn serve(mut end: End) {
         let done = match frame[0] {
             SEND_BACK => end.output.write_all(&frame),
             ACKNOWLEDGE => end.output.write_all(&[ACKNOWLEDGE]),
+            SEND_MANY => send_many(&mut end, &frame),
             PROCESSOR_TIME => end.output.write_all(&cpu_ns().to_le_bytes()),
             _ => Ok(()),
         };
@@ -38,6 +44,23 @@ pub(crate) fn serve(mut end: End) {
             return;
         }
     }
+}
+
+/// Processor time of another process so far: of its threads that are still there, which is all of them in a server. Zero if
+/// it is gone. See proc_pid_schedstat in the kernel's sched-stats documentation.
+pub(crate) fn cpu_ns_of(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_task = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    tasks.filter_map(of_task).sum()
+}
+
+/// Answers a question for frames.
+fn send_many(end: &mut End, frame: &[u8]) -> Result<()> {
+    let count = frame[1..5].try_into().map_or(0, u32::from_le_bytes);
+    (0..count).try_for_each(|_| end.output.write_all(frame))
 }
 
 /// Processor time of this process so far, with all its threads.
@@ -52,12 +75,17 @@ struct Client {
     end: End,
     frame: Vec<u8>,
     answer: Vec<u8>,
+    watched: Vec<u32>,
 }
 
 impl Client {
-    fn new(mut end: End, size: usize) -> Result<Self> {
-        end.output.write_all(&(size as u32).to_le_bytes())?;
-        Ok(Self { end, frame: vec![0; size], answer: vec![0; size.max(8)] })
+    fn new(mut end: End, options: &Options) -> Result<Self> {
+        let size = options.size;
+        if !end.is_datagrams {
+            end.output.write_all(&(size as u32).to_le_bytes())?;
+        }
+        let watched = options.watched.clone();
+        Ok(Self { end, frame: vec![0; size], answer: vec![0; size.max(8)], watched })
     }
 
     fn send(&mut self, what: u8) -> Result<()> {
@@ -85,18 +113,18 @@ impl Client {
         Ok(count)
     }
 
-    /// Processor time of both sides so far.
+    /// Processor time of both sides, and of those that are watched, so far.
     fn cpu_ns(&mut self) -> Result<u64> {
         self.send(PROCESSOR_TIME)?;
         self.receive(8)?;
         let theirs = self.answer[..8].try_into().map_or(0, u64::from_le_bytes);
-        Ok(theirs + cpu_ns())
+        Ok(theirs + cpu_ns() + self.watched.iter().map(|pid| cpu_ns_of(*pid)).sum::<u64>())
     }
 }
 
 /// Question and answer.
 pub(crate) fn ping(end: End, options: &Options) -> Result<Value> {
-    let mut client = Client::new(end, options.size)?;
+    let mut client = Client::new(end, options)?;
     // Half of the warm-up may pass before the connection has its final form.
     client.call_for(options.warm / 2)?;
     let count = client.call_for(options.warm / 2)?;
@@ -122,7 +150,7 @@ pub(crate) fn ping(end: End, options: &Options) -> Result<Value> {
 
 /// One way, one frame after the other, and one answer at the end.
 pub(crate) fn bulk(end: End, options: &Options) -> Result<Value> {
-    let mut client = Client::new(end, options.size)?;
+    let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;
     let cpu = client.cpu_ns()?;
     let start = Instant::now();
@@ -136,4 +164,54 @@ pub(crate) fn bulk(end: End, options: &Options) -> Result<Value> {
     let ns = start.elapsed().as_nanos() as u64;
     let cpu = client.cpu_ns()? - cpu;
     Ok(json!({ "operations": ops, "ns": ns, "cpu_ns": cpu, "bytes": ops * options.size as u64 }))
+}
+
+impl Client {
+    /// Asks for frames.
+    fn ask_many(&mut self) -> Result<()> {
+        self.frame[1..5].copy_from_slice(&MANY.to_le_bytes());
+        self.send(SEND_MANY)
+    }
+
+    /// Reads as many bytes as there are, at most what is still `wanted`.
+    fn read_some(&mut self, wanted: u64) -> Result<u64> {
+        let room = (self.answer.len() as u64).min(wanted) as usize;
+        match self.end.input.read(&mut self.answer[..room])? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            got => Ok(got as u64),
+        }
+    }
+}
+
+/// The other way: the server sends without a pause, as it is always asked for more before it has sent what it was asked for. Says
+/// also the longest time between two reads that gave something.
+pub(crate) fn pull(end: End, options: &Options) -> Result<Value> {
+    let mut client = Client::new(end, options)?;
+    client.call_for(options.warm)?;
+    let cpu = client.cpu_ns()?;
+    let each = u64::from(MANY) * options.size as u64;
+    let start = Instant::now();
+    let (mut bytes, mut asked) = (0, 0);
+    let (mut last, mut longest) = (start, Duration::ZERO);
+    for _ in 0..QUESTIONS {
+        client.ask_many()?;
+        asked += each;
+    }
+    while bytes < asked {
+        bytes += client.read_some(asked - bytes)?;
+        let now = Instant::now();
+        longest = longest.max(now.duration_since(last));
+        last = now;
+        if asked - bytes <= u64::from(QUESTIONS - 1) * each && start.elapsed() < options.time {
+            client.ask_many()?;
+            asked += each;
+        }
+    }
+    let ns = start.elapsed().as_nanos() as u64;
+    let cpu = client.cpu_ns()? - cpu;
+    let longest = longest.as_nanos() as u64;
+    let ops = bytes / options.size as u64;
+    Ok(json!({
+        "operations": ops, "ns": ns, "cpu_ns": cpu, "bytes": bytes, "longest_gap_ns": longest
+    }))
 }

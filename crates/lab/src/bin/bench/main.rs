@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "an ordinary program makes ordinary C calls")]
 
+mod datagrams;
 mod ends;
 mod flow;
 mod histogram;
@@ -18,13 +19,15 @@ use std::io::{Error, Result};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: lab-bench serve tcp|unix ADDRESS          echo server for ping and bulk
-       lab-bench ping|bulk tcp|unix ADDRESS      its clients
+usage: lab-bench serve tcp|udp|unix ADDRESS      echo server for ping, bulk and pull
+       lab-bench ping tcp|udp|unix ADDRESS       its clients: question and answer,
+       lab-bench bulk|pull tcp|unix ADDRESS      bytes to the server, bytes from it
        lab-bench pair-ping|pair-bulk             the same over two pipes, with a child
        lab-bench many-serve|many ADDRESS         many connections, epoll
        lab-bench rate-serve|rate ADDRESS         connect, one question, close
        lab-bench start PROGRAM                   start and wait for its end
-each with --time-ms N --warm-ms N --size N --pin N --child-pin N --sessions N --warm-calls N --ready FILE";
+each with --time-ms N --warm-ms N --size N --pin N --child-pin N --sessions N --warm-calls N --ready FILE
+--spin 0|1 --watch PID";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -46,9 +49,18 @@ fn run(words: &[String]) -> Result<Option<Value>> {
     pin(options.pin)?;
     let plain: Vec<&str> = plain.iter().map(String::as_str).collect();
     match plain.as_slice() {
-        ["serve", kind, address] => ends::listen(kind, address, flow::serve).map(|()| None),
-        ["ping", kind, address] => flow::ping(ends::connect(kind, address)?, &options).map(Some),
-        ["bulk", kind, address] => flow::bulk(ends::connect(kind, address)?, &options).map(Some),
+        ["serve", kind, address] => {
+            ends::listen(kind, address, options.is_spinning, flow::serve).map(|()| None)
+        }
+        ["ping", kind, address] => {
+            flow::ping(ends::connect(kind, address, options.is_spinning)?, &options).map(Some)
+        }
+        ["bulk", kind, address] => {
+            flow::bulk(ends::connect(kind, address, options.is_spinning)?, &options).map(Some)
+        }
+        ["pull", kind, address] => {
+            flow::pull(ends::connect(kind, address, options.is_spinning)?, &options).map(Some)
+        }
         ["pair-ping"] => pair(&options, flow::ping).map(Some),
         ["pair-bulk"] => pair(&options, flow::bulk).map(Some),
         ["inherit"] => {

@@ -21,6 +21,10 @@ pub(crate) struct Options {
     pub(crate) sessions: usize,
     /// Calls on every connection before measuring (`--warm-calls`).
     pub(crate) warm_calls: u64,
+    /// Ask again and again instead of sleeping in the kernel (`--spin 1`).
+    pub(crate) is_spinning: bool,
+    /// Processes whose processor time counts, too (`--watch PID`, may be given several times).
+    pub(crate) watched: Vec<u32>,
     /// Instead of measuring: make this file when everything is warm, and go on until it is gone (`--ready`).
     pub(crate) ready: Option<PathBuf>,
 }
@@ -36,6 +40,8 @@ impl Options {
             child_pin: None,
             sessions: 1,
             warm_calls: 100,
+            is_spinning: false,
+            watched: Vec::new(),
             ready: None,
         };
         for pair in words.chunks(2) {
@@ -54,6 +60,8 @@ impl Options {
                 "--child-pin" => options.child_pin = Some(number()? as usize),
                 "--sessions" => options.sessions = number()? as usize,
                 "--warm-calls" => options.warm_calls = number()?,
+                "--spin" => options.is_spinning = number()? != 0,
+                "--watch" => options.watched.push(number()? as u32),
                 "--ready" => options.ready = Some(value.into()),
                 _ => return Err(Error::other(format!("{name}: no such option"))),
             }
