@@ -1,12 +1,13 @@
 //! `sojourn-bench`: what Sojourn costs, beside what the machine itself costs and beside its rivals.
 //!
 //! `ipc` measures messages between processes, `idl` what generated stubs do to arguments, `local` unmodified programs on
-//! one host. Each prints tables and writes the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
+//! one host, `net` sessions between two hosts. Each prints tables and writes the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
 
 mod idl;
 mod ipc;
 mod local;
 mod machine;
+mod net;
 mod os;
 mod reach;
 mod stats;
@@ -42,6 +43,13 @@ enum What {
         options: Options,
         #[command(flatten)]
         choice: local::Choice,
+    },
+    /// Sessions between two hosts: by the kernel, under Sojourn, and by other protocol implementations.
+    Net {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        choice: net::Choice,
     },
     /// One cell of the marshalling table, so many times and nothing else: for profilers.
     IdlCell(Cell),
@@ -81,6 +89,10 @@ fn main() -> Result<()> {
             let outcome = local::run(options.quick, &choice)?;
             write(&options, "local", &outcome)?;
             local::plot(&outcome, &options.path("local").with_extension(""))
+        }
+        What::Net { options, choice } => {
+            let outcome = net::run(options.quick, &choice)?;
+            write(&options, "net", &outcome)
         }
         What::IdlCell(cell) => idl::repeat(&cell.row, &cell.case, cell.calls),
     }

@@ -10,7 +10,7 @@ use crate::netlink::{self, Interface};
 use crate::owned::Template;
 use crate::owners::Owner;
 use crate::port;
-use crate::reason::Counts;
+use crate::reason::{Counts, Reason};
 use crate::rule::{Key, OwnerId, Rule, Target};
 use crate::sys;
 use rustix::fd::OwnedFd;
@@ -60,6 +60,8 @@ pub struct Filter {
     pub(crate) owners: BTreeMap<OwnerId, Owner>,
     pub(crate) next_owner: u32,
     sessions: HashMap<Key, OwnerId>,
+    /// Fragments counted when the rules were last looked through for notes.
+    fragments: u64,
 }
 
 impl Filter {
@@ -93,6 +95,7 @@ impl Filter {
             owners: BTreeMap::new(),
             next_owner: 1,
             sessions: HashMap::new(),
+            fragments: 0,
         })
     }
 
@@ -162,6 +165,23 @@ impl Filter {
     pub fn rule(&self, key: &Key) -> Result<Rule, FlowError> {
         let bytes = self.loaded.flows.get(&key.encode(), 0);
         bytes.ok().and_then(|bytes| Rule::decode(&bytes)).ok_or(FlowError::Absent(*key))
+    }
+
+    /// The sessions for which a fragmented segment has come, if one has come since the last question. They should go home, because
+    /// only the kernel puts fragments together; until then the peer's segments are lost. To be called now and then: one system call if
+    /// there was none, one for each session if there was. A session that is still away when its next fragment comes is told again.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn take_fragmented(&mut self) -> Result<Vec<Key>, Failed> {
+        let fragments = self.loaded.count(Reason::Fragmented)?;
+        if fragments == self.fragments {
+            return Ok(Vec::new());
+        }
+        // The program writes the note before it counts.
+        self.fragments = fragments;
+        let is_noted = |key: &Key| self.rule(key).is_ok_and(|rule| rule.fragment_seen);
+        Ok(self.sessions.keys().copied().filter(is_noted).collect())
     }
 
     pub(crate) fn keys_of(&self, owner: OwnerId) -> Vec<Key> {

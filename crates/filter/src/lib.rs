@@ -6,7 +6,7 @@
 //!
 //! * [`rule`]: what the filter knows of a session; [`oracle`]: what it does with a frame; [`reason`]: what it counts;
 //! * [`Filter`]: an interface's filter. `add_owner` gives a program a packet socket, `open_port` gives it a port, `add_flow` gives it a
-//!   session; [`list()`] tells what is there;
+//!   session; [`list()`] tells what is there, [`away()`] which sessions are, [`features`] what the kernel has for all this;
 //! * inside: `loader` (programs and maps), `hook` (where they are attached), `group` and `owned` (packet sockets), `owners`, `port`,
 //!   `netlink`, `sys`.
 //!
@@ -29,7 +29,9 @@ pub mod probe;
 pub mod samples;
 
 mod adopt;
+mod away;
 mod error;
+pub mod features;
 mod filter;
 mod group;
 mod hook;
@@ -46,6 +48,7 @@ pub mod rule;
 mod sys;
 
 pub use adopt::remove_ports;
+pub use away::{Away, away};
 pub use error::{AttachError, Failed, FlowError, OwnerError};
 pub use filter::{Filter, Options, XdpMode};
 pub use hook::Method;

@@ -28,6 +28,8 @@ pub struct Attached {
     pub name: String,
     /// The interface that it is on, or, of a port, for; the empty string for a program.
     pub interface: String,
+    /// The kernel's number of the program, as `/proc/PID/fdinfo` has it (`prog_id`) of whoever holds it or its link; `None` for a port.
+    pub number: Option<u32>,
 }
 
 /// Everything of the filter's: hooks and ports of this network name space, and programs of the whole system. Programs that hang on
@@ -43,7 +45,8 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
         if let Some(name) = program.name_as_str().filter(|name| name.starts_with("sojourn")) {
             programs.insert(program.id(), name.to_owned());
             let (name, interface) = (name.to_owned(), String::new());
-            found.push(Attached { what: What::Program, name, interface });
+            let number = Some(program.id());
+            found.push(Attached { what: What::Program, name, interface, number });
         }
     }
     let interfaces = netlink::interfaces().map_err(Failed::at("finding interfaces"))?;
@@ -52,12 +55,12 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
             let of = interfaces.iter().find(|other| other.index == real);
             let of = of.map(|of| of.name.clone()).unwrap_or_default();
             let name = interface.name.clone();
-            found.push(Attached { what: What::Port, name, interface: of });
+            found.push(Attached { what: What::Port, name, interface: of, number: None });
         }
         let mut on = |what, number: u32| {
             if let Some(name) = programs.get(&number) {
                 let (name, interface) = (name.clone(), interface.name.clone());
-                found.push(Attached { what, name, interface });
+                found.push(Attached { what, name, interface, number: Some(number) });
             }
         };
         for place in [Place::TcxIngress, Place::TcxEgress] {

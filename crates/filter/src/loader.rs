@@ -33,9 +33,9 @@ pub(crate) const XDP: &str = "sojourn_xdp";
 pub(crate) const OWNED: &str = "sojourn_owned";
 const CLASSIFIERS: [&str; 3] = [INGRESS, PORT_OUT, CLOSED];
 const SOCKET_FILTERS: [&str; 2] = [SELECT, SINK];
-const FLOWS: &str = "sojourn_flows";
+pub(crate) const FLOWS: &str = "sojourn_flows";
 const OWNERS: &str = "sojourn_owners";
-const CONFIG: &str = "sojourn_config";
+pub(crate) const CONFIG: &str = "sojourn_config";
 const COUNTS: &str = "sojourn_counts";
 const XSKS: &str = "sojourn_xsks";
 const MAPS: [&str; 5] = [FLOWS, OWNERS, CONFIG, COUNTS, XSKS];
@@ -53,7 +53,7 @@ pub(crate) struct Config {
     pub(crate) mac: MacAddress,
 }
 
-const CONFIG_LEN: usize = 20;
+pub(crate) const CONFIG_LEN: usize = 20;
 
 impl Config {
     fn encode(&self) -> [u8; CONFIG_LEN] {
@@ -66,7 +66,7 @@ impl Config {
         bytes
     }
 
-    fn decode(bytes: &[u8; CONFIG_LEN]) -> Self {
+    pub(crate) fn decode(bytes: &[u8; CONFIG_LEN]) -> Self {
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
@@ -201,11 +201,16 @@ impl Loaded {
     pub(crate) fn counts(&self) -> Result<Counts, Failed> {
         let mut counts = Counts::default();
         for reason in Reason::ALL {
-            let values = self.counts.get(&(reason as u32), 0);
-            let values = values.map_err(|error| Failed::other("reading the counters", error))?;
-            counts.set(reason, values.iter().sum());
+            counts.set(reason, self.count(reason)?);
         }
         Ok(counts)
+    }
+
+    /// One counter, of all processors.
+    pub(crate) fn count(&self, reason: Reason) -> Result<u64, Failed> {
+        let values = self.counts.get(&(reason as u32), 0);
+        let values = values.map_err(|error| Failed::other("reading the counters", error))?;
+        Ok(values.iter().sum())
     }
 }
 

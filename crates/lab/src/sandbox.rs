@@ -1,7 +1,7 @@
 //! A folder, a session server and an environment of one test's own.
 
 use crate::net::Host;
-use crate::{Built, Running};
+use crate::{Built, Finished, Running};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -87,6 +87,16 @@ impl Sandbox {
     /// Kills the server as a crash would.
     pub fn kill_server(&mut self) {
         self.server = None;
+    }
+
+    /// Asks the server to end, as a system does that goes down; what it has said.
+    ///
+    /// # Errors
+    /// If there is none, or it does not end within ten seconds.
+    pub fn stop_server(&mut self) -> Result<Finished> {
+        let server = self.server.take().context("no server runs")?;
+        server.signal(rustix::process::Signal::TERM);
+        server.finish(Duration::from_secs(10))
     }
 
     /// The server's process number.

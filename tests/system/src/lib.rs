@@ -2,6 +2,8 @@
 //!
 //! The tests are under `tests/`; what they run is `sojourn-lab`'s. They need a release build: `cargo xtask test` makes it.
 
+pub mod network;
+
 use anyhow::{Context, Result};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_lab::{Mode, Running, Sandbox};

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The child will end with this process, and begin in a control group, if there is one (its file of processes).
-pub(super) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
+pub(crate) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
     let procs = procs.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
     let first_steps = move || {
         // SAFETY: plain system calls with valid arguments, as they are allowed between fork and exec.
@@ -32,7 +32,7 @@ pub(super) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
 
 /// Calls `clean` and ends this process when it is told to end, or after `limit`. To be called before there is a
 /// second thread: the signals must be blocked in all of them. (Children begin with none blocked.)
-pub(super) fn on_end(limit: Duration, clean: impl FnOnce(&str) + Send + 'static) {
+pub(crate) fn on_end(limit: Duration, clean: impl FnOnce(&str) + Send + 'static) {
     // SAFETY: sets of plain bits; the calls read and write no more than those.
     let set = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

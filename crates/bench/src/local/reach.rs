@@ -76,7 +76,7 @@ fn start_up(cells: &[Cell]) -> Reach {
 }
 
 /// How many times as good `a` is as `b`.
-pub(super) fn advantage(unit: Unit, a: f64, b: f64) -> f64 {
+pub(crate) fn advantage(unit: Unit, a: f64, b: f64) -> f64 {
     if unit.is_smaller_better() { b / a } else { a / b }
 }
 

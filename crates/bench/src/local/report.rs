@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::table::{Table, duration, ratio};
 
 /// Reasons for which ends go home that are no longer needed.
-const ENDS: [&str; 3] = ["closed", "peer-left", "peer-died"];
+pub(crate) const ENDS: [&str; 3] = ["closed", "peer-left", "peer-died"];
 
 /// What is measured where, and what is not.
 pub(super) fn head(machine: &Machine, settings: &Settings, notes: &[String]) -> String {
@@ -30,7 +30,7 @@ pub(super) fn head(machine: &Machine, settings: &Settings, notes: &[String]) -> 
 }
 
 /// A figure with its unit.
-fn figure(unit: Unit, value: f64) -> String {
+pub(crate) fn figure(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ns => duration(value),
         Unit::PerS if value >= 1e6 => format!("{:.2} M/s", value / 1e6),

@@ -43,12 +43,22 @@ impl Admin {
         Ok(counted.map(|(words, count)| (words.word, count)).collect())
     }
 
-    /// Sends every stream home; how many.
-    pub(crate) fn recall_all(&mut self) -> Result<usize> {
+    /// The sessions that are away from the kernel: stream and process.
+    fn away(&mut self) -> Result<Vec<(u64, u32)>> {
         let all = self.client.with_deadline(soon()).list().context("list")?;
         let sessions = all.sessions.into_iter().flatten();
-        let away = sessions.filter(|session| session.home == sojourn_session::HomeT::Library);
-        let mut streams: Vec<u64> = away.map(|session| session.stream).collect();
+        let away = sessions.filter(|session| session.home != sojourn_session::HomeT::Kernel);
+        Ok(away.map(|session| (session.stream, session.pid)).collect())
+    }
+
+    /// How many sessions of a process are away from the kernel.
+    pub(crate) fn away_of(&mut self, pid: u32) -> Result<usize> {
+        Ok(self.away()?.iter().filter(|(_, owner)| *owner == pid).count())
+    }
+
+    /// Sends every stream home; how many.
+    pub(crate) fn recall_all(&mut self) -> Result<usize> {
+        let mut streams: Vec<u64> = self.away()?.into_iter().map(|(stream, _)| stream).collect();
         streams.sort_unstable();
         streams.dedup();
         for &stream in &streams {

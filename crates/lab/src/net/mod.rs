@@ -28,4 +28,4 @@ mod relay;
 pub use conditions::{Conditions, Counts};
 pub use host::Host;
 pub use link::{End, Link};
-pub use namespaces::{is_possible, leftovers, sweep};
+pub use namespaces::{is_possible, leftovers, sweep, sweep_own};

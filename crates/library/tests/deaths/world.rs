@@ -117,20 +117,24 @@ impl World {
         assert_eq!(server.wait(what), 9, "{what}");
     }
 
+    pub(crate) fn server_has_died(&mut self) -> bool {
+        self.server.as_mut().is_none_or(|server| server.0.try_wait().unwrap().is_some())
+    }
+
     pub(crate) fn admin(&self) -> AdminClient<Connection> {
+        self.try_admin().unwrap()
+    }
+
+    /// `None`: the server has died, or does so just now.
+    pub(crate) fn try_admin(&self) -> Option<AdminClient<Connection>> {
         let address = Address::parse(&self.address()).unwrap();
-        let connection = Connection::connect(address, &admin_connect_options()).unwrap();
-        AdminClient::bind_by(connection, Deadline::after(PATIENCE)).unwrap()
+        let connection = Connection::connect(address, &admin_connect_options()).ok()?;
+        AdminClient::bind_by(connection, Deadline::after(PATIENCE)).ok()
     }
 
     /// The ends that are away. A server that dies just now knows of none.
     pub(crate) fn away(&self) -> Vec<SessionInfoT> {
-        let address = Address::parse(&self.address()).unwrap();
-        let Ok(connection) = Connection::connect(address, &admin_connect_options()) else {
-            return Vec::new();
-        };
-        let client = AdminClient::bind_by(connection, Deadline::after(PATIENCE));
-        let listed = client.ok().and_then(|mut client| client.list().ok());
+        let listed = self.try_admin().and_then(|mut client| client.list().ok());
         let all = listed.and_then(|listed| listed.sessions).unwrap_or_default();
         all.into_iter().filter(|session| session.home == HomeT::Library).collect()
     }

@@ -8,7 +8,7 @@ mod many;
 mod memory;
 mod moves;
 mod rate;
-mod redis;
+pub(crate) mod redis;
 mod web;
 
 use super::row::{Row, Sample, Times, Unit};
@@ -49,7 +49,7 @@ fn times(measured: &Value) -> Option<Times> {
 }
 
 /// A sample of what `lab-bench` printed, compared by its median time or by its operations a second.
-fn of_lab(case: String, measured: &Value, unit: Unit) -> Sample {
+pub(crate) fn of_lab(case: String, measured: &Value, unit: Unit) -> Sample {
     let figure = |name: &str| measured[name].as_f64();
     let operations = figure("operations").unwrap_or(0.0);
     let seconds = figure("ns").unwrap_or(0.0).max(1.0) / 1e9;

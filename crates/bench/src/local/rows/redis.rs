@@ -88,7 +88,7 @@ impl Turn for Client {
 }
 
 /// A line: name, requests a second, then milliseconds: mean, least, p50, p95, p99, most.
-fn sample(row: &str, line: &str, requests: f64, is_latency: bool) -> Option<Sample> {
+pub(crate) fn sample(row: &str, line: &str, requests: f64, is_latency: bool) -> Option<Sample> {
     let words: Vec<&str> = line.split(',').map(|word| word.trim_matches('"')).collect();
     let number = |place: usize| words.get(place)?.parse::<f64>().ok();
     let ns = |place| number(place).map(|ms| ms * 1e6);

@@ -5,7 +5,7 @@
 //! answered with the server's processor time so far.
 
 use crate::ends::patiently;
-use crate::flow::cpu_ns;
+use crate::flow::{cpu_ns, cpu_ns_of};
 use crate::histogram::Histogram;
 use crate::options::Options;
 use serde_json::{Value, json};
@@ -231,8 +231,8 @@ impl Client {
         self.run(|_| Instant::now() >= end)
     }
 
-    /// Processor time of both sides so far.
-    fn cpu_ns(&mut self) -> Result<u64> {
+    /// Processor time of both sides, and of those that are `watched`, so far.
+    fn cpu_ns(&mut self, watched: &[u32]) -> Result<u64> {
         let mut question = [0; MESSAGE];
         question[0] = 1;
         self.sessions[0].write_all(&question)?;
@@ -242,7 +242,8 @@ impl Client {
                 break answer;
             }
         };
-        Ok(answer[1..9].try_into().map_or(0, u64::from_le_bytes) + cpu_ns())
+        let others: u64 = watched.iter().map(|pid| cpu_ns_of(*pid)).sum();
+        Ok(answer[1..9].try_into().map_or(0, u64::from_le_bytes) + cpu_ns() + others)
     }
 }
 
@@ -260,11 +261,11 @@ pub(crate) fn call(address: &str, options: &Options) -> Result<Value> {
     client.run(|count| count >= wanted)?;
     client.run_for(options.warm)?;
     client.histogram = Histogram::new();
-    let cpu = client.cpu_ns()?;
+    let cpu = client.cpu_ns(&options.watched)?;
     let start = Instant::now();
     let ops = client.run_for(options.time)?;
     let ns = start.elapsed().as_nanos() as u64;
-    let cpu = client.cpu_ns()? - cpu;
+    let cpu = client.cpu_ns(&options.watched)? - cpu;
     Ok(json!({
         "operations": ops, "ns": ns, "cpu_ns": cpu, "in_vain": client.in_vain,
         "histogram": client.histogram.pairs()
