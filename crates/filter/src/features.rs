@@ -1,0 +1,92 @@
+//! What the kernel has for the filter, tried out rather than read off its version: for `sojourn doctor`.
+//!
+//! Nothing stays, and nothing is on any interface but a packet socket on the loopback for a moment, with a filter that takes nothing.
+//! Not here: what is attached already (`list`).
+
+use crate::error::Failed;
+use crate::group::Group;
+use crate::loader;
+use crate::sys::{self, Place};
+use aya_obj::generated::bpf_insn;
+use rustix::fd::AsFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io;
+
+/// Exists in every network name space, with this index.
+const LOOPBACK: u32 = 1;
+
+/// Whether Sojourn was built with the filter's programs.
+pub fn is_built() -> bool {
+    loader::object().is_some()
+}
+
+/// Loads a program that does nothing.
+///
+/// # Errors
+/// `EPERM` without `CAP_BPF`, `ENOSYS` without bpf(2).
+pub fn programs() -> io::Result<()> {
+    nothing().map(drop)
+}
+
+/// Looks whether programs can be attached to interfaces by link (Linux 6.6, tcx).
+///
+/// # Errors
+/// `EINVAL` on older kernels, where they hang on queueing disciplines instead; `EPERM` without `CAP_NET_ADMIN`.
+pub fn links() -> io::Result<()> {
+    sys::programs_on(LOOPBACK, Place::TcxIngress).map(drop)
+}
+
+/// Makes a fanout group whose members an eBPF program chooses.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_RAW` and `CAP_BPF`, else what the kernel lacks.
+pub fn fanout() -> Result<(), Failed> {
+    let program = nothing().map_err(Failed::at("loading a program"))?;
+    Group::new(LOOPBACK, program.as_fd(), program.as_fd()).map(drop)
+}
+
+/// Makes an AF_XDP socket, without rings.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_RAW`, `EAFNOSUPPORT` on kernels built without.
+pub fn xdp_sockets() -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?;
+    Ok(())
+}
+
+/// A socket filter that takes nothing: `r0 = 0; exit`.
+fn nothing() -> io::Result<rustix::fd::OwnedFd> {
+    const MOVE: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let [zero, exit] = [MOVE, EXIT].map(|code| bpf_insn {
+        code,
+        _bitfield_align_1: [],
+        _bitfield_1: Default::default(),
+        off: 0,
+        imm: 0,
+    });
+    sys::load_socket_filter("sojourn_probe", &[zero, exit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the rights to try them, or told that they are missing: nothing else on a kernel that runs the other tests.
+    #[test]
+    fn whatever_is_tried_is_there_or_not_permitted() {
+        let group = fanout().map_err(|failed| failed.source);
+        for tried in [programs(), group, xdp_sockets()] {
+            let is_permitted = tried.as_ref().err().map(io::Error::kind);
+            assert!(
+                matches!(is_permitted, None | Some(io::ErrorKind::PermissionDenied)),
+                "{tried:?}"
+            );
+        }
+        if let Err(error) = links() {
+            let kind = error.kind();
+            assert!(matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied));
+        }
+    }
+}
