@@ -1,6 +1,6 @@
 //! Building what ships, installing it, and starting the benchmarks and fuzz targets.
 
-use crate::packages::{BENCH, BENCH_LOCAL, BUILD, ensure};
+use crate::packages::{BENCH, BENCH_LOCAL, BENCH_NET, BUILD, ensure};
 use crate::steps::{cargo, command, output, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -44,6 +44,10 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
         ensure(BENCH_LOCAL)?;
         everything()?;
     }
+    if words.first() == Some(&"net") {
+        ensure(BENCH_NET)?;
+        everything()?;
+    }
     let mut all = vec!["run", "--release", "-p", "sojourn-bench", "--features", "rivals", "--"];
     all.extend(words);
     run("benchmark", &mut cargo(&all))
@@ -51,7 +55,7 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
 
 /// A minute's worth of the benchmarks, to see that they run; what they print means nothing.
 pub(crate) fn bench_smoke() -> Result<()> {
-    for which in ["ipc", "idl", "local"] {
+    for which in ["ipc", "idl", "local", "net"] {
         let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
         run(
             &format!("benchmark {which}, smoke test"),

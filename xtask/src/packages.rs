@@ -37,6 +37,8 @@ pub(crate) const BENCH: &[&str] =
 /// The programs that `bench local` runs, and clang for its eBPF program.
 pub(crate) const BENCH_LOCAL: &[&str] =
     &["clang", "iperf3", "nginx", "postgresql", "redis-server", "redis-tools", "wrk"];
+/// What `bench net` runs.
+pub(crate) const BENCH_NET: &[&str] = &["clang", "iproute2", "redis-server", "redis-tools"];
 /// For the demonstration.
 pub(crate) const REDIS: &[&str] = &["redis-server", "redis-tools"];
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The child will end with this process, and begin in a control group, if there is one (its file of processes).
 pub(crate) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
@@ -44,10 +44,21 @@ pub(crate) fn on_end(limit: Duration, clean: impl FnOnce(&str) + Send + 'static)
         set
     };
     std::thread::spawn(move || {
-        let limit = libc::timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: 0 };
-        // SAFETY: valid pointers; the information about the signal is not wanted.
-        let signal =
-            unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const limit) };
+        let end = Instant::now() + limit;
+        let signal = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let seconds = left.as_secs().cast_signed();
+            let left = libc::timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() };
+            // SAFETY: valid pointers; the information about the signal is not wanted.
+            let signal = unsafe {
+                libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const left)
+            };
+            // Another signal, as of a child's end, is no reason.
+            let kind = io::Error::last_os_error().kind();
+            if signal >= 0 || kind != io::ErrorKind::Interrupted {
+                break signal;
+            }
+        };
         match signal {
             -1 => clean("it took too long"),
             signal => clean(&format!("signal {signal}")),

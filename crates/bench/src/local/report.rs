@@ -36,7 +36,8 @@ pub(crate) fn figure(unit: Unit, value: f64) -> String {
         Unit::PerS if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
         Unit::PerS if value >= 1e4 => format!("{:.1} k/s", value / 1e3),
         Unit::PerS => format!("{value:.0} /s"),
-        Unit::BytesPerS => format!("{:.2} GB/s", value / 1e9),
+        Unit::BytesPerS if value >= 1e8 => format!("{:.2} GB/s", value / 1e9),
+        Unit::BytesPerS => format!("{:.2} MB/s", value / 1e6),
         Unit::Bytes => format!("{:.1} KiB", value / 1024.0),
     }
 }

@@ -1,5 +1,6 @@
 //! The two ends of a connection, by ordinary calls.
 
+use crate::options::Options;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -25,12 +26,13 @@ impl End {
 }
 
 /// Calls `serve` in a thread of its own for every client, for ever. Datagrams have one thread for all clients.
-pub(crate) fn listen(kind: &str, address: &str, is_spinning: bool, serve: fn(End)) -> Result<()> {
+pub(crate) fn listen(kind: &str, address: &str, options: &Options, serve: fn(End)) -> Result<()> {
     match kind {
         "tcp" => {
             let listener = TcpListener::bind(address)?;
+            options.apply(&listener)?;
             for stream in listener.incoming() {
-                let end = of_tcp(stream?, is_spinning)?;
+                let end = of_tcp(stream?, options)?;
                 std::thread::spawn(move || serve(end));
             }
         }
@@ -41,7 +43,7 @@ pub(crate) fn listen(kind: &str, address: &str, is_spinning: bool, serve: fn(End
                 std::thread::spawn(move || serve(end));
             }
         }
-        "udp" => return crate::datagrams::serve(address, is_spinning),
+        "udp" => return crate::datagrams::serve(address, options.is_spinning),
         other => return Err(Error::other(format!("no such kind to listen on: {other}"))),
     }
     Ok(())
@@ -60,10 +62,10 @@ pub(crate) fn patiently<T>(step: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 /// A client's end.
-pub(crate) fn connect(kind: &str, address: &str, is_spinning: bool) -> Result<End> {
+pub(crate) fn connect(kind: &str, address: &str, options: &Options) -> Result<End> {
     patiently(|| match kind {
-        "tcp" => of_tcp(TcpStream::connect(address)?, is_spinning),
-        "udp" => of_udp(address, is_spinning),
+        "tcp" => of_tcp(TcpStream::connect(address)?, options),
+        "udp" => of_udp(address, options.is_spinning),
         "unix" => of_unix(UnixStream::connect(address)?),
         other => Err(Error::other(format!("no such kind to connect by: {other}"))),
     })
@@ -91,12 +93,13 @@ pub(crate) fn inherited() -> End {
     End { input: Box::new(input), output: Box::new(output), child: None, is_datagrams: false }
 }
 
-fn of_tcp(stream: TcpStream, is_spinning: bool) -> Result<End> {
+fn of_tcp(stream: TcpStream, options: &Options) -> Result<End> {
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(is_spinning)?;
+    stream.set_nonblocking(options.is_spinning)?;
+    options.apply(&stream)?;
     let stream = std::sync::Arc::new(stream);
     let (input, output) = (Half(stream.clone()), Half(stream));
-    Ok(match is_spinning {
+    Ok(match options.is_spinning {
         false => End::of(input, output),
         true => End::of(Spinning(input), Spinning(output)),
     })

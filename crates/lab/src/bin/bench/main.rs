@@ -27,7 +27,7 @@ usage: lab-bench serve tcp|udp|unix ADDRESS      echo server for ping, bulk and 
        lab-bench rate-serve|rate ADDRESS         connect, one question, close
        lab-bench start PROGRAM                   start and wait for its end
 each with --time-ms N --warm-ms N --size N --pin N --child-pin N --sessions N --warm-calls N --ready FILE
---spin 0|1 --watch PID";
+--spin 0|1 --watch PID --congestion NAME";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -50,16 +50,16 @@ fn run(words: &[String]) -> Result<Option<Value>> {
     let plain: Vec<&str> = plain.iter().map(String::as_str).collect();
     match plain.as_slice() {
         ["serve", kind, address] => {
-            ends::listen(kind, address, options.is_spinning, flow::serve).map(|()| None)
+            ends::listen(kind, address, &options, flow::serve).map(|()| None)
         }
         ["ping", kind, address] => {
-            flow::ping(ends::connect(kind, address, options.is_spinning)?, &options).map(Some)
+            flow::ping(ends::connect(kind, address, &options)?, &options).map(Some)
         }
         ["bulk", kind, address] => {
-            flow::bulk(ends::connect(kind, address, options.is_spinning)?, &options).map(Some)
+            flow::bulk(ends::connect(kind, address, &options)?, &options).map(Some)
         }
         ["pull", kind, address] => {
-            flow::pull(ends::connect(kind, address, options.is_spinning)?, &options).map(Some)
+            flow::pull(ends::connect(kind, address, &options)?, &options).map(Some)
         }
         ["pair-ping"] => pair(&options, flow::ping).map(Some),
         ["pair-bulk"] => pair(&options, flow::bulk).map(Some),

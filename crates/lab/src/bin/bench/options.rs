@@ -1,6 +1,7 @@
 //! The options all measurements share.
 
 use std::io::{Error, Result};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) warm_calls: u64,
     /// Ask again and again instead of sleeping in the kernel (`--spin 1`).
     pub(crate) is_spinning: bool,
+    /// Congestion control of TCP (`--congestion NAME`); otherwise the system's.
+    pub(crate) congestion: Option<String>,
     /// Processes whose processor time counts, too (`--watch PID`, may be given several times).
     pub(crate) watched: Vec<u32>,
     /// Instead of measuring: make this file when everything is warm, and go on until it is gone (`--ready`).
@@ -41,6 +44,7 @@ impl Options {
             sessions: 1,
             warm_calls: 100,
             is_spinning: false,
+            congestion: None,
             watched: Vec::new(),
             ready: None,
         };
@@ -61,6 +65,7 @@ impl Options {
                 "--sessions" => options.sessions = number()? as usize,
                 "--warm-calls" => options.warm_calls = number()?,
                 "--spin" => options.is_spinning = number()? != 0,
+                "--congestion" => options.congestion = Some(value.clone()),
                 "--watch" => options.watched.push(number()? as u32),
                 "--ready" => options.ready = Some(value.into()),
                 _ => return Err(Error::other(format!("{name}: no such option"))),
@@ -80,4 +85,22 @@ pub(crate) fn pin(processor: Option<usize>) -> Result<()> {
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
     };
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+impl Options {
+    /// Sets what these options say of a TCP socket; a listener's connections inherit it.
+    pub(crate) fn apply(&self, socket: &impl AsRawFd) -> Result<()> {
+        let Some(name) = &self.congestion else { return Ok(()) };
+        // SAFETY: as many bytes as said.
+        let done = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_CONGESTION,
+                name.as_ptr().cast(),
+                name.len() as libc::socklen_t,
+            )
+        };
+        if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+    }
 }

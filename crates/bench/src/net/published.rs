@@ -1,0 +1,75 @@
+//! Published figures of the same division of work: TCP and UDP in a library beside the kernel, on machines of 1993.
+//!
+//! Maeda and Bershad, "Protocol Service Decomposition for High-Performance Networking" (SOSP 1993), table 2. Bulk is 16 MB from memory to memory.
+
+use crate::table::{Table, ratio};
+
+/// Tab-separated; the first line names the columns. Times are milliseconds of a round trip.
+const TABLE: &str = include_str!("../../data/decomposition_1993.tsv");
+/// What the ratios of a machine refer to.
+const KERNEL: &str = "Mach 2.5 In-Kernel";
+
+fn lines() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
+    let mut lines = TABLE.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let head = lines.next().unwrap_or_default();
+    (head, lines.collect())
+}
+
+/// The library's figures in the columns that `is_wanted`, divided by the kernel's of the same machine.
+fn ratios(is_wanted: fn(&str) -> bool) -> Vec<(String, Vec<(&'static str, f64)>)> {
+    let (head, lines) = lines();
+    let columns: Vec<usize> = (0..head.len()).filter(|&at| is_wanted(head[at])).collect();
+    let number = |line: &[&str], at: usize| line.get(at)?.parse::<f64>().ok();
+    let mut found = Vec::new();
+    for line in lines.iter().filter(|line| line.get(1).is_some_and(|it| it.starts_with("Library")))
+    {
+        let kernel = lines.iter().find(|other| other[0] == line[0] && other[1] == KERNEL);
+        let of = |&at: &usize| Some((head[at], number(line, at)? / number(kernel?, at)?));
+        found.push((format!("{}, {}", line[1], line[0]), columns.iter().filter_map(of).collect()));
+    }
+    found
+}
+
+fn is_bulk(column: &str) -> bool {
+    column == "tcp_kb_per_s"
+}
+
+/// What stands beside a group of rows, if there is something.
+pub(super) fn beside(group: &str) -> Option<String> {
+    let rows = match group {
+        "tcp-rtt" | "tcp-rtt-pinned" => ratios(|name| name.starts_with("tcp_") && !is_bulk(name)),
+        "udp-rtt" | "udp-rtt-pinned" => ratios(|name| name.starts_with("udp_")),
+        "bulk" => ratios(is_bulk),
+        _ => return None,
+    };
+    let names: Vec<&str> = rows.first()?.1.iter().map(|(name, _)| *name).collect();
+    let mut table = Table::new(["published in 1993, x kernel"].into_iter().chain(names));
+    for (name, ratios) in rows {
+        let cells = ratios.iter().map(|(_, value)| ratio(*value, 1.0));
+        table.row([name].into_iter().chain(cells));
+    }
+    Some(table.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_to_the_kernel_of_the_same_machine() {
+        let all = ratios(is_bulk);
+        let (name, values) = &all[0];
+        assert_eq!(name, "Library-IPC, DECstation 5000/200");
+        assert!((values[0].1 - 910.0 / 1070.0).abs() < 1e-9);
+        let gateway = all.iter().find(|(name, _)| name.contains("Gateway")).unwrap();
+        assert!((gateway.1[0].1 - 469.0 / 457.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_what_was_published_is_printed() {
+        assert!(beside("bulk").unwrap().contains("Library-SHM-IPF"));
+        assert!(beside("udp-rtt").unwrap().contains("udp_1472"));
+        assert!(!beside("tcp-rtt").unwrap().contains("kb_per_s"));
+        assert!(beside("redis").is_none());
+    }
+}

@@ -1,0 +1,163 @@
+//! The targets for sessions between two hosts, judged from one run's cells.
+
+use std::fmt;
+
+use super::measure::Cell;
+use super::way::{Wait, Way};
+use crate::local::reach::advantage;
+use crate::reach::Reach;
+
+/// What a figure, divided by the kernel's, must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
+    /// At most so much.
+    AtMost(f64),
+    /// At least so much.
+    AtLeast(f64),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(limit) => write!(f, "<= {limit:.2}"),
+            Self::AtLeast(limit) => write!(f, ">= {limit:.2}"),
+        }
+    }
+}
+
+/// Of the spinning kernel's time.
+const OF_SPINNING: f64 = 0.75;
+/// Of the blocking kernel's.
+const OF_BLOCKING: f64 = 0.15;
+
+/// What was promised of a figure against the kernel's in the same way of waiting.
+pub(super) fn target(cell: &Cell) -> Option<Target> {
+    if !cell.way.is_ours() {
+        return None;
+    }
+    match (cell.row.as_str(), cell.wait) {
+        ("bulk-out" | "bulk-in", _) => Some(Target::AtLeast(1.2)),
+        ("loss-1%", _) => Some(Target::AtLeast(0.95)),
+        ("redis-c50", _) => Some(Target::AtLeast(1.5)),
+        (_, Wait::Spinning) => Some(Target::AtMost(OF_SPINNING)),
+        _ => None,
+    }
+}
+
+/// The figure of a case, if it counts.
+fn value(cells: &[Cell], case: &str, way: Way, wait: Wait) -> Option<f64> {
+    let fits = |cell: &&Cell| cell.case == case && cell.way == way && cell.wait == wait;
+    cells.iter().find(fits).filter(|cell| cell.counts()).map(|cell| cell.value)
+}
+
+/// All targets.
+pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
+    let mut reach = Vec::new();
+    for cell in cells {
+        let Some(target) = target(cell) else { continue };
+        let ours = value(cells, &cell.case, cell.way, cell.wait);
+        let of = |wait| value(cells, &cell.case, Way::Kernel, wait);
+        let name = format!("{}, {}", cell.case, cell.way.title());
+        match target {
+            Target::AtMost(limit) => {
+                let text = |waits, limit| format!("{name}: at most {limit:.2} x {waits} kernel");
+                let spinning = text("spinning", limit);
+                reach.push(Reach::at_most(spinning, ours, of(Wait::Spinning), limit));
+                let blocking = text("blocking", OF_BLOCKING);
+                reach.push(Reach::at_most(blocking, ours, of(Wait::Blocking), OF_BLOCKING));
+            }
+            Target::AtLeast(limit) => {
+                let text = format!("{name}: at least {limit:.2} x kernel");
+                reach.push(Reach::at_least(text, ours, of(cell.wait), limit));
+            }
+        }
+    }
+    reach.extend([Way::Smoltcp, Way::Gvisor].map(|rival| beaten(cells, rival)));
+    reach
+}
+
+/// Whether Sojourn on the client's side was the better wherever the rival on that side was measured.
+fn beaten(cells: &[Cell], rival: Way) -> Reach {
+    let target = format!("better than {} everywhere", rival.title());
+    let theirs = cells.iter().filter(|cell| cell.way == rival && cell.counts());
+    let ratio = |cell: &Cell| {
+        let ours = value(cells, &cell.case, Way::Client, cell.wait)?;
+        Some((advantage(cell.unit, ours, cell.value), format!("{}, {:?}", cell.case, cell.wait)))
+    };
+    let mut ratios: Vec<(f64, String)> = theirs.filter_map(ratio).collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (Some(worst), Some(best)) = (ratios.first(), ratios.last()) else {
+        return Reach { target, measured: "not measured".into(), reached: None };
+    };
+    let better = ratios.iter().filter(|(ratio, _)| *ratio > 1.0).count();
+    let measured = format!(
+        "{:.2} ({}) to {:.2} ({}) times as good, {better} of {} cases",
+        worst.0,
+        worst.1,
+        best.0,
+        best.1,
+        ratios.len()
+    );
+    Reach { target, measured, reached: Some(worst.0 > 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::row::Unit;
+
+    fn cell(row: &str, way: Way, wait: Wait, unit: Unit, value: f64) -> Cell {
+        Cell {
+            group: "group".into(),
+            row: row.into(),
+            case: row.into(),
+            way,
+            wait,
+            unit,
+            value,
+            values: vec![value],
+            times: None,
+            rate: None,
+            cpu_ns: None,
+            away: way.is_ours().then_some(1.0),
+            returned: std::collections::BTreeMap::new(),
+            error: None,
+        }
+    }
+
+    #[test]
+    fn a_spinning_round_trip_is_judged_twice() {
+        let of = |way, wait, value| cell("tcp-rtt-1", way, wait, Unit::Ns, value);
+        let cells = [
+            of(Way::Kernel, Wait::Blocking, 100.0),
+            of(Way::Kernel, Wait::Spinning, 20.0),
+            of(Way::Client, Wait::Blocking, 90.0),
+            of(Way::Client, Wait::Spinning, 15.0),
+        ];
+        let verdicts: Vec<_> = judge(&cells).iter().map(|one| one.reached).collect();
+        assert_eq!(verdicts, [Some(true), Some(true), None, None]);
+    }
+
+    #[test]
+    fn what_was_not_away_reaches_nothing() {
+        let mut ours = cell("bulk-out", Way::Client, Wait::Default, Unit::BytesPerS, 9.0);
+        let kernel = cell("bulk-out", Way::Kernel, Wait::Default, Unit::BytesPerS, 1.0);
+        assert_eq!(judge(&[kernel.clone(), ours.clone()])[0].reached, Some(true));
+        ours.away = Some(0.5);
+        assert_eq!(judge(&[kernel, ours])[0].reached, None);
+    }
+
+    #[test]
+    fn a_rival_that_wins_once_is_not_beaten() {
+        let of = |row, way, value| cell(row, way, Wait::Blocking, Unit::Ns, value);
+        let cells = [
+            of("a", Way::Client, 10.0),
+            of("a", Way::Smoltcp, 20.0),
+            of("b", Way::Client, 10.0),
+            of("b", Way::Smoltcp, 9.0),
+        ];
+        let verdict = beaten(&cells, Way::Smoltcp);
+        assert_eq!(verdict.reached, Some(false));
+        assert!(verdict.measured.contains("1 of 2"), "{}", verdict.measured);
+    }
+}

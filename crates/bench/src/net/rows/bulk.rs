@@ -1,0 +1,72 @@
+//! Bytes from memory to memory on one session, either way, as `ttcp` sends them: offloads on, each program on its processor.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{client, ms, pins};
+use crate::local::row::{Sample, Unit};
+use crate::local::rows::of_lab;
+use crate::net::row::{Measured, Row};
+use crate::net::way::{Wait, Way};
+use crate::net::world::{Between, World, parse};
+
+/// Bytes that the program writes at once.
+const FRAME: usize = 64 << 10;
+/// Time to move, and for windows to grow.
+const WARM: Duration = Duration::from_millis(200);
+
+struct Bulk {
+    name: &'static str,
+    /// What the client is to do.
+    word: &'static str,
+}
+
+/// Both directions.
+pub(super) fn all() -> Vec<Box<dyn Row>> {
+    vec![
+        Box::new(Bulk { name: "bulk-out", word: "bulk" }),
+        Box::new(Bulk { name: "bulk-in", word: "pull" }),
+    ]
+}
+
+/// A sample of bytes a second, with the processor time of 1 KiB.
+pub(super) fn of_bytes(name: String, text: &str) -> Result<Sample> {
+    let said = parse(text)?;
+    let sample = of_lab(name, &said, Unit::BytesPerS);
+    let kib = said["bytes"].as_f64().unwrap_or(0.0) / 1024.0;
+    let cpu_ns = said["cpu_ns"].as_f64().map(|cpu| cpu / kib.max(1.0));
+    Ok(Sample { cpu_ns, ..sample })
+}
+
+impl Row for Bulk {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+
+    fn group(&self) -> &'static str {
+        "bulk"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::MEASURED
+    }
+
+    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+        let length = length * 3;
+        let place = world.place(way, Between::Wire)?;
+        let address = place.free_name();
+        let (client_pin, server_pin) = pins();
+        let mut words = vec!["serve", "tcp", &address];
+        words.extend(server_pin.iter().map(String::as_str));
+        let server = place.lab_server(Wait::Default, &words)?;
+        let (size, time, warm) = (FRAME.to_string(), ms(length), ms(WARM));
+        let mut words = vec![self.word, "tcp", &address, "--size", &size];
+        words.extend(["--time-ms", &time, "--warm-ms", &warm]);
+        words.extend(client_pin.iter().map(String::as_str));
+        let command = client(world, &place, (way, Wait::Default), &words)?;
+        let (text, away) = place.watch(command, &server, 1, (WARM, length))?;
+        let sample = of_bytes(self.name.into(), &text)?;
+        Ok(vec![Measured { sample, wait: Wait::Default, away }])
+    }
+}

@@ -1,0 +1,69 @@
+//! Throughput of one session on links that are not good: frames lost in both directions, 10 ms each way, and a line that is slow.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sojourn_lab::net::{Conditions, End};
+
+use super::bulk::of_bytes;
+use super::{client, ms};
+use crate::net::row::{Measured, Row};
+use crate::net::way::{Wait, Way};
+use crate::net::world::{Between, World};
+
+/// Bytes that the program writes at once.
+const FRAME: &str = "16384";
+/// Each way.
+const DELAY: Duration = Duration::from_millis(10);
+/// Bits per second: less than what the relay can do here.
+const RATE: u64 = 200_000_000;
+
+struct Loss {
+    name: &'static str,
+    loss: f64,
+}
+
+/// All rows.
+pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
+    let all = [("loss-1%", 0.01), ("loss-0%", 0.0), ("loss-0.1%", 0.001), ("loss-3%", 0.03)];
+    let all = all.into_iter().take(if quick { 1 } else { 4 });
+    all.map(|(name, loss)| -> Box<dyn Row> { Box::new(Loss { name, loss }) }).collect()
+}
+
+impl Row for Loss {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+
+    fn group(&self) -> &'static str {
+        "loss"
+    }
+
+    fn rounds(&self) -> usize {
+        3
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::MEASURED
+    }
+
+    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+        let (warm, length) = (Duration::from_millis(1000), length * 10);
+        let place = world.place(way, Between::Relay)?;
+        let conditions =
+            Conditions { loss: self.loss, delay: DELAY, rate: Some(RATE), ..Conditions::default() };
+        for end in [End::A, End::B] {
+            place.link().set_conditions(end, conditions)?;
+        }
+        let address = place.free_name();
+        let server = place.lab_server(Wait::Default, &["serve", "tcp", &address])?;
+        let (time, warm_ms) = (ms(length), ms(warm));
+        let words = ["bulk", "tcp", &address, "--size", FRAME];
+        let words: Vec<&str> =
+            words.into_iter().chain(["--time-ms", &time, "--warm-ms", &warm_ms]).collect();
+        let command = client(world, &place, (way, Wait::Default), &words)?;
+        let (text, away) = place.watch(command, &server, 1, (warm, length))?;
+        let sample = of_bytes(self.name.into(), &text)?;
+        Ok(vec![Measured { sample, wait: Wait::Default, away }])
+    }
+}

@@ -1,0 +1,50 @@
+//! Many sessions between an echo server and a client of one thread each, with epoll.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::ms;
+use crate::local::row::Unit;
+use crate::local::rows::of_lab;
+use crate::net::row::{Measured, Row};
+use crate::net::way::{Side, Wait, Way};
+use crate::net::world::{Between, World, parse};
+
+struct Many(usize);
+
+/// All rows.
+pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
+    let all = [1, 10, 100, 1000].into_iter().filter(|&sessions| !quick || sessions <= 10);
+    all.map(|sessions| -> Box<dyn Row> { Box::new(Many(sessions)) }).collect()
+}
+
+impl Row for Many {
+    fn name(&self) -> String {
+        format!("sessions-{}", self.0)
+    }
+
+    fn group(&self) -> &'static str {
+        "sessions"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::OURS
+    }
+
+    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+        let place = world.place(way, Between::Wire)?;
+        let address = place.free_name();
+        let server = place.lab_server(Wait::Default, &["many-serve", &address])?;
+        let (warm, length) = (Duration::from_millis(100 + 2 * self.0 as u64), length * 2);
+        let (sessions, time, warm_ms) = (self.0.to_string(), ms(length), ms(warm));
+        let words = ["many", &address, "--sessions", &sessions, "--time-ms", &time];
+        // Each has to be used 32 times to be hot; then all have to have moved.
+        let more = ["--warm-calls", "40", "--warm-ms", &warm_ms];
+        let words: Vec<&str> = words.into_iter().chain(more).collect();
+        let command = place.lab(Side::Client, Wait::Default, &words);
+        let (text, away) = place.watch(command, &server, self.0, (warm, length))?;
+        let sample = of_lab(self.name(), &parse(&text)?, Unit::PerS);
+        Ok(vec![Measured { sample, wait: Wait::Default, away }])
+    }
+}

@@ -1,0 +1,129 @@
+//! Moves: how many a second out and home again, and how long a stream stands still while its session moves.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use sojourn_lab::Running;
+
+use super::ms;
+use crate::local::row::{Sample, Unit};
+use crate::net::row::{Measured, Row};
+use crate::net::way::{Side, Wait, Way};
+use crate::net::world::{Between, LIMIT, World, parse};
+
+/// How long the sessions may take to move.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two commands to send a streaming session home.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// All rows.
+pub(super) fn all() -> Vec<Box<dyn Row>> {
+    vec![Box::new(Rate), Box::new(Stall)]
+}
+
+/// Counted from the first call to the last session away, and from the command to the last one home.
+struct Rate;
+
+impl Row for Rate {
+    fn name(&self) -> String {
+        "moves".into()
+    }
+
+    fn group(&self) -> &'static str {
+        "moves"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        &[Way::Client]
+    }
+
+    fn rounds(&self) -> usize {
+        3
+    }
+
+    fn turn(&self, world: &World, way: Way, _length: Duration) -> Result<Vec<Measured>> {
+        let sessions: u64 = if world.quick { 20 } else { 500 };
+        let place = world.place(way, Between::Wire)?;
+        let mut admin = place.admin(Side::Client)?.context("no session server")?;
+        let address = place.free_name();
+        let _server = place.lab_server(Wait::Default, &["many-serve", &address])?;
+        let ready =
+            std::env::temp_dir().join(format!("sojourn-bench-moves-{}", std::process::id()));
+        let (count, path) = (sessions.to_string(), ready.to_string_lossy().into_owned());
+        let (joins, returns) = admin.moves()?;
+        let words = ["many", &address, "--sessions", &count, "--ready", &path];
+        let mut client = Running::start(place.lab(Side::Client, Wait::Default, &words))?;
+        until(|| Ok(ready.exists() || !client.is_running()))?;
+        let out = until(|| Ok(admin.moves()?.0 >= joins + sessions))?;
+        let start = Instant::now();
+        let recalled = admin.recall_all()? as u64;
+        until(|| Ok(admin.moves()?.1 >= returns + recalled))?;
+        let home = start.elapsed();
+        std::fs::remove_file(&ready)?;
+        client.finish(LIMIT)?.success("lab-bench many")?;
+        let sample = |case: &str, count: u64, time: Duration| {
+            let rate = count as f64 / time.as_secs_f64();
+            let sample = Sample::new(case, Unit::PerS, rate, count as f64);
+            // Nothing is measured here but moves.
+            Measured { sample, wait: Wait::Default, away: Some(1.0) }
+        };
+        Ok(vec![sample("sessions out", sessions, out), sample("sessions home", recalled, home)])
+    }
+}
+
+/// Waits for something; how long that took.
+fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
+    let start = Instant::now();
+    while !is_so()? {
+        if start.elapsed() > PATIENCE {
+            bail!("not all had moved after {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(start.elapsed())
+}
+
+/// The longest time without an arrival on a stream whose session is sent home again and again; the kernel's is never moved.
+struct Stall;
+
+impl Row for Stall {
+    fn name(&self) -> String {
+        "stall".into()
+    }
+
+    fn group(&self) -> &'static str {
+        "moves"
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::OURS
+    }
+
+    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+        let length = length * 8;
+        let place = world.place(way, Between::Wire)?;
+        let address = place.free_name();
+        let _server = place.lab_server(Wait::Default, &["serve", "tcp", &address])?;
+        let (time, warm) = (ms(length), "100");
+        let words = ["pull", "tcp", &address, "--size", "16384", "--time-ms", &time];
+        let words: Vec<&str> = words.into_iter().chain(["--warm-ms", warm]).collect();
+        let mut admin = place.admin(Side::Client)?;
+        let start = Instant::now();
+        let mut client = Running::start(place.lab(Side::Client, Wait::Default, &words))?;
+        let before = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        while client.is_running() && start.elapsed() < length {
+            std::thread::sleep(EVERY);
+            admin.as_mut().map(|admin| admin.recall_all()).transpose()?;
+        }
+        let after = admin.as_mut().map(|admin| admin.moves()).transpose()?;
+        let said = parse(&client.finish(LIMIT)?.success("lab-bench pull")?)?;
+        let gap = said["longest_gap_ns"].as_f64().context("no gap")?;
+        let moves = before.zip(after).map(|(before, after)| after.0 - before.0);
+        let moves = moves.map(|moves| moves as f64);
+        let sample = Sample::new("longest gap in a stream", Unit::Ns, gap, moves.unwrap_or(1.0));
+        // How often it moved is its rate; a session that moved less than twice has not shown a move while it streams.
+        let sample = Sample { rate: moves.map(|moves| moves / length.as_secs_f64()), ..sample };
+        let away = moves.map(|moves| if moves < 2.0 { 0.0 } else { 1.0 });
+        Ok(vec![Measured { sample, wait: Wait::Default, away }])
+    }
+}

@@ -1,0 +1,100 @@
+//! Question and answer on one session, by size and by way of waiting, on processors of their own and wherever the kernel puts them.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sojourn_lab::Running;
+
+use super::{client, ms, pins};
+use crate::local::row::{Sample, Unit};
+use crate::local::rows::of_lab;
+use crate::net::row::{Measured, Row};
+use crate::net::way::{Wait, Way};
+use crate::net::world::{Between, World, parse};
+
+/// Whether Sojourn carries datagrams: not yet.
+const CARRIES_UDP: bool = false;
+/// Before measuring: time to become hot and to move.
+const WARM: Duration = Duration::from_millis(120);
+
+struct RoundTrip {
+    protocol: &'static str,
+    size: usize,
+    is_pinned: bool,
+}
+
+fn all(protocol: &'static str, sizes: &[usize]) -> Vec<Box<dyn Row>> {
+    let of = |is_pinned| {
+        sizes
+            .iter()
+            .map(move |&size| -> Box<dyn Row> { Box::new(RoundTrip { protocol, size, is_pinned }) })
+    };
+    of(true).chain(of(false)).collect()
+}
+
+/// TCP, up to what fits into a segment.
+pub(super) fn tcp(quick: bool) -> Vec<Box<dyn Row>> {
+    all("tcp", if quick { &[1, 1460] } else { &[1, 100, 512, 1024, 1460] })
+}
+
+/// UDP, up to what fits into a packet.
+pub(super) fn udp(quick: bool) -> Vec<Box<dyn Row>> {
+    all("udp", if quick { &[1, 1472] } else { &[1, 100, 512, 1024, 1472] })
+}
+
+impl Row for RoundTrip {
+    fn name(&self) -> String {
+        format!("{}-{}", self.group(), self.size)
+    }
+
+    fn group(&self) -> &'static str {
+        match (self.protocol, self.is_pinned) {
+            ("tcp", true) => "tcp-rtt-pinned",
+            ("tcp", false) => "tcp-rtt",
+            (_, true) => "udp-rtt-pinned",
+            (_, false) => "udp-rtt",
+        }
+    }
+
+    fn ways(&self) -> &'static [Way] {
+        Way::MEASURED
+    }
+
+    fn lacks(&self, world: &World, way: Way) -> Option<String> {
+        let is_udp = self.protocol == "udp" && !CARRIES_UDP;
+        match is_udp && way.is_ours() {
+            true => Some("Sojourn does not carry UDP yet".into()),
+            false => world.lacks(way),
+        }
+    }
+
+    fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
+        let mut found = vec![self.run(world, (way, Wait::Blocking), length)?];
+        // Go's runtime decides itself when to sleep.
+        if way != Way::Gvisor {
+            found.push(self.run(world, (way, Wait::Spinning), length)?);
+        }
+        Ok(found)
+    }
+}
+
+impl RoundTrip {
+    fn run(&self, world: &World, how: (Way, Wait), length: Duration) -> Result<Measured> {
+        let (way, wait) = how;
+        let place = world.place(way, Between::Wire)?;
+        let address = place.free_name();
+        let (client_pin, server_pin) = pins();
+        let mut words = vec!["serve", self.protocol, &address];
+        words.extend(server_pin.iter().map(String::as_str).filter(|_| self.is_pinned));
+        let server: Running = place.lab_server(wait, &words)?;
+        let (size, time, warm) = (self.size.to_string(), ms(length), ms(WARM));
+        let mut words = vec!["ping", self.protocol, &address, "--size", &size];
+        words.extend(["--time-ms", &time, "--warm-ms", &warm]);
+        words.extend(client_pin.iter().map(String::as_str).filter(|_| self.is_pinned));
+        let command = client(world, &place, how, &words)?;
+        let (text, away) = place.watch(command, &server, 1, (WARM, length))?;
+        let name = format!("{} {} B", self.group(), self.size);
+        let sample: Sample = of_lab(name, &parse(&text)?, Unit::Ns);
+        Ok(Measured { sample, wait, away })
+    }
+}
