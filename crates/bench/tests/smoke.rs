@@ -71,3 +71,16 @@ fn local() {
     assert!(plain.count() >= 6);
     assert!(!list(&outcome, "reach").is_empty());
 }
+
+/// Two hosts, where they can be had. That a session was really away is the matter of the tests of sessions with other hosts: on a busy
+/// machine a short turn may end before.
+#[test]
+fn net() {
+    let outcome = run_with("net", &["--row", "tcp-rtt-1460", "--row", "bulk", "--way", "both"]);
+    for cell in list(&outcome, "cells") {
+        assert!(cell["error"].is_null(), "{cell}");
+        assert!(cell["value"].as_f64().unwrap() > 0.0, "{cell}");
+    }
+    let is_possible = !list(&outcome, "cells").is_empty();
+    assert!(!is_possible || list(&outcome, "reach").len() >= 4);
+}
