@@ -15,6 +15,7 @@ pub mod holders;
 pub mod identity;
 pub mod log;
 pub mod memory;
+pub mod privileges;
 mod raw;
 pub mod registry;
 pub mod run;

@@ -27,7 +27,7 @@ struct Flags {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
     idle_exit: Option<f64>,
     /// Also carry TCP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
-    /// CAP_BPF. Being tried: see docs/moves.md.
+    /// CAP_BPF; whatever else the server does not need it gives up. Being tried: see docs/moves.md.
     #[arg(long)]
     network: bool,
     /// Say no more than this on standard error: error, warn, info or debug.

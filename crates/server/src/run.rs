@@ -6,6 +6,7 @@
 
 use crate::carried;
 use crate::log::{self, Level};
+use crate::privileges::{self, Work};
 use crate::service::{Sojournd, StartError, Stop};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
@@ -66,6 +67,9 @@ pub enum RunError {
     /// The kernel refused.
     #[error("{0}: {1}")]
     System(PathBuf, Errno),
+    /// Rights that are not needed could not be given up.
+    #[error("capabilities cannot be given up: {0}")]
+    Privileges(Errno),
     /// Nobody can connect.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -101,6 +105,13 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         },
         _ => None,
     };
+    let socket = match &address {
+        Address::Path(path) => Some(path.as_path()),
+        _ => None,
+    };
+    // Before there are threads: each has its own.
+    let work = Work { is_public, network: options.network, socket };
+    privileges::keep_only(&work).map_err(RunError::Privileges)?;
     let served = Sojournd::new()?;
     if options.network
         && let Err(missing) = carried::start(&served)
