@@ -5,6 +5,7 @@
 //! Read `docs/testing.md` first.
 
 mod built;
+pub mod measuring;
 pub mod net;
 mod running;
 mod sandbox;

@@ -3,7 +3,7 @@
 //! Not the client: to it a connected socket is an end like others (`ends`).
 
 use crate::ends::again;
-use crate::flow::{PROCESSOR_TIME, SEND_BACK, cpu_ns};
+use sojourn_lab::measuring::flow::{PROCESSOR_TIME, SEND_BACK, cpu_ns};
 use std::io::{Error, ErrorKind, Result};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

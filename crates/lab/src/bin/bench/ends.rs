@@ -1,29 +1,13 @@
 //! The two ends of a connection, by ordinary calls.
 
-use crate::options::Options;
+use sojourn_lab::measuring::{End, Options};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// One end. Closing it closes the connection; a child that was started for it is waited for.
-pub(crate) struct End {
-    pub(crate) input: Box<dyn Read + Send>,
-    pub(crate) output: Box<dyn Write + Send>,
-    pub(crate) child: Option<Child>,
-    /// Every write is a message of its own, and a read gives one message: nothing else may be sent but frames.
-    pub(crate) is_datagrams: bool,
-}
-
-impl End {
-    fn of(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Self {
-        let (input, output) = (Box::new(input), Box::new(output));
-        Self { input, output, child: None, is_datagrams: false }
-    }
-}
 
 /// Calls `serve` in a thread of its own for every client, for ever. Datagrams have one thread for all clients.
 pub(crate) fn listen(kind: &str, address: &str, options: &Options, serve: fn(End)) -> Result<()> {

@@ -1,20 +1,17 @@
 //! `lab-bench`: an ordinary program of blocking calls that measures itself and knows nothing of Sojourn.
 //!
 //! The side that measures prints one line of JSON. Not here: anything of the project, and any check of what was
-//! transferred (that is `lab-peer`'s). Read `flow` first; `many` is the one with epoll.
+//! transferred (that is `lab-peer`'s). Read `sojourn_lab::measuring::flow` first; `many` is the one with epoll.
 
 #![allow(unsafe_code, reason = "an ordinary program makes ordinary C calls")]
 
 mod datagrams;
 mod ends;
-mod flow;
-mod histogram;
 mod many;
-mod options;
 mod rate;
 
-use options::{Options, pin};
 use serde_json::Value;
+use sojourn_lab::measuring::{End, Options, flow, pin};
 use std::io::{Error, Result};
 use std::process::ExitCode;
 
@@ -77,7 +74,7 @@ fn run(words: &[String]) -> Result<Option<Value>> {
 }
 
 /// Measures with a child as the server.
-fn pair(options: &Options, measure: fn(ends::End, &Options) -> Result<Value>) -> Result<Value> {
+fn pair(options: &Options, measure: fn(End, &Options) -> Result<Value>) -> Result<Value> {
     let mut words = vec!["inherit".to_owned()];
     if let Some(processor) = options.child_pin {
         words.extend(["--pin".to_owned(), processor.to_string()]);

@@ -5,10 +5,9 @@
 //! answered with the server's processor time so far.
 
 use crate::ends::patiently;
-use crate::flow::{cpu_ns, cpu_ns_of};
-use crate::histogram::Histogram;
-use crate::options::Options;
 use serde_json::{Value, json};
+use sojourn_lab::measuring::flow::{cpu_ns, cpu_ns_of};
+use sojourn_lab::measuring::{Histogram, Options};
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};

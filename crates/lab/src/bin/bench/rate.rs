@@ -1,10 +1,10 @@
 //! Things done again and again: connections, and starting programs.
 
 use crate::ends::patiently;
-use crate::flow::cpu_ns;
-use crate::histogram::Histogram;
-use crate::options::Options;
 use serde_json::{Value, json};
+use sojourn_lab::measuring::Histogram;
+use sojourn_lab::measuring::Options;
+use sojourn_lab::measuring::flow::cpu_ns;
 use std::io::{Error, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};

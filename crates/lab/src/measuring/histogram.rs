@@ -7,23 +7,30 @@ const STEPS: u64 = 64;
 
 /// Counts by time.
 #[derive(Clone, Debug)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     counts: Vec<u64>,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Histogram {
-    pub(crate) fn new() -> Self {
+    /// Without entries.
+    pub fn new() -> Self {
         Self { counts: vec![0; (STEPS * 60) as usize] }
     }
 
     /// Notes `count` operations of `ns` each.
-    pub(crate) fn note(&mut self, ns: u64, count: u64) {
+    pub fn note(&mut self, ns: u64, count: u64) {
         let last = self.counts.len() - 1;
         self.counts[place(ns).min(last)] += count;
     }
 
     /// Pairs of time in nanoseconds and count, without the empty ones.
-    pub(crate) fn pairs(&self) -> Value {
+    pub fn pairs(&self) -> Value {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(place, count)| json!([time(place), count])).collect()
     }

@@ -1,5 +1,7 @@
 //! The options all measurements share.
 
+#![allow(unsafe_code, reason = "system calls without a safe wrapper")]
+
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -7,33 +9,37 @@ use std::time::Duration;
 
 /// `--name value` pairs.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// Bytes of a frame (`--size`).
-    pub(crate) size: usize,
+    pub size: usize,
     /// How long to measure (`--time-ms`).
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// How long to warm up (`--warm-ms`).
-    pub(crate) warm: Duration,
+    pub warm: Duration,
     /// Processor to stay on (`--pin`).
-    pub(crate) pin: Option<usize>,
+    pub pin: Option<usize>,
     /// The same for a child (`--child-pin`).
-    pub(crate) child_pin: Option<usize>,
+    pub child_pin: Option<usize>,
     /// Connections (`--sessions`).
-    pub(crate) sessions: usize,
+    pub sessions: usize,
     /// Calls on every connection before measuring (`--warm-calls`).
-    pub(crate) warm_calls: u64,
+    pub warm_calls: u64,
     /// Ask again and again instead of sleeping in the kernel (`--spin 1`).
-    pub(crate) is_spinning: bool,
+    pub is_spinning: bool,
     /// Congestion control of TCP (`--congestion NAME`); otherwise the system's.
-    pub(crate) congestion: Option<String>,
+    pub congestion: Option<String>,
     /// Processes whose processor time counts, too (`--watch PID`, may be given several times).
-    pub(crate) watched: Vec<u32>,
+    pub watched: Vec<u32>,
     /// Instead of measuring: make this file when everything is warm, and go on until it is gone (`--ready`).
-    pub(crate) ready: Option<PathBuf>,
+    pub ready: Option<PathBuf>,
 }
 
 impl Options {
-    pub(crate) fn parse(words: &[String]) -> Result<Self> {
+    /// Of words as a user gives them.
+    ///
+    /// # Errors
+    /// The first word that is no option, or whose value is not one.
+    pub fn parse(words: &[String]) -> Result<Self> {
         let ms = Duration::from_millis;
         let mut options = Self {
             size: 1,
@@ -76,7 +82,7 @@ impl Options {
 }
 
 /// Ties this thread, and those it starts, to a processor.
-pub(crate) fn pin(processor: Option<usize>) -> Result<()> {
+pub fn pin(processor: Option<usize>) -> Result<()> {
     let Some(processor) = processor else { return Ok(()) };
     // SAFETY: a set of plain bits; the index is checked by the macro's range below.
     let done = unsafe {
@@ -89,7 +95,7 @@ pub(crate) fn pin(processor: Option<usize>) -> Result<()> {
 
 impl Options {
     /// Sets what these options say of a TCP socket; a listener's connections inherit it.
-    pub(crate) fn apply(&self, socket: &impl AsRawFd) -> Result<()> {
+    pub fn apply(&self, socket: &impl AsRawFd) -> Result<()> {
         let Some(name) = &self.congestion else { return Ok(()) };
         // SAFETY: as many bytes as said.
         let done = unsafe {

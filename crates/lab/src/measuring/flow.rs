@@ -4,21 +4,21 @@
 //! do with it (`SEND_BACK` and the others). So the server never has to be told beforehand, and
 //! both sides make nothing but plain blocking reads and writes of whole frames.
 
-use crate::ends::End;
-use crate::histogram::Histogram;
-use crate::options::Options;
+#![allow(unsafe_code, reason = "system calls without a safe wrapper")]
+
+use super::{End, Histogram, Options};
 use serde_json::{Value, json};
 use std::io::Result;
 use std::time::{Duration, Instant};
 
 /// Answer with the whole frame.
-pub(crate) const SEND_BACK: u8 = 1;
+pub const SEND_BACK: u8 = 1;
 /// Answer nothing.
 const SWALLOW: u8 = 2;
 /// Answer with one byte.
 const ACKNOWLEDGE: u8 = 3;
 /// Answer with the server's processor time so far, 8 bytes.
-pub(crate) const PROCESSOR_TIME: u8 = 4;
+pub const PROCESSOR_TIME: u8 = 4;
 /// Answer with as many frames as the next four bytes say.
 const SEND_MANY: u8 = 5;
 /// Frames asked for at once, and such questions on their way.
@@ -26,7 +26,7 @@ const MANY: u32 = 16;
 const QUESTIONS: u32 = 3;
 
 /// Serves one client until it closes.
-pub(crate) fn serve(mut end: End) {
+pub fn serve(mut end: End) {
     let mut size = [0; 4];
     if end.input.read_exact(&mut size).is_err() {
         return;
@@ -48,7 +48,7 @@ pub(crate) fn serve(mut end: End) {
 
 /// Processor time of another process so far: of its threads that are still there, which is all of them in a server. Zero if
 /// it is gone. See proc_pid_schedstat in the kernel's sched-stats documentation.
-pub(crate) fn cpu_ns_of(pid: u32) -> u64 {
+pub fn cpu_ns_of(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_task = |task: std::fs::DirEntry| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
@@ -64,7 +64,7 @@ fn send_many(end: &mut End, frame: &[u8]) -> Result<()> {
 }
 
 /// Processor time of this process so far, with all its threads.
-pub(crate) fn cpu_ns() -> u64 {
+pub fn cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writes.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
@@ -123,7 +123,7 @@ impl Client {
 }
 
 /// Question and answer.
-pub(crate) fn ping(end: End, options: &Options) -> Result<Value> {
+pub fn ping(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     // Half of the warm-up may pass before the connection has its final form.
     client.call_for(options.warm / 2)?;
@@ -149,7 +149,7 @@ pub(crate) fn ping(end: End, options: &Options) -> Result<Value> {
 }
 
 /// One way, one frame after the other, and one answer at the end.
-pub(crate) fn bulk(end: End, options: &Options) -> Result<Value> {
+pub fn bulk(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;
     let cpu = client.cpu_ns()?;
@@ -185,7 +185,7 @@ impl Client {
 
 /// The other way: the server sends without a pause, as it is always asked for more before it has sent what it was asked for. Says
 /// also the longest time between two reads that gave something.
-pub(crate) fn pull(end: End, options: &Options) -> Result<Value> {
+pub fn pull(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;
     let cpu = client.cpu_ns()?;
