@@ -1,0 +1,250 @@
+//! Two programs on two hosts: a server and what calls it, either of them under Sojourn or not, and what the caller prints.
+//!
+//! Not the lab (hosts, links, sandboxes are `sojourn-lab`'s), not the tests. Scripts are in `programs/net/`.
+
+use crate::{Admin, LIMIT};
+use anyhow::{Context, Result, bail, ensure};
+use sojourn_lab::net::{End, Host, Link, is_possible};
+use sojourn_lab::{Finished, Mode, Running, Sandbox};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+/// Who of the two is under Sojourn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Under {
+    /// Neither.
+    Nobody,
+    /// The server.
+    Server,
+    /// The one who calls it.
+    Client,
+    /// Both, each with a server and a carrier of its own.
+    Both,
+}
+
+impl Under {
+    /// How the program at an end is run; the server is at A.
+    #[must_use]
+    pub fn mode(self, end: End) -> Mode {
+        match (self, end) {
+            (Self::Server | Self::Both, End::A) | (Self::Client | Self::Both, End::B) => {
+                Mode::Sojourn
+            }
+            _ => Mode::Plain,
+        }
+    }
+}
+
+/// How long a server may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often sessions are sent home.
+const RECALL_EVERY: Duration = Duration::from_millis(25);
+
+/// Two hosts; `None`, and it is said, where they cannot be had or the packet filter cannot be used.
+#[must_use]
+pub fn hosts() -> Option<(Host, Host)> {
+    let held = rustix::thread::capabilities(None).ok()?.effective;
+    if !held.contains(rustix::thread::CapabilitySet::BPF) {
+        eprintln!("skipped: the packet filter takes CAP_BPF");
+        return None;
+    }
+    if !is_possible() {
+        return None;
+    }
+    Some((Host::new().ok()?, Host::new().ok()?))
+}
+
+/// A port that no other test of this process has used.
+#[must_use]
+pub fn next_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(6100);
+    NEXT.fetch_add(2, Ordering::Relaxed)
+}
+
+/// The folder of what programs are told to do.
+#[must_use]
+pub fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
+}
+
+/// Two sandboxes at the ends of a link, and a folder that both sides work in.
+#[derive(Debug)]
+pub struct Stage {
+    /// At A the server's, at B the caller's.
+    pub worlds: [Sandbox; 2],
+    /// Who is under Sojourn.
+    pub under: Under,
+    /// Where the server listens.
+    pub address: String,
+    /// On which port.
+    pub port: u16,
+}
+
+impl Stage {
+    /// Sandboxes at the link's ends. The address is the server's, IPv4.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn new(link: &Link, under: Under) -> Result<Self> {
+        let mut worlds = [Sandbox::on(link.host(End::A))?, Sandbox::on(link.host(End::B))?];
+        for world in &mut worlds {
+            world.set("MOVE_AFTER_CALLS", "4");
+        }
+        std::fs::create_dir(worlds[0].folder().join("work"))?;
+        let address = link.v4(End::A).to_string();
+        Ok(Self { worlds, under, address, port: next_port() })
+    }
+
+    /// Where both sides work.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.worlds[0].folder().join("work")
+    }
+
+    /// A file that is there when the server is to end.
+    #[must_use]
+    pub fn end_file(&self) -> PathBuf {
+        self.worlds[0].folder().join("end")
+    }
+
+    /// A command at an end, in its mode.
+    #[must_use]
+    pub fn command(&self, end: End, program: &str) -> Command {
+        let world = &self.worlds[end as usize];
+        let mut command = world.command(self.under.mode(end), program);
+        command.current_dir(self.work()).env("PROGRAMS", programs()).env("END", self.end_file());
+        command.env("ADDRESS", &self.address).env("PORT", self.port.to_string());
+        command.env("HOME", self.work());
+        command
+    }
+
+    /// Starts a role of a script.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn role(&self, end: End, script: &str) -> Result<Running> {
+        let role = if end == End::A { "serve" } else { "call" };
+        let mut command = self.command(end, "bash");
+        let text = ". \"$PROGRAMS/net/prelude.sh\"; . \"$PROGRAMS/net/$1\"; play \"$2\"";
+        command.args(["-c", text, "-", script, role]);
+        Running::start(command)
+    }
+
+    /// Waits until somebody listens on that port of the server's host.
+    ///
+    /// # Errors
+    /// If nobody does in time.
+    pub fn await_listener(&self, link: &Link, port: u16) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let suffix = format!(":{port:04X}");
+        let listens = |line: &str| {
+            let mut fields = line.split_whitespace().skip(1);
+            let local = fields.next().unwrap_or_default();
+            local.ends_with(&suffix) && fields.nth(1) == Some("0A")
+        };
+        loop {
+            let text = link.host(End::A).enter(|| {
+                ["tcp", "tcp6"]
+                    .map(|name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")))
+                    .map(Result::unwrap_or_default)
+                    .concat()
+            })?;
+            if text.lines().any(listens) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "nobody listens on port {port}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The ends that are under Sojourn.
+    #[must_use]
+    pub fn ends_under(&self) -> Vec<End> {
+        let is_under = |end: &End| self.under.mode(*end) == Mode::Sojourn;
+        [End::A, End::B].into_iter().filter(is_under).collect()
+    }
+
+    /// The session servers of the ends that are under Sojourn.
+    ///
+    /// # Errors
+    /// If one does not answer.
+    pub fn admins(&self) -> Result<Vec<Admin>> {
+        let ends = self.ends_under().into_iter();
+        ends.map(|end| Admin::new(&self.worlds[end as usize])).collect()
+    }
+
+    /// Waits for a program's end, and meanwhile sends all sessions home again and again.
+    ///
+    /// # Errors
+    /// If it does not end in time, or a server does not answer.
+    pub fn finish_recalling(&self, mut program: Running, limit: Duration) -> Result<Finished> {
+        let mut admins = self.admins()?;
+        let deadline = Instant::now() + limit;
+        while program.is_running() && Instant::now() < deadline {
+            for admin in &mut admins {
+                admin.recall_all()?;
+            }
+            std::thread::sleep(RECALL_EVERY);
+        }
+        program.finish(Duration::ZERO)
+    }
+
+    /// Streams made so far.
+    ///
+    /// # Errors
+    /// If a server does not answer.
+    pub fn moves(&self) -> Result<u64> {
+        self.admins()?.iter_mut().map(|admin| Ok(admin.moves()?.0)).sum()
+    }
+
+    /// Ends the session servers. What they have warned of is an error: a session that could not be put back, an interface
+    /// that could not be used.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn end(mut self) -> Result<()> {
+        for world in &mut self.worlds {
+            let said = world.stop_server()?;
+            let is_news = |line: &&str| !line.contains(": info: ");
+            let warnings: Vec<&str> = said.err.lines().filter(is_news).collect();
+            ensure!(warnings.is_empty(), "a session server said: {warnings:?}");
+        }
+        Ok(())
+    }
+}
+
+/// Runs both roles of a script; what the caller prints, and how many streams were made.
+///
+/// # Errors
+/// What was said, if anything fails.
+pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<(String, u64)> {
+    let started = Instant::now();
+    let stage = Stage::new(link, under)?;
+    let what = format!("{script} {under:?}{}", if recalls { " recalled" } else { "" });
+    let server = stage.role(End::A, script)?;
+    let listening = stage.await_listener(link, stage.port);
+    let caller = listening.and_then(|()| {
+        let caller = stage.role(End::B, script)?;
+        if recalls { stage.finish_recalling(caller, LIMIT) } else { caller.finish(LIMIT) }
+    });
+    let moves = stage.moves()?;
+    for end in stage.ends_under() {
+        println!("{what} {end:?}: {}", stage.worlds[end as usize].stats()?);
+    }
+    std::fs::write(stage.end_file(), "")?;
+    let served = server.finish(PATIENCE);
+    let caller = match caller {
+        Ok(caller) => caller,
+        Err(error) => bail!("{what}: {error:#}\nserver: {served:?}\n{:?}", stage.end()),
+    };
+    let folder = stage.worlds[0].folder().to_string_lossy().into_owned();
+    let said = format!("{}{}status {}", caller.out, caller.err, caller.status);
+    let said = said.replace(&folder, "FOLDER").replace(&stage.port.to_string(), "PORT");
+    println!("{what}: {:.1} s, {moves} streams", started.elapsed().as_secs_f64());
+    ensure!(caller.status == 0, "{what}: {said}\nserver: {served:?}\n{:?}", stage.end());
+    let served = served.context("the server")?;
+    stage.end().with_context(|| format!("{what}: {said}\nserver: {served:?}"))?;
+    Ok((said, moves))
+}
