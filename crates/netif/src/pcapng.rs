@@ -1,7 +1,7 @@
 //! A writer of pcapng: the format of captures that tcpdump and Wireshark read.
 //!
 //! `draft-ietf-opsawg-pcapng`: a section header, an interface description per interface, an enhanced packet block per frame, with times in
-//! nanoseconds that the caller gives and the direction marked. Not here: where frames come from (`capture`), reading, other blocks.
+//! nanoseconds that the caller gives, the direction marked and perhaps a comment; at the end an interface's statistics. Not here: where frames come from (`capture`), reading, other blocks.
 //! Everything is in little-endian order.
 
 use crate::trace::Direction;
@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
@@ -17,7 +18,12 @@ const OPTION_END: u16 = 0;
 const SECTION_APPLICATION: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
 const INTERFACE_RESOLUTION: u16 = 9;
+const COMMENT: u16 = 1;
 const PACKET_FLAGS: u16 = 2;
+const STATISTICS_RECEIVED: u16 = 4;
+const STATISTICS_DROPPED: u16 = 5;
+/// Bytes of a comment, at most; what is longer is cut.
+const COMMENT_MAX: usize = 1024;
 
 /// An enhanced packet block without its data: head, fixed fields, the flags option, the end of options, the length again.
 const PACKET_FIXED: usize = 8 + 20 + 8 + 4 + 4;
@@ -85,24 +91,42 @@ impl<W: Write> Writer<W> {
         direction: Direction,
         parts: &[&[u8]],
     ) -> io::Result<()> {
+        self.packet_with(interface, time_ns, direction, parts, "")
+    }
+
+    /// The same, with a comment for people (`opt_comment`), of at most 1024 bytes; none if it is empty.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn packet_with(
+        &mut self,
+        interface: InterfaceId,
+        time_ns: u64,
+        direction: Direction,
+        parts: &[&[u8]],
+        comment: &str,
+    ) -> io::Result<()> {
+        let comment = &comment.as_bytes()[..comment.floor_char_boundary(COMMENT_MAX)];
+        let commented =
+            if comment.is_empty() { 0 } else { 4 + comment.len() + padding(comment.len()) };
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let padding = len.next_multiple_of(4) - len;
-        let total = ((PACKET_FIXED + len + padding) as u32).to_le_bytes();
+        let pad = padding(len);
+        let total = ((PACKET_FIXED + len + pad + commented) as u32).to_le_bytes();
         let len = (len as u32).to_le_bytes();
-        let words = [
-            ENHANCED_PACKET.to_le_bytes(),
-            total,
-            interface.0.to_le_bytes(),
-            ((time_ns >> 32) as u32).to_le_bytes(),
-            (time_ns as u32).to_le_bytes(),
-            len,
-            len,
-        ];
+        let [high, low] = halves(time_ns);
+        let words =
+            [ENHANCED_PACKET.to_le_bytes(), total, interface.0.to_le_bytes(), high, low, len, len];
         self.out.write_all(words.as_flattened())?;
         for part in parts {
             self.out.write_all(part)?;
         }
-        self.out.write_all(&[0; 3][..padding])?;
+        self.out.write_all(&[0; 3][..pad])?;
+        if !comment.is_empty() {
+            let head = u32::from(COMMENT) | (comment.len() as u32) << 16;
+            self.out.write_all(&head.to_le_bytes())?;
+            self.out.write_all(comment)?;
+            self.out.write_all(&[0; 3][..padding(comment.len())])?;
+        }
         let flags: u32 = match direction {
             Direction::In => 1,
             Direction::Out => 2,
@@ -111,6 +135,26 @@ impl<W: Write> Writer<W> {
         let end = u32::from(OPTION_END);
         let words = [option.to_le_bytes(), flags.to_le_bytes(), end.to_le_bytes(), total];
         self.out.write_all(words.as_flattened())
+    }
+
+    /// Writes what was counted of an interface up to `time_ns`: frames that arrived at the capture, and those among them that were lost
+    /// because it was too slow.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn statistics(
+        &mut self,
+        interface: InterfaceId,
+        time_ns: u64,
+        received: u64,
+        dropped: u64,
+    ) -> io::Result<()> {
+        let [high, low] = halves(time_ns);
+        let mut body = [interface.0.to_le_bytes(), high, low].concat();
+        option(&mut body, STATISTICS_RECEIVED, &received.to_le_bytes());
+        option(&mut body, STATISTICS_DROPPED, &dropped.to_le_bytes());
+        option(&mut body, OPTION_END, &[]);
+        block(&mut self.out, INTERFACE_STATISTICS, &body)
     }
 
     /// Passes on what `out` has gathered.
@@ -125,6 +169,16 @@ impl<W: Write> Writer<W> {
     pub fn into_inner(self) -> W {
         self.out
     }
+}
+
+/// What is missing of a whole word.
+fn padding(len: usize) -> usize {
+    len.next_multiple_of(4) - len
+}
+
+/// A time as blocks have it: the more significant half first.
+fn halves(time_ns: u64) -> [[u8; 4]; 2] {
+    [((time_ns >> 32) as u32).to_le_bytes(), (time_ns as u32).to_le_bytes()]
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
@@ -184,12 +238,31 @@ mod tests {
     }
 
     #[test]
+    fn golden_bytes_of_comments_and_statistics() {
+        let mut writer = Writer { out: Vec::new(), interfaces: 1 };
+        writer.packet_with(InterfaceId(0), 7, Direction::In, &[b"abcd"], "redis").unwrap();
+        writer.statistics(InterfaceId(0), 8, 3, 1).unwrap();
+        #[rustfmt::skip]
+        let golden: &[u8] = &[
+            // Packet: type, length, interface, time, lengths, data, comment, flags inbound, end, length.
+            6, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0,
+            b'a', b'b', b'c', b'd', 1, 0, 5, 0, b'r', b'e', b'd', b'i', b's', 0, 0, 0,
+            2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0,
+            // Statistics: type, length, interface, time, received, dropped, end, length.
+            5, 0, 0, 0, 52, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0,
+            4, 0, 8, 0, 3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 52, 0, 0, 0,
+        ];
+        assert_eq!(writer.into_inner(), golden);
+    }
+
+    #[test]
     fn every_block_ends_with_its_length_whatever_the_frame() {
         for len in 0..70usize {
             let mut writer = Writer::new(Vec::new(), "").unwrap();
             let id = writer.interface("", Link::Raw).unwrap();
             let frame = vec![7; len];
-            writer.packet(id, 0, Direction::Out, &[&frame]).unwrap();
+            let comment = "é".repeat(len * 10);
+            writer.packet_with(id, 0, Direction::Out, &[&frame], &comment).unwrap();
             let bytes = writer.into_inner();
             let word =
                 |at: usize| u32::from_le_bytes(std::array::from_fn(|n| bytes[at + n])) as usize;
