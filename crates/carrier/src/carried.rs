@@ -50,12 +50,10 @@ pub(crate) struct Carried {
     scratch: Vec<u8>,
 }
 
-/// Whether the program's side has given up the kernel, and nothing is on its way there.
-pub(crate) fn may_be_taken(stream: &Stream, socket: &OwnedFd) -> bool {
-    stream.has_consent()
-        && stream.peer_rings()
-        && raw::queue_len(socket, SIOCOUTQ) == Ok(0)
-        && !has_gap(socket.as_fd())
+/// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
+/// and there is no gap in what it has sent.
+pub(crate) fn is_quiet(stream: &Stream, socket: &OwnedFd) -> bool {
+    stream.peer_rings() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
 }
 
 /// The headers of a session's frames along a way.

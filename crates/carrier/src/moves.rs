@@ -2,9 +2,9 @@
 //!
 //! Read the head of `carrier` and `docs/moves.md` first.
 
-use crate::carried::{Carried, Ending, may_be_taken};
+use crate::carried::{Carried, Ending, is_quiet};
 use crate::carrier::{Carrier, Entry, INBOX, LINK, Phase, Place, later};
-use crate::export::{addresses, export};
+use crate::export::{ExportError, addresses, export};
 use crate::metastate::{Metastate, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -87,9 +87,9 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Resources, 0, 0);
             return;
         };
-        // In both directions: the program's side may switch, and then say so.
+        // The program's side may send this way, and then says so. It receives from the kernel for the time being: that the
+        // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
-        stream.start_ring();
         stream.attention();
         let since = crate::carrier::now();
         entry.place = Some(place);
@@ -121,35 +121,57 @@ impl Carrier {
         if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
             return self.end(local, at);
         }
-        if !may_be_taken(stream, socket) {
+        if !is_quiet(stream, socket) {
             return self.set_timer(local, Some(later(at, TAKE_EVERY_US)));
         }
-        match way_of(&mut self.metastate, &entry.key) {
-            Some(way) => self.take(local, way),
-            None => self.end(local, at),
+        let is_ready = stream.is_ringing() && stream.has_consent();
+        let Some(way) = way_of(&mut self.metastate, &entry.key) else {
+            return self.end(local, at);
+        };
+        if is_ready {
+            return self.take(local, way);
         }
+        // Before the program's side gives up the kernel: it takes a while.
+        if self.open_link(&way).is_err() {
+            return self.end(local, at);
+        }
+        let Some(Entry { phase: Phase::Waiting { stream, .. }, .. }) = self.entries.get(&local)
+        else {
+            return;
+        };
+        if !stream.is_ringing() {
+            stream.start_ring();
+            stream.attention();
+        }
+        self.set_timer(local, Some(later(at, TAKE_EVERY_US)));
+    }
+
+    /// Has that interface watched.
+    fn open_link(&mut self, way: &Way) -> Result<(), ()> {
+        let Self { links, set, sessions, .. } = self;
+        let opened = links.open(way).map_err(|error| {
+            sessions.warn(format_args!("{}: {error}", way.name));
+        });
+        let (link, is_new) = opened?;
+        if let Some(fd) = link.packets.wait_fd().filter(|_| is_new) {
+            use rustix::event::epoll::{self, EventData, EventFlags};
+            let _ = epoll::add(&*set, fd, EventData::new_u64(LINK), EventFlags::IN);
+        }
+        Ok(())
     }
 
     fn take(&mut self, local: u64, way: Way) {
         // Before the packets are turned away: it takes a while.
         let tuning = crate::tuning::read();
-        let Self { entries, links, set, flows, limits, dirty, endings, sessions, .. } = self;
+        // By the way that is known now: it may be another one than a moment ago.
+        let is_open = self.open_link(&way).is_ok();
+        let Self { entries, links, flows, limits, dirty, endings, sessions, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return };
-        let opened = links.open(&way).inspect_err(|error| {
-            sessions.warn(format_args!("{}: {error}", way.name));
-        });
-        let Ok((link, is_new)) = opened else {
+        let link = links.link(way.interface).filter(|_| is_open);
+        let Some(link) = link.and_then(|link| link.take(entry.key).is_ok().then_some(link)) else {
             endings.push((local, Ending::Unusual));
             return;
         };
-        if let Some(fd) = link.packets.wait_fd().filter(|_| is_new) {
-            use rustix::event::epoll::{self, EventData, EventFlags};
-            let _ = epoll::add(&*set, fd, EventData::new_u64(LINK), EventFlags::IN);
-        }
-        if link.take(entry.key).is_err() {
-            endings.push((local, Ending::Unusual));
-            return;
-        }
         grace();
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, since } = phase else { return };
@@ -158,12 +180,17 @@ impl Carrier {
         let record = match export(socket.as_fd(), &tuning, &mut unread) {
             Ok(record) => record,
             Err(error) => {
-                if !matches!(error, crate::ExportError::Busy(_)) {
-                    sessions.warn(format_args!("{:?}: not taken out: {error}", entry.key));
-                }
                 link.give_back(&entry.key);
                 entry.phase = Phase::Waiting { socket, stream, since };
-                dirty.push(local);
+                match error {
+                    ExportError::Busy(_) => dirty.push(local),
+                    // Closed meanwhile: what that means to the program the kernel knows best.
+                    ExportError::State => endings.push((local, Ending::Peer)),
+                    ExportError::System(..) => {
+                        sessions.warn(format_args!("{:?}: not taken out: {error}", entry.key));
+                        endings.push((local, Ending::Unusual));
+                    }
+                }
                 return;
             }
         };

@@ -4,6 +4,8 @@
 //! bytes: once both directions have switched, the carrier takes over what the kernel knew of the connection, and gives
 //! it back when the stream is frozen. So nobody here uses the socket in between. Read `docs/moves.md`.
 
+use crate::kernel;
+use crate::receive::Step;
 use crate::session::{Receiver, RxPhase, Session, lock};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -25,7 +27,15 @@ impl Session {
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
+            rx.is_promised = kernel::input_queue(self.number()) > 0;
         }
+    }
+
+    /// A session's ring is empty. What the kernel had when it was given up may have been reported, so it is not "nothing"
+    /// until the carrier has brought it.
+    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Step {
+        rx.is_promised &= stream.totals().1 == 0;
+        if rx.is_promised { Step::Owed } else { Step::Empty }
     }
 
     /// The carrier is ready: both directions switch as soon as no thread sits in the kernel.

@@ -18,9 +18,11 @@ use sojourn_stream::{Stop, Stream};
 /// How long a call that must not wait waits even so, for bytes that the peer had sent and that a return has on their way
 /// to the kernel: as a rule some ten microseconds, until the peer's protocol thread runs.
 const OWED_LIMIT: Duration = Duration::from_millis(20);
+/// The same, for bytes that the carrier takes out of the kernel: as a rule less than a millisecond.
+const PROMISED_LIMIT: Duration = Duration::from_millis(500);
 
 /// What one look gave.
-enum Step {
+pub(crate) enum Step {
     Done(Result<usize, Errno>),
     /// Nothing yet.
     Empty,
@@ -75,7 +77,8 @@ impl Session {
                 }
                 Step::Owed if got == 0 && !may_wait => {
                     // They were here before the return, and may have been reported: not "nothing".
-                    let until = *deadline.get_or_insert_with(|| Deadline::after(OWED_LIMIT));
+                    let limit = if self.is_carried() { PROMISED_LIMIT } else { OWED_LIMIT };
+                    let until = *deadline.get_or_insert_with(|| Deadline::after(limit));
                     match self.wait_readable(until) {
                         Waited::Look if !until.is_over() => continue,
                         _ => Err(Errno::AGAIN),
@@ -135,7 +138,9 @@ impl Session {
         if rx.phase == RxPhase::Ring {
             match stream.read(bufs, peek) {
                 Ok(len) => return Step::Done(Ok(len)),
-                Err(Stop::Empty) if !self.has_stirred.load(Ordering::Relaxed) => {
+                Err(Stop::Empty)
+                    if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
+                {
                     return Step::Empty;
                 }
                 Err(_) => {}
@@ -206,6 +211,10 @@ impl Session {
     pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
         if !stream.has_consented() && self.users(Way::Read) == 0 {
             if self.is_carried() {
+                // The carrier begins when nothing is left that it would have to wait for.
+                if !stream.peer_rings() {
+                    return;
+                }
                 self.give_up_kernel(rx);
             }
             stream.consent();
@@ -234,11 +243,14 @@ impl Session {
             }
             Err(Stop::Empty) => {}
             // The carrier has not begun yet.
-            Err(Stop::NotRinging) if self.is_carried() => return Step::Empty,
+            Err(Stop::NotRinging) if self.is_carried() => return self.found_nothing(rx, stream),
             Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
             Err(_) => return Step::Leave(ReasonT::Violation),
         }
-        if !stirred || self.is_carried() {
+        if self.is_carried() {
+            return self.found_nothing(rx, stream);
+        }
+        if !stirred {
             return Step::Empty;
         }
         let mut byte = [0];

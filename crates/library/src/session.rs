@@ -76,6 +76,8 @@ pub(crate) struct Receiver {
     pub(crate) is_reset: bool,
     /// The peer died before the freeze, so it has flushed nothing and never will.
     pub(crate) peer_is_dead: bool,
+    /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come first in the ring.
+    pub(crate) is_promised: bool,
 }
 
 /// Facts that do not change while a session is joined.
