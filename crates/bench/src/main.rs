@@ -51,6 +51,14 @@ enum What {
         #[command(flatten)]
         choice: net::Choice,
     },
+    /// A measuring client with smoltcp's protocols: `net` starts it.
+    #[cfg(feature = "rivals")]
+    #[command(hide = true)]
+    NetSmoltcp {
+        /// As `lab-bench` takes them, and where on the link it is.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// One cell of the marshalling table, so many times and nothing else: for profilers.
     IdlCell(Cell),
 }
@@ -94,6 +102,8 @@ fn main() -> Result<()> {
             let outcome = net::run(options.quick, &choice)?;
             write(&options, "net", &outcome)
         }
+        #[cfg(feature = "rivals")]
+        What::NetSmoltcp { words } => net::smoltcp(&words),
         What::IdlCell(cell) => idl::repeat(&cell.row, &cell.case, cell.calls),
     }
 }

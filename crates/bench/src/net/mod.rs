@@ -8,6 +8,8 @@ mod measure;
 mod published;
 mod reach;
 mod report;
+#[cfg(feature = "rivals")]
+mod rivals;
 mod row;
 mod rows;
 mod way;
@@ -19,6 +21,8 @@ use anyhow::Result;
 use serde::Serialize;
 
 use self::measure::{Cell, Settings};
+#[cfg(feature = "rivals")]
+pub(crate) use self::rivals::smoltcp::main as smoltcp;
 use self::way::Way;
 use self::world::World;
 use crate::machine::Machine;

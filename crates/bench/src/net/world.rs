@@ -164,7 +164,10 @@ impl Place {
         };
         // A program that could not be accelerated must not pass for one that was. The user's settings are not what is measured.
         command.env("SOJOURN_STRICT", "on").env("SOJOURN_SPIN", wait.setting());
-        command.env_remove("XDG_CONFIG_HOME").env("HOME", "/nonexistent");
+        command
+            .env_remove("XDG_CONFIG_HOME")
+            .env("HOME", "/nonexistent")
+            .env("RUST_BACKTRACE", "0");
         process::prepare_child(&mut command, None);
         command
     }

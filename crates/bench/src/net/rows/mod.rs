@@ -46,10 +46,10 @@ fn client(
     if way == Way::Smoltcp {
         command.arg("net-smoltcp");
     }
-    // An address beside the host's own: its kernel takes no part.
+    // Addresses beside the host's own: its kernel takes no part, and drops what it sees of this at once.
     let [a, b, c, _] = place.link().v4(End::B).octets();
     let address = format!("{a}.{b}.{c}.77");
-    let mac = place.link().mac(End::B);
+    let mac = format!("02:6c:61:{b:02x}:{c:02x}:77");
     command.args(["--interface", place.link().interface(), "--mac", &mac, "--address", &address]);
     command.args(["--spin", if wait == Wait::Spinning { "1" } else { "0" }]);
     command.args(words);
