@@ -22,7 +22,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-server", SIDES),
     ("sojourn-library", SIDES),
     ("sojourn-preload", &["sojourn-library", "sojourn-session"]),
-    ("sojourn-cli", &["sojourn-ipc", "sojourn-session"]),
+    (
+        "sojourn-cli",
+        &["sojourn-filter", "sojourn-ipc", "sojourn-netif", "sojourn-session", "sojourn-wire"],
+    ),
     ("sojourn-lab", &["sojourn-wire"]),
     ("sojourn-system", &["sojourn-ipc", "sojourn-lab", "sojourn-session"]),
     (

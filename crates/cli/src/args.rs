@@ -9,7 +9,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use sojourn_session::KindT;
 use sojourn_session::config::SETTINGS;
 use std::ffi::{OsString, c_int};
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const STATUSES: &str = "\
 Exit status: that of the command; 1 if it could not be done, 2 for wrong arguments.
@@ -40,6 +42,9 @@ pub(crate) enum Command {
     Move(Move),
     /// Shows the busiest sessions again and again
     Top(Top),
+    /// Writes the packets of sessions that are away from the kernel, as pcapng
+    #[command(after_help = CAPTURE_HELP)]
+    Capture(Capture),
     /// Says what this machine can do, and what to do where it cannot
     Doctor(Report),
     /// Starts or stops this user's session server, or asks how it is
@@ -64,6 +69,14 @@ server is started if none answers. A program that cannot be preloaded (static, G
 run plainly, and one line on standard error says why; with --strict that is an error.
 
 Exit status: the program's own; 125 Sojourn itself failed, 126 the program cannot be run, 127 there is none.";
+
+const CAPTURE_HELP: &str = "\
+Both directions of sessions with other hosts, as they are on the interface, from when they leave the kernel to when they
+come home; sessions that leave while it runs are included. Each packet has its direction, its time in nanoseconds and a comment
+that names the program. Ctrl-C ends it. Takes root (CAP_NET_RAW, and CAP_SYS_ADMIN or a session server that tells).
+
+    sojourn capture -w away.pcapng
+    sojourn capture --port 6379 | tshark -r -";
 
 /// `run`.
 #[derive(Args, Debug)]
@@ -206,6 +219,43 @@ pub(crate) struct Top {
     pub(crate) place: Where,
 }
 
+/// `capture`.
+#[derive(Args, Debug)]
+pub(crate) struct Capture {
+    /// Only from this interface; may be given several times (default: every one that a session is away on, from then on)
+    #[arg(short, long = "interface", value_name = "INTERFACE")]
+    pub(crate) interfaces: Vec<String>,
+    /// Where to; - is standard output, and the default
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Only this session, by its number from the first column of `sojourn ss`
+    #[arg(long, value_name = "STREAM")]
+    pub(crate) session: Option<u64>,
+    /// Only sessions of this process
+    #[arg(long, value_name = "N")]
+    pub(crate) pid: Option<u32>,
+    /// Only sessions with this port at either end
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Only sessions with this address at either end
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) host: Option<IpAddr>,
+    /// End after so many packets
+    #[arg(short, long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) duration: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// A span of time, as people write it.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
 /// `move`.
 #[derive(Args, Debug)]
 pub(crate) struct Move {
@@ -328,6 +378,8 @@ mod tests {
             &["sojourn", "move", "x", "kernel"],
             &["sojourn", "move", "1", "server"],
             &["sojourn", "top", "-d", "0"],
+            &["sojourn", "capture", "--duration", "-1"],
+            &["sojourn", "capture", "--port", "65536"],
         ] {
             assert!(Cli::try_parse_from(words).is_err(), "{words:?}");
         }

@@ -9,11 +9,12 @@
 #![cfg_attr(not(test), no_main)]
 #![allow(
     unsafe_code,
-    reason = "main itself, execve, and what happens between fork and exec of the server"
+    reason = "main itself, execve, signals of a capture, and what happens between fork and exec of the server"
 )]
 
 mod args;
 mod beside;
+mod capture;
 mod client;
 mod doctor;
 mod environment;
@@ -65,6 +66,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Stats(options) => stats::stats(&options),
         Command::Move(options) => manage::move_stream(&options),
         Command::Top(options) => top::top(&options),
+        Command::Capture(options) => capture::capture(&options),
         Command::Doctor(options) => return Ok(doctor::doctor(&options)?),
         Command::Server(action) => return Ok(manage::server(&action)?),
         Command::Completions { shell } => manual::completions(shell),

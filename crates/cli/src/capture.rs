@@ -1,0 +1,213 @@
+//! `sojourn capture`: the packets of sessions that are away from the kernel, both directions, as pcapng.
+//!
+//! # Theory of operation
+//! A packet socket on an interface sees what comes before the packet filter takes it, and what a protocol engine sends, whoever runs the
+//! engine; so this asks nobody to copy packets. What it must know is which sessions are away (`sessions`). That changes while frames
+//! arrive, so a frame is judged by a look that was taken *after* it arrived: each round takes a look, then the frames that are older than
+//! the look; younger ones wait for the next. So a session's first packets are not missed, and up to a round of what the kernel sent
+//! and received just before the move, and just after the return, is in the file too.
+//!
+//! Not here: the format (`sojourn_netif::pcapng`). What leaves or comes by AF_XDP passes no packet socket and is not seen, as by tcpdump.
+
+mod sessions;
+mod signals;
+mod tap;
+
+use crate::args::Capture as Options;
+use crate::output::note;
+use anyhow::{Context as _, Result, bail};
+use rustix::time::{ClockId, clock_gettime};
+use sessions::Sessions;
+use signals::Signals;
+use sojourn_netif::pcapng::Writer;
+use std::fs::OpenOptions;
+use std::io::{BufWriter, IsTerminal as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tap::{Frame, Taps};
+
+/// Between two looks.
+const ROUND: Duration = Duration::from_millis(20);
+/// Bytes of frames that may wait for the next look.
+const WAITING_MAX: usize = 64 << 20;
+
+type Out = Writer<BufWriter<Box<dyn Write>>>;
+
+/// Captures until it is interrupted or has enough.
+pub(crate) fn capture(options: &Options) -> Result<()> {
+    let signals = Signals::block().context("cannot wait for signals")?;
+    let mut taps = Taps::new()?;
+    let sessions = Sessions::new(options)?;
+    let out = open(options.file.as_deref())?;
+    let mut out = Writer::new(BufWriter::with_capacity(1 << 20, out), "sojourn capture")
+        .context("cannot write the capture")?;
+    for name in &options.interfaces {
+        taps.open(name, &mut out)?;
+    }
+    let names_all = options.interfaces.is_empty() && !sessions.knows_interfaces();
+    if names_all {
+        taps.open_all(&mut out)?;
+    }
+    let opens = options.interfaces.is_empty() && !names_all;
+    let end = options.duration.map(|duration| Instant::now() + duration);
+    let mut capture = Capture {
+        taps,
+        sessions,
+        out,
+        opens,
+        waiting: Vec::new(),
+        left: options.count,
+        count: 0,
+        bytes: 0,
+    };
+    capture.out.flush().context("cannot write the capture")?;
+    let mut is_over = false;
+    loop {
+        // The last one is for what had arrived before the signal.
+        capture.round()?;
+        if is_over || capture.left == Some(0) {
+            break;
+        }
+        let left = end.map_or(ROUND, |end| end.saturating_duration_since(Instant::now()));
+        is_over = signals.came(left.min(ROUND)) || left.is_zero();
+    }
+    capture.finish()
+}
+
+fn open(file: Option<&Path>) -> Result<Box<dyn Write>> {
+    match file.filter(|file| *file != Path::new("-")) {
+        Some(file) => {
+            let mut options = OpenOptions::new();
+            // Other people's conversations are in it.
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let opened = options.open(file);
+            Ok(Box::new(opened.with_context(|| format!("cannot write {}", file.display()))?))
+        }
+        None if std::io::stdout().is_terminal() => bail!(
+            "packets are not for a terminal: name a file with -w, or pipe them: sojourn capture | tshark -r -"
+        ),
+        None => Ok(Box::new(std::io::stdout())),
+    }
+}
+
+/// Nanoseconds since 1970, as frames have it.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+struct Capture {
+    taps: Taps,
+    sessions: Sessions,
+    out: Out,
+    /// Whether interfaces are added as sessions turn up on them.
+    opens: bool,
+    /// Arrived since the last look.
+    waiting: Vec<(usize, Frame<Vec<u8>>)>,
+    left: Option<u64>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Capture {
+    fn round(&mut self) -> Result<()> {
+        let looked_ns = now_ns();
+        self.sessions.look()?;
+        if self.opens {
+            for name in self.sessions.interfaces() {
+                self.taps.open_new(&name, &mut self.out)?;
+            }
+        }
+        let before = self.count;
+        for (tap, frame) in std::mem::take(&mut self.waiting) {
+            self.judge(tap, &frame.borrowed())?;
+        }
+        for tap in 0..self.taps.len() {
+            self.drain(tap, looked_ns)?;
+        }
+        if self.count > before {
+            self.out.flush().context("cannot write the capture")?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has arrived on an interface until there is nothing more that is older than the look.
+    fn drain(&mut self, tap: usize, looked_ns: u64) -> Result<()> {
+        let mut size = 0;
+        loop {
+            let (mut failed, mut is_young) = (None, false);
+            let Self { taps, sessions, out, waiting, left, count, bytes, .. } = self;
+            let Some(source) = taps.tap(tap) else { return Ok(()) };
+            let (index, id) = (source.index, source.id);
+            let more = source.receive(&mut |frame| {
+                if frame.time_ns > looked_ns && size < WAITING_MAX {
+                    is_young = true;
+                    size += frame.bytes.len();
+                    waiting.push((tap, frame.owned()));
+                    return;
+                }
+                let written = Record { sessions, out, left, count, bytes }.judge(index, id, &frame);
+                failed = failed.take().or(written.err());
+            });
+            if let Some(error) = failed {
+                return Err(error).context("cannot write the capture");
+            }
+            if !more || is_young || self.left == Some(0) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn judge(&mut self, tap: usize, frame: &Frame<&[u8]>) -> Result<()> {
+        let Self { taps, sessions, out, left, count, bytes, .. } = self;
+        let Some(source) = taps.tap(tap) else { return Ok(()) };
+        let mut record = Record { sessions, out, left, count, bytes };
+        record.judge(source.index, source.id, frame).context("cannot write the capture")
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let lost = self.taps.finish(&mut self.out, now_ns()).context("cannot write the capture")?;
+        self.out.flush().context("cannot write the capture")?;
+        let (count, bytes) = (self.count, self.bytes);
+        let sessions = self.sessions.captured();
+        note(&format!("{count} packets captured, {bytes} bytes, of {sessions} sessions"));
+        if lost > 0 {
+            note(&format!(
+                "{lost} packets were lost: they came faster than they could be looked at"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where frames that are wanted go.
+struct Record<'c> {
+    sessions: &'c mut Sessions,
+    out: &'c mut Out,
+    left: &'c mut Option<u64>,
+    count: &'c mut u64,
+    bytes: &'c mut u64,
+}
+
+impl Record<'_> {
+    /// Writes the frame if it is a session's that is wanted.
+    fn judge(
+        &mut self,
+        interface: u32,
+        id: sojourn_netif::pcapng::InterfaceId,
+        frame: &Frame<&[u8]>,
+    ) -> std::io::Result<()> {
+        if *self.left == Some(0) {
+            return Ok(());
+        }
+        let Ok(parsed) = sojourn_wire::frame::parse(frame.bytes, frame.link) else { return Ok(()) };
+        let Some((direction, label)) = self.sessions.whose(interface, &parsed.key) else {
+            return Ok(());
+        };
+        *self.count += 1;
+        *self.bytes += frame.bytes.len() as u64;
+        *self.left = self.left.map(|left| left - 1);
+        self.out.packet_with(id, frame.time_ns, direction, &[frame.bytes], label)
+    }
+}

@@ -1,0 +1,163 @@
+//! The packet sockets of a capture: one for each interface, which sees what goes in and what goes out.
+//!
+//! Not here: whose frames they are.
+
+use super::Out;
+use crate::output::note;
+use anyhow::{Context as _, Result, anyhow};
+use sojourn_filter::netlink;
+use sojourn_netif::pcapng::InterfaceId;
+use sojourn_netif::{Interface as _, Link, LinkError, Message, OpenError, PacketOptions, packet};
+use std::io;
+
+/// With all that may come in a round of the fastest links. As much as the system allows, without the right to more.
+const OPTIONS: PacketOptions = PacketOptions {
+    vnet: false,
+    ignore_outgoing: false,
+    qdisc_bypass: false,
+    timestamps: true,
+    receive_buffer: Some(64 << 20),
+    send_buffer: None,
+};
+/// Frames taken at once.
+const BUDGET: usize = 256;
+
+/// A frame, in bytes that are borrowed or owned.
+pub(super) struct Frame<B> {
+    pub(super) bytes: B,
+    pub(super) link: Link,
+    /// Since 1970.
+    pub(super) time_ns: u64,
+}
+
+impl Frame<&[u8]> {
+    pub(super) fn owned(&self) -> Frame<Vec<u8>> {
+        Frame { bytes: self.bytes.to_vec(), link: self.link, time_ns: self.time_ns }
+    }
+}
+
+impl Frame<Vec<u8>> {
+    pub(super) fn borrowed(&self) -> Frame<&[u8]> {
+        Frame { bytes: &self.bytes, link: self.link, time_ns: self.time_ns }
+    }
+}
+
+/// One interface.
+pub(super) struct Tap {
+    name: String,
+    socket: Message,
+    is_gone: bool,
+    pub(super) index: u32,
+    /// In the capture.
+    pub(super) id: InterfaceId,
+}
+
+impl Tap {
+    /// Hands over some of the frames that have arrived; whether there may be more.
+    pub(super) fn receive(&mut self, accept: &mut dyn FnMut(Frame<&[u8]>)) -> bool {
+        let link = self.socket.properties().link;
+        let mut room = Vec::new();
+        let taken = self.socket.receive(BUDGET, &mut |received| {
+            let time_ns = received.time_ns.unwrap_or_else(super::now_ns);
+            let bytes = match received.tag.zip(received.frame.split_at_checked(12)) {
+                None => received.frame,
+                // A tag goes back to where it was: behind the two addresses.
+                Some((tag, (addresses, rest))) => {
+                    room.clear();
+                    room.extend(addresses);
+                    room.extend(tag.ether_type.0.to_be_bytes());
+                    room.extend(tag.control.to_be_bytes());
+                    room.extend(rest);
+                    &room
+                }
+            };
+            accept(Frame { bytes, link, time_ns });
+        });
+        match taken {
+            Ok(count) => count == BUDGET,
+            // It may come up again.
+            Err(LinkError::Down) => false,
+            Err(error) => {
+                if !self.is_gone {
+                    note(&format!("{}: {error}", self.name));
+                }
+                self.is_gone = true;
+                false
+            }
+        }
+    }
+}
+
+/// All of them. They are told apart by their place, which stays.
+pub(super) struct Taps(Vec<Tap>);
+
+impl Taps {
+    /// None yet; but it is tried whether there may be any.
+    pub(super) fn new() -> Result<Self> {
+        match packet::open(&OPTIONS) {
+            Ok(_) => Ok(Self(Vec::new())),
+            Err(error) => Err(explained(error)),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn tap(&mut self, at: usize) -> Option<&mut Tap> {
+        self.0.get_mut(at)
+    }
+
+    /// Opens a socket on the interface of that name.
+    pub(super) fn open(&mut self, name: &str, out: &mut Out) -> Result<()> {
+        let socket = Message::open(name, &OPTIONS).map_err(explained);
+        let socket = socket.with_context(|| format!("cannot capture from {name}"))?;
+        let properties = socket.properties();
+        let (link, index) = (properties.link, properties.index);
+        let id = out.interface(name, link).context("cannot write the capture")?;
+        note(&format!("capturing from {name}"));
+        self.0.push(Tap { name: name.into(), socket, is_gone: false, index, id });
+        Ok(())
+    }
+
+    /// The same, unless there is one. An interface that has just gone is no error.
+    pub(super) fn open_new(&mut self, name: &str, out: &mut Out) -> Result<()> {
+        let is_open = |tap: &Tap| tap.name == name && !tap.is_gone;
+        match self.0.iter().any(is_open) || netlink::by_name(name).is_err() {
+            true => Ok(()),
+            false => self.open(name, out),
+        }
+    }
+
+    /// Opens one on every interface that sessions with other hosts can go over.
+    pub(super) fn open_all(&mut self, out: &mut Out) -> Result<()> {
+        for interface in netlink::interfaces().context("cannot look at the interfaces")? {
+            if interface.is_up && interface.name != "lo" && interface.alias.is_empty() {
+                self.open(&interface.name, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was counted of each; how many frames were lost.
+    pub(super) fn finish(&mut self, out: &mut Out, time_ns: u64) -> io::Result<u64> {
+        let mut lost = 0;
+        for tap in &mut self.0 {
+            let counted = tap.socket.statistics();
+            let dropped = counted.overruns + counted.truncated + counted.damaged;
+            out.statistics(tap.id, time_ns, counted.received + dropped, dropped)?;
+            lost += dropped;
+        }
+        Ok(lost)
+    }
+}
+
+/// What to do about it.
+fn explained(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::NotPermitted => anyhow!(
+            "packets may be looked at with CAP_NET_RAW only: run this as root (sudo sojourn capture ...)"
+        ),
+        error => error.into(),
+    }
+}
