@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::Deadline;
+use sojourn_stream::Stream;
 
 /// One descriptor of a poll; as C has it.
 #[repr(C)]
@@ -321,10 +322,16 @@ impl Session {
     }
 }
 
-/// Goes home if the peer has: then the kernel knows what there is.
+/// Goes home if the peer has: then the kernel knows what there is. Hands over to a carrier that waits for that: while this
+/// call sits in the kernel nobody can.
 fn follow_peer(session: &Session) {
-    let is_on_ring = matches!(lock(&session.rx).phase, RxPhase::Joined | RxPhase::Ring);
-    if is_on_ring && session.stream().is_some_and(|stream| stream.is_frozen()) {
+    let phase = lock(&session.rx).phase;
+    if !matches!(phase, RxPhase::Joined | RxPhase::Ring) {
+        return;
+    }
+    let waits =
+        |stream: &Stream| phase == RxPhase::Joined && session.is_carried() && stream.peer_rings();
+    if session.stream().is_some_and(|stream| stream.is_frozen() || waits(&stream)) {
         session.attend();
     }
 }
