@@ -230,7 +230,9 @@ mod tests {
     struct Holder(Child);
 
     impl Holder {
+        /// In a session (setsid(2)) of this test's own: tests may run among kin that nobody here may inspect.
         fn of(end: impl AsFd) -> Self {
+            let _ = rustix::process::setsid();
             let end = end.as_fd().try_clone_to_owned().unwrap();
             let mut child = Command::new("/bin/sh")
                 .args(["-c", "echo there; exec sleep 600"])

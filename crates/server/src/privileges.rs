@@ -68,6 +68,12 @@ fn is_elsewhere(socket: &Path) -> bool {
 pub fn keep_only(work: &Work<'_>) -> Result<(), Errno> {
     set_no_new_privs(true)?;
     let taken = work.capabilities();
+    let held = capabilities(None)?;
+    let looks = CapabilitySet::SYS_PTRACE;
+    if taken.contains(looks) && !held.permitted.contains(looks) {
+        // Without it, only who may do all that another process may looks into that process (ptrace(2)): nothing can be spared.
+        return Ok(());
+    }
     // Needs CAP_SETPCAP, so it comes first; whoever lacks it cannot gain anything any more either.
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
@@ -77,7 +83,6 @@ pub fn keep_only(work: &Work<'_>) -> Result<(), Errno> {
     }
     // Kernels before 4.3 have no such set.
     let _ = clear_ambient_capability_set();
-    let held = capabilities(None)?;
     let permitted = held.permitted & taken;
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: permitted, permitted, inheritable })

@@ -483,6 +483,8 @@ pub(crate) fn is_there(address: &str) -> bool {
 pub(crate) static STARTING: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
 fn spawn(command: &mut Command) -> std::process::Child {
+    // Tests may run among kin that nobody here may inspect: not in their session.
+    let _ = rustix::process::setsid();
     let _alone = STARTING.write().unwrap_or_else(std::sync::PoisonError::into_inner);
     command.spawn().unwrap()
 }
