@@ -1,44 +1,36 @@
-//! The carrier's thread: which sessions there are, when each is taken out and put back, and what is to be done next.
+//! The carrier's thread: which sessions there are, when each is taken out of the kernel and lent to its program, and put back.
 //!
 //! # Theory of operation
 //! A session comes as a duplicate of its socket (`Gate`). The carrier offers its other end, and the server joins it with
 //! the program's. It then waits until the program's side has given up the kernel in both directions and nothing is on its
-//! way, turns the packets away from the kernel, and takes the session out of its socket (`carried`). It goes home
-//! when the program's side freezes the stream, when the peer closes, and when anything happens that is not plain data.
+//! way, turns the packets away from the kernel, reads out of the socket where the connection stands, and lends the session to
+//! the program's library, which carries it with an engine of its own. The library gives it back when it goes home, for whatever
+//! reason; if its process dies, the session goes on from what the ledger and the rings tell.
 //!
-//! One thread does everything, in rounds: packets in, what programs have rung for, timers, packets out. While there is
-//! something to do it looks again at once; after a while without it sleeps. Read `docs/moves.md`.
+//! No packet and no byte of a session passes here. The thread sleeps until something happens. Read `docs/moves.md`.
 
-use crate::carried::{Carried, Ending, parse};
 use crate::inboxes::Inboxes;
-use crate::links::{Link, Links};
+use crate::links::Links;
 use crate::metastate::{Metastate, Way};
-use crate::moves::way_of;
+use crate::moves::{hop_of, way_of};
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
-use sojourn_proto::tcp::Limits;
+use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
+use sojourn_pump::now;
 use sojourn_stream::Stream;
-use sojourn_wire::FlowKey;
 use std::collections::{BTreeSet, HashMap};
 
-/// Frames taken from one interface in a round.
-const BUDGET: usize = 64;
-/// How long the thread looks for more before it sleeps (microseconds): about what waking it costs.
-const SPIN_US: u64 = 50;
-/// While it is busy it looks so often for what does not come in packets or bits (rounds).
-const EVENTS_EVERY: u32 = 16;
 const EVENTS: usize = 32;
 
 /// What an event is about.
 const GATE: u64 = 0;
-pub(crate) const LINK: u64 = 1;
-pub(crate) const INBOX: u64 = 2;
-const CHANGES: u64 = 3;
+pub(crate) const INBOX: u64 = 1;
+const CHANGES: u64 = 2;
 
 /// The thread cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -51,15 +43,13 @@ pub(crate) struct Entry {
     pub(crate) phase: Phase,
     /// Once it is joined.
     pub(crate) place: Option<Place>,
-    /// Once it is away.
-    pub(crate) way: Option<Way>,
-    /// Its place among the timers.
-    timer: Option<Instant>,
+    /// Its place among those to be looked at.
+    due: Option<Instant>,
 }
 
 impl Entry {
     pub(crate) fn offered(key: Key, socket: OwnedFd) -> Self {
-        Self { key, phase: Phase::Offered { socket }, place: None, way: None, timer: None }
+        Self { key, phase: Phase::Offered { socket }, place: None, due: None }
     }
 }
 
@@ -68,10 +58,20 @@ pub(crate) enum Phase {
     Offered { socket: OwnedFd },
     /// Joined; the program's side, or the kernel, is not ready yet.
     Waiting { socket: OwnedFd, stream: Box<Stream>, since: Instant },
-    /// Carried here.
-    Away(Box<Carried>),
+    /// The program's library carries it.
+    Lent(Box<Lent>),
     /// On its way from one to another.
     Between,
+}
+
+/// A session that is away.
+pub(crate) struct Lent {
+    pub(crate) socket: OwnedFd,
+    pub(crate) stream: Stream,
+    /// As it was when it was taken out.
+    pub(crate) record: SessionRecord,
+    pub(crate) token: u64,
+    pub(crate) way: Way,
 }
 
 /// What a join has named.
@@ -80,6 +80,7 @@ pub(crate) struct Place {
     pub(crate) own_inbox: u64,
     pub(crate) own_slot: u32,
     pub(crate) peer_inbox: u64,
+    pub(crate) peer_pid: u32,
 }
 
 /// The carrier.
@@ -89,28 +90,16 @@ pub struct Carrier {
     pub(crate) set: OwnedFd,
     pub(crate) metastate: Metastate,
     pub(crate) links: Links,
-    pub(crate) limits: Limits,
     /// By the number that the carrier gave.
     pub(crate) entries: HashMap<u64, Entry>,
-    /// Those that are away, by what their own frames say.
-    pub(crate) flows: HashMap<FlowKey, u64>,
+    /// Those that are lent, by token.
+    pub(crate) tokens: HashMap<u64, u64>,
     /// Those that are joined, by inbox and slot.
     pub(crate) slots: HashMap<(u64, u32), u64>,
     pub(crate) inboxes: Inboxes,
     pub(crate) peer_inboxes: Inboxes,
-    timers: BTreeSet<(Instant, u64)>,
+    due: BTreeSet<(Instant, u64)>,
     pub(crate) last_local: u64,
-    /// Sessions in which something has happened in this round.
-    pub(crate) dirty: Vec<u64>,
-    pub(crate) endings: Vec<(u64, Ending)>,
-    /// Room for what the set reports.
-    events: Vec<epoll::Event>,
-}
-
-pub(crate) fn now() -> Instant {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Instant::from_micros(seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000)
 }
 
 pub(crate) fn later(at: Instant, us: u64) -> Instant {
@@ -132,17 +121,13 @@ impl Carrier {
             set,
             metastate,
             links: Links::default(),
-            limits: Limits::default(),
             entries: HashMap::new(),
-            flows: HashMap::new(),
+            tokens: HashMap::new(),
             slots: HashMap::new(),
             inboxes: Inboxes::default(),
             peer_inboxes: Inboxes::default(),
-            timers: BTreeSet::new(),
+            due: BTreeSet::new(),
             last_local: 0,
-            dirty: Vec::new(),
-            endings: Vec::new(),
-            events: Vec::with_capacity(EVENTS),
         };
         carrier.watch(carrier.gate.bell(), GATE).map_err(at("epoll"))?;
         carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
@@ -155,170 +140,74 @@ impl Carrier {
 
     /// Carries until the server is gone.
     pub fn run(mut self) {
-        let mut busy_until = now();
-        let mut rounds = 0u32;
+        let mut events = Vec::with_capacity(EVENTS);
         while !self.gate.is_closed() {
             let at = now();
-            if self.round(at) {
-                busy_until = later(at, SPIN_US);
-            }
-            rounds = rounds.wrapping_add(1);
-            if at >= busy_until {
-                self.sleep(at);
-            } else if rounds.is_multiple_of(EVENTS_EVERY) {
-                self.take_events(Some(0));
-            } else {
-                core::hint::spin_loop();
-            }
-        }
-    }
-
-    /// One round; whether anything has happened.
-    fn round(&mut self, at: Instant) -> bool {
-        let arrived = self.take_packets(at);
-        let rung = self.take_rings();
-        let expired = self.take_timers(at);
-        let mut dirty = core::mem::take(&mut self.dirty);
-        dirty.sort_unstable();
-        dirty.dedup();
-        for local in dirty.drain(..) {
-            self.pump(local, at);
-        }
-        if self.dirty.is_empty() {
-            // Its memory.
-            self.dirty = dirty;
-        }
-        for (local, _) in core::mem::take(&mut self.endings) {
-            self.end(local, at);
-        }
-        for link in self.links.all() {
-            let _ = link.packets.flush();
-        }
-        arrived || rung || expired || !self.dirty.is_empty()
-    }
-
-    fn take_packets(&mut self, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, endings, .. } = self;
-        let mut any = false;
-        for link in links.all() {
-            let kind = link.packets.properties().link;
-            let mut accept = |received: sojourn_netif::Received<'_>| {
-                let Some(frame) = parse(&received, kind) else { return };
-                let Some(local) = flows.get(&frame.key.reversed()) else { return };
-                let Some(Entry { phase: Phase::Away(carried), .. }) = entries.get_mut(local) else {
-                    return;
-                };
-                let size = received.vnet.segments.map_or(0, |segments| segments.size);
-                dirty.push(*local);
-                if let Err(ending) = carried.arrived(&frame, size, at) {
-                    endings.push((*local, ending));
+            let idle = self.links.tidy(at);
+            let due = self.due.first().map(|(when, _)| *when);
+            let next = [idle, due].into_iter().flatten().min();
+            let limit = next.map(|when| when.since(at).as_micros()).map(|us| Timespec {
+                tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
+                tv_nsec: (us % 1_000_000 * 1000) as i64,
+            });
+            events.clear();
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            // An error leaves it empty.
+            let _ = epoll::wait(&self.set, spare, limit.as_ref());
+            for event in &events {
+                match event.data.u64() {
+                    GATE => self.take_from_gate(),
+                    INBOX => self.take_attention(),
+                    _ => self.changed(),
                 }
-            };
-            any |= link.packets.receive(BUDGET, &mut accept).is_ok_and(|count| count > 0);
-        }
-        any
-    }
-
-    /// What programs have rung for.
-    fn take_rings(&mut self) -> bool {
-        let Self { inboxes, slots, dirty, .. } = self;
-        let before = dirty.len();
-        for (id, inbox) in inboxes.all() {
-            if inbox.has_ready() {
-                inbox.take_ready(&mut |slot| dirty.extend(slots.get(&(id, slot)).copied()));
             }
+            self.take_due();
         }
-        dirty.len() > before
     }
 
-    fn take_timers(&mut self, at: Instant) -> bool {
-        let mut any = false;
-        while let Some(&(first, local)) = self.timers.first().filter(|(first, _)| *first <= at) {
-            self.timers.remove(&(first, local));
-            any = true;
+    /// Sessions of which the other side wants to be looked at.
+    fn take_attention(&mut self) {
+        let mut found = Vec::new();
+        for (id, inbox) in self.inboxes.all() {
+            inbox.take_attention(&mut |slot| found.extend(self.slots.get(&(id, slot)).copied()));
+        }
+        found.into_iter().for_each(|local| self.attend(local));
+    }
+
+    fn take_due(&mut self) {
+        let at = now();
+        while let Some(&(first, local)) = self.due.first().filter(|(first, _)| *first <= at) {
+            self.due.remove(&(first, local));
             if let Some(entry) = self.entries.get_mut(&local) {
-                entry.timer = None;
-                if let Phase::Away(carried) = &mut entry.phase {
-                    carried.timeout(at);
-                }
-                self.dirty.push(local);
+                entry.due = None;
             }
+            self.attend(local);
         }
-        any
     }
 
-    pub(crate) fn set_timer(&mut self, local: u64, when: Option<Instant>) {
+    /// Looks at a session again then.
+    pub(crate) fn look_at(&mut self, local: u64, when: Option<Instant>) {
         let Some(entry) = self.entries.get_mut(&local) else { return };
-        if entry.timer == when {
-            return;
-        }
-        if let Some(before) = entry.timer.take() {
-            self.timers.remove(&(before, local));
+        if let Some(before) = entry.due.take() {
+            self.due.remove(&(before, local));
         }
         if let Some(when) = when {
-            entry.timer = Some(when);
-            self.timers.insert((when, local));
+            entry.due = Some(when);
+            self.due.insert((when, local));
         }
     }
 
-    /// Does what there is to do for one session.
-    fn pump(&mut self, local: u64, at: Instant) {
-        let Some(entry) = self.entries.get_mut(&local) else { return };
-        match &mut entry.phase {
+    /// Something may have happened to a session.
+    pub(crate) fn attend(&mut self, local: u64) {
+        let Some(entry) = self.entries.get(&local) else { return };
+        match &entry.phase {
             Phase::Offered { .. } | Phase::Between => {}
-            Phase::Waiting { .. } => self.try_take(local, at),
-            Phase::Away(carried) => {
-                let interface = entry.way.as_ref().map_or(0, |way| way.interface);
-                let Some(link) = self.links.link(interface) else { return };
-                match carried.pump(&mut *link.packets, at) {
-                    Ok(()) => {
-                        let when = carried.next_timeout();
-                        self.set_timer(local, when);
-                    }
-                    Err(ending) => self.endings.push((local, ending)),
-                }
+            Phase::Waiting { .. } => self.try_take(local),
+            // Frozen before the library has taken it up: it never will. Else the library gives it back.
+            Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().revoke() => {
+                self.end(local);
             }
-        }
-    }
-
-    /// Sleeps until there is something to do.
-    fn sleep(&mut self, at: Instant) {
-        self.inboxes.all().for_each(|(_, inbox)| inbox.announce());
-        let has_ready = self.inboxes.all().any(|(_, inbox)| inbox.has_ready());
-        let next = self.timers.first().map(|(when, _)| when.since(at).as_micros());
-        self.take_events(if has_ready { Some(0) } else { next });
-        self.inboxes.all().for_each(|(_, inbox)| inbox.withdraw());
-    }
-
-    /// What the thread's set knows, after at most so many microseconds.
-    fn take_events(&mut self, limit_us: Option<u64>) {
-        let limit = limit_us.map(|us| Timespec {
-            tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
-            tv_nsec: (us % 1_000_000 * 1000) as i64,
-        });
-        let mut events = core::mem::take(&mut self.events);
-        events.clear();
-        let spare = rustix::buffer::spare_capacity(&mut events);
-        // An error leaves it empty.
-        let _ = epoll::wait(&self.set, spare, limit.as_ref());
-        for event in &events {
-            match event.data.u64() {
-                GATE => self.take_from_gate(),
-                INBOX => self.take_attention(),
-                CHANGES => self.changed(),
-                // A round looks there anyway.
-                _ => {}
-            }
-        }
-        self.events = events;
-    }
-
-    /// Sessions of which the other side wants to be looked at; and the bells that have brought us here are quiet again.
-    fn take_attention(&mut self) {
-        let Self { inboxes, slots, dirty, .. } = self;
-        for (id, inbox) in inboxes.all() {
-            inbox.take_attention(&mut |slot| dirty.extend(slots.get(&(id, slot)).copied()));
-            inbox.clear_event();
+            Phase::Lent(_) => {}
         }
     }
 
@@ -327,19 +216,22 @@ impl Carrier {
         if !self.metastate.has_changed() {
             return;
         }
-        self.links.all().for_each(Link::refresh);
-        let at = now();
-        let Self { entries, metastate, endings, .. } = self;
+        self.links.refresh();
+        let Self { entries, metastate, sessions, .. } = self;
         for (local, entry) in entries {
-            let Phase::Away(carried) = &mut entry.phase else { continue };
+            let Phase::Lent(lent) = &mut entry.phase else { continue };
             match way_of(metastate, &entry.key) {
-                Some(way) if Some(&way) == entry.way.as_ref() => {}
-                Some(way) if entry.way.as_ref().is_some_and(|w| w.interface == way.interface) => {
-                    carried.rerouted(&way, at);
-                    entry.way = Some(way);
+                Some(way) if way == lent.way => {}
+                Some(way) if lent.way.interface == way.interface => {
+                    sessions.reroute(*local, hop_of(&way));
+                    lent.way = way;
                 }
                 // By another interface, or not at all for the moment: the kernel knows what to do.
-                _ => endings.push((*local, Ending::Unusual)),
+                _ => {
+                    lent.stream.freeze();
+                    lent.stream.attention();
+                    lent.stream.ring_peer();
+                }
             }
         }
     }

@@ -11,7 +11,7 @@
 
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::repair::{Info, Queue, Repair, TCP_MAXSEG, TCP_TIMESTAMP, Windows};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketAddrAny, sockopt};
 use sojourn_proto::record::{
@@ -194,6 +194,27 @@ pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
     raw::queue_len(socket, SIOCINQ) == Ok(0)
         && raw::getsockopt(socket, SO_MEMINFO, &mut words).is_ok()
         && u32::from_ne_bytes(words) > 0
+}
+
+/// Puts bytes that were read back in front of what the socket received since. For a session that is not taken out after all.
+pub(crate) fn put_again(socket: impl AsFd, unread: &[u8]) {
+    if unread.is_empty() {
+        return;
+    }
+    let socket = socket.as_fd();
+    let mut all = unread.to_vec();
+    let _ = drain(socket, &mut all);
+    let put = || -> Result<(), Errno> {
+        let repair = Repair::begin(socket)?;
+        repair.select(Queue::Receive)?;
+        let mut rest = &all[..];
+        while !rest.is_empty() {
+            let done = rustix::net::send(socket, rest, rustix::net::SendFlags::DONTWAIT)?;
+            rest = &rest[done..];
+        }
+        repair.end(false)
+    };
+    let _ = put();
 }
 
 fn timestamps(

@@ -1,13 +1,11 @@
-//! Carries TCP sessions to other hosts outside the kernel.
+//! Takes TCP sessions with other hosts out of their kernel sockets, lends them to their programs, and puts them back.
 //!
-//! A session that is carried has its protocol state here: in a `sojourn_proto` connection between a stream, whose
-//! other side is the program's, and a packet interface. Its kernel socket stays connected, but hears nothing any more.
-//! This crate is the session's home of the kind `server`; the session server runs it on a thread of its own. Read
-//! `docs/moves.md` first.
+//! A session that is away has its protocol state in the program's library (`sojourn_pump`), which gets its packets by a packet socket of
+//! its own. Its kernel socket stays connected, but hears nothing any more. The session server runs this on a
+//! thread of its own, with the rights that it takes. Read `docs/moves.md` first.
 //!
-//! Not here: which packets come here (`sojourn_filter`), how they come (`sojourn_netif`), what TCP is (`sojourn_proto`).
+//! Not here: which packets go where (`sojourn_filter`), bytes and packets of sessions that are away (`sojourn_pump`).
 
-mod carried;
 mod carrier;
 mod export;
 mod import;
@@ -24,4 +22,4 @@ mod tuning;
 pub use carrier::{Carrier, StartError};
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
-pub use sessions::{Door, Gate, Sessions, door};
+pub use sessions::{Door, Gate, Handed, Sessions, door};

@@ -1,10 +1,14 @@
-//! The interfaces that carried sessions go over: for each one a packet filter and a packet socket.
+//! The interfaces that carried sessions go over: for each one a packet filter, and a packet socket for each program.
 
+use crate::carrier::later;
 use crate::metastate::Way;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
-use sojourn_netif::{Interface, Message, OpenError, PacketOptions, packet};
+use sojourn_netif::{PacketOptions, packet};
+use sojourn_proto::time::Instant;
+use sojourn_pump::now;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 
 /// Why an interface cannot be used.
@@ -15,65 +19,122 @@ pub(crate) enum LinkError {
     #[error(transparent)]
     Owner(#[from] OwnerError),
     #[error(transparent)]
-    Socket(#[from] OpenError),
+    Flow(#[from] FlowError),
+    #[error("no descriptors left")]
+    Descriptors,
+}
+
+/// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
+const LINGER_US: u64 = 1_000_000;
+
+/// A program's packet socket on an interface.
+struct Owner {
+    id: OwnerId,
+    /// What the program knows it by.
+    number: u64,
+    socket: OwnedFd,
+    sessions: usize,
+    /// When the last of them left.
+    idle_since: Instant,
 }
 
 /// One interface.
 pub(crate) struct Link {
     filter: Filter,
-    owner: OwnerId,
-    pub(crate) packets: Box<dyn Interface>,
+    /// By process.
+    owners: HashMap<u32, Owner>,
+    /// When it was attached, or the last owner went.
+    idle_since: Instant,
 }
 
-impl Link {
-    fn open(way: &Way) -> Result<Self, LinkError> {
-        let mut filter = Filter::attach(&way.name, Options::default())?;
-        let prepare = |socket: rustix::fd::BorrowedFd<'_>| {
-            packet::configure(socket.as_fd(), &PacketOptions::default()).map_err(io::Error::other)
-        };
-        let (owner, socket) = filter.add_owner(prepare)?;
-        let packets = Box::new(Message::from_descriptor(socket)?);
-        Ok(Self { filter, owner, packets })
-    }
-
-    /// From now on the session's packets come here, and the kernel does not see them.
-    pub(crate) fn take(&mut self, key: Key) -> Result<(), FlowError> {
-        self.filter.add_flow(key, self.owner)
-    }
-
-    /// From now on they are the kernel's.
-    pub(crate) fn give_back(&mut self, key: &Key) {
-        // Not being there is what is wanted.
-        let _ = self.filter.remove_flow(key);
-    }
-
-    /// Looks at the interface again.
-    pub(crate) fn refresh(&mut self) {
-        let _ = self.filter.refresh();
-        let _ = self.packets.refresh();
-    }
+/// What a program needs to take part in an interface.
+pub(crate) struct Ticket {
+    pub(crate) number: u64,
+    pub(crate) socket: OwnedFd,
 }
 
 /// All of them, by the interfaces' numbers.
 #[derive(Default)]
-pub(crate) struct Links(HashMap<u32, Link>);
+pub(crate) struct Links {
+    links: HashMap<u32, Link>,
+    last: u64,
+}
 
 impl Links {
-    /// The interface of a way. Whether it is new, too: then it is to be watched.
-    pub(crate) fn open(&mut self, way: &Way) -> Result<(&mut Link, bool), LinkError> {
-        let is_new = !self.0.contains_key(&way.interface);
-        if is_new {
-            self.0.insert(way.interface, Link::open(way)?);
+    /// Sees to it that the interface of a way has its filter.
+    pub(crate) fn open(&mut self, way: &Way) -> Result<&mut Link, LinkError> {
+        Ok(match self.links.entry(way.interface) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => {
+                let filter = Filter::attach(&way.name, Options::default())?;
+                place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
+            }
+        })
+    }
+
+    /// From now on the session's packets come to the program's socket, and the kernel does not see them.
+    pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
+        // Never used twice, used or not.
+        self.last += 1;
+        let number = self.last;
+        let link = self.open(way)?;
+        if let Entry::Vacant(place) = link.owners.entry(pid) {
+            let prepare = |socket: BorrowedFd<'_>| {
+                packet::configure(socket.as_fd(), &PacketOptions::default())
+                    .map_err(io::Error::other)
+            };
+            let (id, socket) = link.filter.add_owner(prepare)?;
+            let owner = Owner { id, number, socket, sessions: 0, idle_since: now() };
+            place.insert(owner);
         }
-        let link = self.0.get_mut(&way.interface);
-        Ok((link.ok_or(OpenError::NoDevice)?, is_new))
+        let owner = link.owners.get_mut(&pid).ok_or(LinkError::Descriptors)?;
+        let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
+            .map_err(|_| LinkError::Descriptors)?;
+        link.filter.add_flow(key, owner.id)?;
+        owner.sessions += 1;
+        Ok(Ticket { number: owner.number, socket })
     }
 
-    pub(crate) fn link(&mut self, interface: u32) -> Option<&mut Link> {
-        self.0.get_mut(&interface)
+    /// From now on they are the kernel's.
+    pub(crate) fn give_back(&mut self, interface: u32, pid: u32, key: &Key) {
+        let Some(link) = self.links.get_mut(&interface) else { return };
+        // Not being there is what is wanted.
+        let _ = link.filter.remove_flow(key);
+        if let Some(owner) = link.owners.get_mut(&pid) {
+            owner.sessions -= 1;
+            owner.idle_since = now();
+        }
     }
 
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link> {
-        self.0.values_mut()
+    /// Lets go of sockets and filters that have not been used for a while. When to call this again.
+    pub(crate) fn tidy(&mut self, at: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        let mut is_over = |idle_since| {
+            let over = later(idle_since, LINGER_US);
+            if at < over {
+                next = Some(next.map_or(over, |next: Instant| next.min(over)));
+            }
+            at >= over
+        };
+        self.links.retain(|_, Link { filter, owners, idle_since }| {
+            owners.retain(|_, owner| {
+                let stays = owner.sessions > 0 || !is_over(owner.idle_since);
+                if !stays {
+                    *idle_since = owner.idle_since;
+                    let _ = filter.remove_owner(owner.id);
+                }
+                stays
+            });
+            // Dropped, it is detached.
+            !owners.is_empty() || !is_over(*idle_since)
+        });
+        next
+    }
+
+    /// Looks at the interfaces again.
+    pub(crate) fn refresh(&mut self) {
+        for link in self.links.values_mut() {
+            let _ = link.filter.refresh();
+        }
     }
 }

@@ -1,21 +1,25 @@
-//! The carrier's part in a move, step by step: offered, joined, taken out of the kernel, put back.
+//! The carrier's part in a move, step by step: offered, joined, taken out of the kernel and lent, given back, put back.
 //!
 //! Read the head of `carrier` and `docs/moves.md` first.
 
-use crate::carried::{Carried, Ending, is_quiet};
-use crate::carrier::{Carrier, Entry, INBOX, LINK, Phase, Place, later};
-use crate::export::{ExportError, addresses, export};
+use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
+use crate::export::{ExportError, addresses, export, has_gap, put_again};
+use crate::import::import;
+use crate::links::{LinkError, Ticket};
 use crate::metastate::{Metastate, Way};
+use crate::raw::{self, SIOCOUTQ};
+use crate::sessions::Handed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use sojourn_filter::Key;
-use sojourn_proto::time::Instant;
-use sojourn_session::{EventT, JoinT, OfferT, ReasonT};
+use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
+use sojourn_pump::{now, position, unread, unsent};
+use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
-use sojourn_wire::{FlowKey, Protocol};
+use sojourn_wire::Protocol;
 
 /// Ring bytes wanted for each direction.
 const RING_BYTES: u32 = 256 * 1024;
@@ -33,25 +37,26 @@ pub(crate) fn way_of(metastate: &mut Metastate, key: &Key) -> Option<Way> {
     metastate.way(key.local().ip(), key.remote()?.ip()).ok()
 }
 
-fn flow_of(key: &Key) -> Option<FlowKey> {
-    Some(FlowKey { protocol: Protocol::Tcp, source: key.local(), target: key.remote()? })
-}
-
 impl Carrier {
     /// Sockets that are handed in, and what the server says of those that were.
     pub(crate) fn take_from_gate(&mut self) {
         self.gate.quiet();
-        while let Some(socket) = self.gate.next() {
-            self.offer(socket);
+        while let Some(handed) = self.gate.next() {
+            match handed {
+                Handed::Socket(socket) => self.offer(socket),
+                Handed::Back { token, record } => self.given_back(token, &record),
+            }
         }
         loop {
             match self.sessions.next() {
                 EventT::Case0 => return,
                 EventT::Join(join) => self.joined(&join),
-                EventT::Recall(recall) => self.endings.push((recall.local, Ending::Program)),
+                EventT::Recall(recall) => self.end(recall.local),
                 EventT::Refused(refusal) => {
                     self.entries.remove(&refusal.local);
                 }
+                // To libraries only.
+                EventT::Lend(_) | EventT::Rerouted(_) => {}
             }
         }
     }
@@ -91,126 +96,130 @@ impl Carrier {
         // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
         stream.attention();
-        let since = crate::carrier::now();
+        let since = now();
         entry.place = Some(place);
         entry.phase = Phase::Waiting { socket, stream: Box::new(stream), since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
-        self.dirty.push(local);
+        self.look_at(local, Some(since));
     }
 
     fn open(&mut self, join: &JoinT) -> Option<(Stream, Place)> {
         let (own, is_new) = self.inboxes.open(&join.own)?;
         if is_new {
             self.watch(own.attention_fd(), INBOX).ok()?;
-            self.watch(own.ready_fd(), INBOX).ok()?;
         }
         let (peer, _) = self.peer_inboxes.open(&join.peer)?;
         let layout = Layout::new(join.ring_bytes)?;
         let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
         let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
         let stream = Stream::new(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
-        let place =
-            Place { own_inbox: join.own.id, own_slot: join.own.slot, peer_inbox: join.peer.id };
+        let place = Place {
+            own_inbox: join.own.id,
+            own_slot: join.own.slot,
+            peer_inbox: join.peer.id,
+            peer_pid: join.peer_pid,
+        };
         Some((stream, place))
     }
 
     /// Takes the session out of the kernel, if that may be now.
-    pub(crate) fn try_take(&mut self, local: u64, at: Instant) {
+    pub(crate) fn try_take(&mut self, local: u64) {
         let Some(entry) = self.entries.get_mut(&local) else { return };
         let Phase::Waiting { socket, stream, since } = &entry.phase else { return };
+        let at = now();
         if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
-            return self.end(local, at);
+            return self.end(local);
         }
         if !is_quiet(stream, socket) {
-            return self.set_timer(local, Some(later(at, TAKE_EVERY_US)));
+            return self.look_at(local, Some(later(at, TAKE_EVERY_US)));
         }
         let is_ready = stream.is_ringing() && stream.has_consent();
-        let Some(way) = way_of(&mut self.metastate, &entry.key) else {
-            return self.end(local, at);
-        };
-        if is_ready {
-            return self.take(local, way);
+        let way = way_of(&mut self.metastate, &entry.key);
+        if !is_ready && let Some(way) = &way {
+            return self.ask_for_the_rest(local, way);
         }
-        // Before the program's side gives up the kernel: it takes a while.
-        if self.open_link(&way).is_err() {
-            return self.end(local, at);
+        let lent = way.map(|way| self.take(local, way));
+        match lent {
+            Some(Ok(())) => self.look_at(local, None),
+            Some(Err(TakeError::Export(ExportError::Busy(_)))) => {
+                self.look_at(local, Some(later(at, TAKE_EVERY_US)));
+            }
+            // Closed meanwhile: what that means to the program the kernel knows best.
+            Some(Err(TakeError::Export(ExportError::State))) => self.end(local),
+            Some(Err(error)) => {
+                if let Some(entry) = self.entries.get(&local) {
+                    self.sessions.warn(format_args!("{:?}: not taken out: {error}", entry.key));
+                }
+                self.end(local);
+            }
+            None => self.end(local),
         }
-        let Some(Entry { phase: Phase::Waiting { stream, .. }, .. }) = self.entries.get(&local)
-        else {
-            return;
-        };
-        if !stream.is_ringing() {
+    }
+
+    /// The program's side receives from the kernel for the time being; now it may give that up, too.
+    fn ask_for_the_rest(&mut self, local: u64, way: &Way) {
+        // Before it does: it takes a while.
+        if let Err(error) = self.links.open(way) {
+            self.sessions.warn(format_args!("{}: {error}", way.name));
+            return self.end(local);
+        }
+        let Some(entry) = self.entries.get(&local) else { return };
+        if let Phase::Waiting { stream, .. } = &entry.phase
+            && !stream.is_ringing()
+        {
             stream.start_ring();
             stream.attention();
         }
-        self.set_timer(local, Some(later(at, TAKE_EVERY_US)));
+        self.look_at(local, Some(later(now(), TAKE_EVERY_US)));
     }
 
-    /// Has that interface watched.
-    fn open_link(&mut self, way: &Way) -> Result<(), ()> {
-        let Self { links, set, sessions, .. } = self;
-        let opened = links.open(way).map_err(|error| {
-            sessions.warn(format_args!("{}: {error}", way.name));
+    fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
+        // Before the packets are turned away: it takes a while.
+        let tuning = crate::tuning::read();
+        let Self { entries, links, sessions, tokens, .. } = self;
+        let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
+        let Some(Place { peer_pid, .. }) = entry.place else { return Ok(()) };
+        let Phase::Waiting { socket, .. } = &entry.phase else { return Ok(()) };
+        let ticket = links.take(&way, peer_pid, entry.key)?;
+        grace();
+        let taken = read_out(socket, &tuning).and_then(|record| {
+            let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
+            Ok((record, parcel))
         });
-        let (link, is_new) = opened?;
-        if let Some(fd) = link.packets.wait_fd().filter(|_| is_new) {
-            use rustix::event::epoll::{self, EventData, EventFlags};
-            let _ = epoll::add(&*set, fd, EventData::new_u64(LINK), EventFlags::IN);
-        }
+        let (record, parcel) = taken.inspect_err(|_| {
+            links.give_back(way.interface, peer_pid, &entry.key);
+        })?;
+        let token = token();
+        let Ticket { number: link, socket: packets } = ticket;
+        let hop = hop_of(&way);
+        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
+        let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
+        entry.phase = Phase::Lent(Box::new(Lent { socket, stream: *stream, record, token, way }));
+        tokens.insert(token, local);
+        let (packets, record) = (packets.into(), parcel.into());
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, record });
         Ok(())
     }
 
-    fn take(&mut self, local: u64, way: Way) {
-        // Before the packets are turned away: it takes a while.
-        let tuning = crate::tuning::read();
-        // By the way that is known now: it may be another one than a moment ago.
-        let is_open = self.open_link(&way).is_ok();
-        let Self { entries, links, flows, limits, dirty, endings, sessions, .. } = self;
-        let Some(entry) = entries.get_mut(&local) else { return };
-        let link = links.link(way.interface).filter(|_| is_open);
-        let Some(link) = link.and_then(|link| link.take(entry.key).is_ok().then_some(link)) else {
-            endings.push((local, Ending::Unusual));
-            return;
-        };
-        grace();
-        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
-        let Phase::Waiting { socket, stream, since } = phase else { return };
-        let mut unread = Vec::new();
-        let at = crate::carrier::now();
-        let record = match export(socket.as_fd(), &tuning, &mut unread) {
-            Ok(record) => record,
-            Err(error) => {
-                link.give_back(&entry.key);
-                entry.phase = Phase::Waiting { socket, stream, since };
-                match error {
-                    ExportError::Busy(_) => dirty.push(local),
-                    // Closed meanwhile: what that means to the program the kernel knows best.
-                    ExportError::State => endings.push((local, Ending::Peer)),
-                    ExportError::System(..) => {
-                        sessions.warn(format_args!("{:?}: not taken out: {error}", entry.key));
-                        endings.push((local, Ending::Unusual));
-                    }
-                }
-                return;
-            }
-        };
-        let carried = Carried::new(socket, *stream, &record, unread, (&way, limits), at);
-        let Some(carried) = carried else {
-            sessions.warn(format_args!("{:?}: not taken by the engine", entry.key));
-            link.give_back(&entry.key);
-            return;
-        };
-        entry.phase = Phase::Away(Box::new(carried));
-        entry.way = Some(way);
-        if let Some(flow) = flow_of(&entry.key) {
-            flows.insert(flow, local);
+    /// A library has given a session back.
+    pub(crate) fn given_back(&mut self, token: u64, parcel: &OwnedFd) {
+        let Some(local) = self.tokens.get(&token).copied() else { return };
+        let record = sojourn_pump::parcel::open(parcel);
+        if let Err(error) = &record
+            && let Some(entry) = self.entries.get(&local)
+        {
+            self.sessions.warn(format_args!("{:?}: what its program knows: {error}", entry.key));
         }
-        dirty.push(local);
+        self.end_with(local, record.ok());
     }
 
     /// The session is the kernel's again, wherever it was.
-    pub(crate) fn end(&mut self, local: u64, at: Instant) {
-        self.set_timer(local, None);
+    pub(crate) fn end(&mut self, local: u64) {
+        self.end_with(local, None);
+    }
+
+    fn end_with(&mut self, local: u64, record: Option<SessionRecord>) {
+        self.look_at(local, None);
         let Some(mut entry) = self.entries.remove(&local) else { return };
         let (sent, received) = match core::mem::replace(&mut entry.phase, Phase::Between) {
             Phase::Offered { .. } | Phase::Between => (0, 0),
@@ -218,7 +227,7 @@ impl Carrier {
                 give_up(&socket, &stream);
                 (0, 0)
             }
-            Phase::Away(carried) => self.put_back(&entry, *carried, at),
+            Phase::Lent(lent) => self.put_back(&entry, &lent, record),
         };
         self.sessions.left(local, ReasonT::PeerLeft, sent, received);
         if let Some(place) = entry.place {
@@ -226,32 +235,105 @@ impl Carrier {
             self.peer_inboxes.close(place.peer_inbox);
             if let Some(inbox) = self.inboxes.close(place.own_inbox) {
                 let _ = rustix::event::epoll::delete(&self.set, inbox.attention_fd());
-                let _ = rustix::event::epoll::delete(&self.set, inbox.ready_fd());
             }
         }
     }
 
-    fn put_back(&mut self, entry: &Entry, mut carried: Carried, at: Instant) -> (u64, u64) {
-        let totals = carried.go_home(at);
-        if let Some(flow) = flow_of(&entry.key) {
-            self.flows.remove(&flow);
-        }
-        let interface = entry.way.as_ref().map_or(0, |way| way.interface);
-        if let Some(link) = self.links.link(interface) {
-            link.give_back(&entry.key);
-        }
-        match totals {
-            Ok(totals) => {
-                carried.tell_program();
-                totals
-            }
-            // The program's side finds nothing flushed, and takes the session for reset.
+    /// Bytes sent and received by the program while it was away.
+    fn put_back(
+        &mut self,
+        entry: &Entry,
+        lent: &Lent,
+        record: Option<SessionRecord>,
+    ) -> (u64, u64) {
+        self.tokens.remove(&lent.token);
+        let stream = &lent.stream;
+        stream.freeze();
+        let record = record.unwrap_or_else(|| last_known(lent));
+        let imported = import(&record, lent.socket.as_fd());
+        let pid = entry.place.map_or(0, |place| place.peer_pid);
+        self.links.give_back(lent.way.interface, pid, &entry.key);
+        match imported {
+            // The program's side may go on with it.
+            Ok(()) => stream.set_flushed(stream.own_leftover().unwrap_or(0)),
+            // It finds nothing flushed, and takes the session for reset.
             Err(error) => {
                 self.sessions.warn(format_args!("{:?}: not put back: {error}", entry.key));
-                (0, 0)
             }
         }
+        stream.attention();
+        stream.ring_peer();
+        let (received, sent) = stream.totals_told();
+        (sent, received)
     }
+}
+
+/// Why a session was not taken out.
+#[derive(Debug, thiserror::Error)]
+enum TakeError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error("the record cannot be passed on: {0}")]
+    Parcel(Errno),
+}
+
+/// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
+/// and there is no gap in what it has sent.
+fn is_quiet(stream: &Stream, socket: &OwnedFd) -> bool {
+    stream.peer_rings() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
+}
+
+/// The record of the socket, with what the program has not read.
+fn read_out(socket: &OwnedFd, tuning: &TcpTuning) -> Result<SessionRecord, TakeError> {
+    let mut unread = Vec::new();
+    let record = export(socket.as_fd(), tuning, &mut unread);
+    let mut record = match record {
+        Ok(record) => record,
+        Err(error) => {
+            put_again(socket, &unread);
+            return Err(error.into());
+        }
+    };
+    if let Kind::Tcp(tcp) = &mut record.kind {
+        tcp.receive_queue = unread;
+    }
+    Ok(record)
+}
+
+/// Where a session stands whose program cannot say so any more: as it was lent, if nobody has carried it; else as the ledger tells,
+/// with what is in the rings.
+fn last_known(lent: &Lent) -> SessionRecord {
+    let mut record = lent.record.clone();
+    let Kind::Tcp(tcp) = &mut record.kind else { return record };
+    let Lent { stream, .. } = lent;
+    let first = tcp.snd_una.wrapping_add(stream.read_so_far().unwrap_or(0) as u32);
+    let mut skip = 0;
+    if position::apply(&stream.ledger().told(), tcp) {
+        tcp.receive_queue = unread(stream);
+        // What was acknowledged last may be in the ring still.
+        skip = tcp.snd_una.wrapping_sub(first) as usize;
+    }
+    tcp.send_queue = unsent(stream, skip);
+    let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
+    if sent > tcp.send_queue.len() {
+        tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
+    }
+    record
+}
+
+/// A number that nobody can guess.
+fn token() -> u64 {
+    let mut bytes = [0; 8];
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
+}
+
+/// What of a way is in frames.
+pub(crate) fn hop_of(way: &Way) -> HopT {
+    let (own, next) = way.link.unwrap_or_default();
+    HopT { has_addresses: way.link.is_some(), own, next, mtu: way.mtu }
 }
 
 /// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel.
@@ -282,10 +364,21 @@ fn give_up(socket: &OwnedFd, stream: &Stream) {
     stream.ring_peer();
 }
 
-/// Lets packets that have passed the filter already come to rest.
+/// Lets packets that have passed the filter already come to rest. The kernel takes a packet from there to its socket without giving
+/// the processor to a thread; so once this thread has run on every processor, none is on its way any more.
 fn grace() {
-    let until = later(crate::carrier::now(), GRACE_US);
-    while crate::carrier::now() < until {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let until = later(now(), GRACE_US);
+    if let Ok(usual) = sched_getaffinity(None) {
+        for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| usual.is_set(*cpu)) {
+            let mut one = CpuSet::new();
+            one.set(cpu);
+            let _ = sched_setaffinity(None, &one);
+        }
+        let _ = sched_setaffinity(None, &usual);
+    }
+    // Processors that this thread may not run on.
+    while now() < until {
         core::hint::spin_loop();
     }
 }

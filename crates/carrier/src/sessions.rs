@@ -5,7 +5,7 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_session::{EventT, OfferT, ReasonT};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// The session server, as the carrier sees it. No call waits.
@@ -16,21 +16,39 @@ pub trait Sessions: Send {
     fn next(&self) -> EventT;
     /// Tells the administrator what went wrong.
     fn warn(&self, text: core::fmt::Arguments<'_>);
+    /// Lends the session to the library at the other side of its stream; `local` of what is lent is filled in.
+    fn lend(&self, local: u64, lent: LendT);
+    /// Tells that library of another way.
+    fn reroute(&self, local: u64, hop: HopT);
     /// As in the interface.
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
 }
 
-/// Hands sockets to the carrier, from any thread.
+/// What is handed to the carrier.
+#[derive(Debug)]
+pub enum Handed {
+    /// A duplicate of the socket of a program that wants its session carried.
+    Socket(OwnedFd),
+    /// The record of the session of that token, from its library: `carry::give_back` of the interface.
+    Back {
+        /// Names the session.
+        token: u64,
+        /// A file with its record.
+        record: OwnedFd,
+    },
+}
+
+/// Hands things to the carrier, from any thread.
 #[derive(Debug)]
 pub struct Door {
-    sockets: Sender<OwnedFd>,
+    things: Sender<Handed>,
     bell: OwnedFd,
 }
 
 /// The carrier's side of a [`Door`].
 #[derive(Debug)]
 pub struct Gate {
-    sockets: Receiver<OwnedFd>,
+    things: Receiver<Handed>,
     bell: OwnedFd,
     is_closed: bool,
 }
@@ -44,13 +62,13 @@ pub fn door() -> Result<(Door, Gate), Errno> {
     let bell = rustix::event::eventfd(0, flags)?;
     let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
     let (sender, receiver) = channel();
-    Ok((Door { sockets: sender, bell }, Gate { sockets: receiver, bell: other, is_closed: false }))
+    Ok((Door { things: sender, bell }, Gate { things: receiver, bell: other, is_closed: false }))
 }
 
 impl Door {
-    /// A duplicate of the socket of a program that wants its session carried. False: there is no carrier any more.
-    pub fn hand(&self, socket: OwnedFd) -> bool {
-        let is_taken = self.sockets.send(socket).is_ok();
+    /// False: there is no carrier any more.
+    pub fn hand(&self, what: Handed) -> bool {
+        let is_taken = self.things.send(what).is_ok();
         // A full counter rings already.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         is_taken
@@ -64,7 +82,7 @@ impl Door {
 }
 
 impl Gate {
-    /// Readable when there are sockets or events.
+    /// Readable when there is something handed in, or an event.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -74,10 +92,10 @@ impl Gate {
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
-    /// The next socket.
-    pub(crate) fn next(&mut self) -> Option<OwnedFd> {
-        match self.sockets.try_recv() {
-            Ok(socket) => Some(socket),
+    /// The next thing.
+    pub(crate) fn next(&mut self) -> Option<Handed> {
+        match self.things.try_recv() {
+            Ok(thing) => Some(thing),
             Err(error) => {
                 self.is_closed |= error == TryRecvError::Disconnected;
                 None

@@ -86,7 +86,6 @@ fn home_word(home: HomeT) -> &'static str {
     match home {
         HomeT::Kernel => "kernel",
         HomeT::Library => "library",
-        HomeT::Server => "server",
     }
 }
 

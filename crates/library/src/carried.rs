@@ -53,6 +53,18 @@ impl Session {
     /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
     /// written and not read. It reads what is left in our ring itself.
     pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+        // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
+        if self.is_lent.swap(false, Ordering::SeqCst) {
+            let library = crate::library();
+            let is_told = library
+                .engine()
+                .zip(library.net())
+                .is_some_and(|(engine, net)| net.give_back(engine, self.slot()));
+            if !is_told {
+                rx.is_reset = true;
+                return;
+            }
+        }
         stream.set_flushed(0);
         stream.attention();
         let deadline = Deadline::after(RETURN_LIMIT);

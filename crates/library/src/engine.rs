@@ -4,6 +4,7 @@
 //! Not here: what the protocol thread does (`protocol`).
 
 use crate::Library;
+use crate::net::Net;
 use crate::session::{Pool, lock};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::event::EventfdFlags;
@@ -50,6 +51,9 @@ pub(crate) struct Engine {
     pub(crate) away: AtomicU32,
     /// The protocol thread's set, which the descriptors of sessions that are away are in; negative: none.
     pub(crate) watched: AtomicI32,
+    /// What carries sessions to other hosts, once there are such sessions; and whether its thread runs.
+    pub(crate) net: OnceLock<Option<Net>>,
+    pub(crate) has_net_thread: AtomicBool,
     /// Numbers of the library's own descriptors.
     own: Mutex<Vec<i32>>,
 }
@@ -76,6 +80,8 @@ impl Engine {
             next_local: AtomicU64::new(1),
             away: AtomicU32::new(0),
             watched: AtomicI32::new(-1),
+            net: OnceLock::new(),
+            has_net_thread: AtomicBool::new(false),
             own: Mutex::new(own),
         })
     }

@@ -19,6 +19,7 @@ mod host;
 mod hot;
 mod join;
 mod kernel;
+mod net;
 mod offer;
 mod poll;
 mod poll_sleep;

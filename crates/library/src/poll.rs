@@ -136,6 +136,7 @@ impl Polling<'_> {
         let library = self.library;
         let session = library.session_of(polled.fd).filter(|_| is_simple)?;
         let is_input = polled.asked() == bit::IN;
+        library.turn_net();
         let mut says = || {
             let ready = session.ready();
             let is_ready = if is_input { ready.input } else { ready.output == Some(true) };
@@ -176,6 +177,7 @@ impl Polling<'_> {
             &mut heap[..]
         };
         loop {
+            self.library.turn_net();
             let found = self.gather(&mut kernel[..])?;
             if found > 0 {
                 return Ok(found);

@@ -113,6 +113,7 @@ impl Polling<'_> {
         let (mut looks, mut next_ns) = (0u32, now_ns() + ASK_INTERVAL_NS);
         let len = self.fds.len();
         let spun = policy.spin(0, self.deadline, || {
+            self.library.turn_net();
             if self.ring_has() || self.is_interrupted() {
                 return true;
             }

@@ -8,6 +8,7 @@ mod joins;
 mod server;
 
 use crate::engine::{Engine, Job};
+use crate::net::Net;
 use crate::offer::Offer;
 use crate::search::Search;
 use crate::table::mark;
@@ -19,9 +20,9 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_ipc::rt;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::{EventT, ReasonT, SessionClient};
+use sojourn_session::{EventT, LendT, ReasonT, SessionClient};
 use sojourn_shm::fault;
-use sojourn_stream::Inbox;
+use sojourn_stream::{Inbox, Stream};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,6 +78,8 @@ struct Joined {
     offer: Offer,
     slot: u32,
     stream: u64,
+    /// The other side of a stream to another host, until this process carries it.
+    other: Option<Stream>,
     side: u8,
     own_inbox: u64,
     own_slot: u32,
@@ -269,6 +272,14 @@ impl Thread {
                         session.leave(recall.reason, false);
                     }
                 }
+                Ok(EventT::Lend(lent)) => self.carry(&lent),
+                Ok(EventT::Rerouted(rerouted)) => {
+                    if let (Some(session), Some(net)) =
+                        (self.session(rerouted.local), self.library.net())
+                    {
+                        net.reroute(session.slot(), &rerouted.hop);
+                    }
+                }
                 Ok(EventT::Refused(refusal)) => {
                     if let Some(offer) = self.offers.remove(&refusal.local) {
                         self.decline(&offer);
@@ -279,6 +290,21 @@ impl Thread {
                     return;
                 }
             }
+        }
+    }
+
+    /// A session is this process's to carry.
+    fn carry(&mut self, lent: &LendT) {
+        let Some(session) = self.session(lent.local) else { return };
+        let other = self.joined.get_mut(&lent.local).and_then(|joined| joined.other.take());
+        let net = Net::start(self.library, self.engine)
+            .filter(|net| net.knows_server(|| self.open_carry_client()));
+        let begins =
+            net.zip(other).is_some_and(|(net, other)| net.begin(self.engine, session, other, lent));
+        // Called home before it was here: whoever did may not have found it.
+        let is_called_home = session.stream().is_some_and(|stream| stream.is_frozen());
+        if !begins || is_called_home {
+            session.leave(ReasonT::Resources, false);
         }
     }
 

@@ -47,8 +47,15 @@ impl Session {
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let mut got = 0;
+        let mut has_turned = false;
         loop {
             let result = match self.receive_step(generation, bufs, got, how.peek) {
+                // Packets that have arrived count as received.
+                Step::Empty if !has_turned && self.is_lent() => {
+                    has_turned = true;
+                    crate::library().turn_net();
+                    continue;
+                }
                 // What is here already cannot be given back; the rest comes from the kernel.
                 Step::Home => {
                     self.settle();
@@ -137,7 +144,10 @@ impl Session {
         let Some(stream) = &rx.stream else { return Step::Home };
         if rx.phase == RxPhase::Ring {
             match stream.read(bufs, peek) {
-                Ok(len) => return Step::Done(Ok(len)),
+                Ok(len) => {
+                    self.have_delivered(stream);
+                    return Step::Done(Ok(len));
+                }
                 Err(Stop::Empty)
                     if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
                 {
@@ -239,6 +249,7 @@ impl Session {
                 if stirred {
                     self.stirred();
                 }
+                self.have_delivered(stream);
                 return Step::Done(Ok(len));
             }
             Err(Stop::Empty) => {}

@@ -55,6 +55,7 @@ impl Session {
                 }
                 Step::Done(Ok(len)) => {
                     sent += len;
+                    self.have_sent();
                     if sent >= wanted || !may_wait {
                         if sent < wanted {
                             library().set_full(self);
@@ -220,6 +221,7 @@ impl Session {
                     }
                     Step::Done(Ok(len)) => {
                         sent += len;
+                        self.have_sent();
                         if let Some(at) = at.as_deref_mut() {
                             *at += len as u64;
                         }

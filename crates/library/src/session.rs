@@ -125,6 +125,8 @@ pub struct Session {
     pub(crate) is_flushing: AtomicBool,
     /// The other side is the server's carrier, and the peer on another host: see `carried`.
     pub(crate) is_carried: AtomicBool,
+    /// It is carried by this process: see `net`.
+    pub(crate) is_lent: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
     pub(crate) is_over: AtomicBool,
     /// Counts what the slot has been used for.
@@ -158,6 +160,7 @@ impl Session {
             tx_stirred: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
+            is_lent: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),

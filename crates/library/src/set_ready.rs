@@ -39,6 +39,8 @@ pub(crate) trait Look {
     fn kernel(&self, fd: i32, events: u32) -> u32;
     /// The kernel reported something that the session's own calls should look at.
     fn stirred(&self, fd: i32);
+    /// Takes packets that have arrived: what they bring shows in the inboxes.
+    fn turn(&self) {}
 }
 
 /// A joined session in a set.

@@ -128,6 +128,7 @@ impl Set {
 
     /// What is ready now.
     fn gather(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        call.look.turn();
         let (mut found, since) = {
             let mut state = lock(&self.state);
             state.drain();
@@ -220,6 +221,7 @@ impl Set {
         // Not at once: most answers come sooner, and the sleep that follows asks too.
         let (mut looks, mut next_ns, mut asked_ns) = (0u32, now_ns() + ASK_INTERVAL_NS, 0);
         policy.spin(0, call.deadline, || {
+            call.look.turn();
             if has_ready(&inboxes) || call.is_interrupted() {
                 return true;
             }
@@ -250,6 +252,7 @@ impl Set {
     }
 
     fn sleep(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        call.look.turn();
         let version = {
             let mut state = lock(&self.state);
             state.drain();

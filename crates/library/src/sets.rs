@@ -475,6 +475,10 @@ impl Library {
 }
 
 impl Look for Library {
+    fn turn(&self) {
+        self.turn_net();
+    }
+
     fn ring(&self, fd: i32) -> RingSays {
         let gone = RingSays { is_home: true, ..RingSays::default() };
         self.session_of(fd).map_or(gone, |session| {

@@ -47,6 +47,7 @@ impl Session {
             peer_cpu: stream.peer_cpu_writing(),
             // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
             ready: &|| {
+                self.turns_net();
                 self.has_stirred.load(Ordering::Relaxed)
                     || match phase {
                         RxPhase::Home | RxPhase::Reset => true,
@@ -77,6 +78,7 @@ impl Session {
             piece: LONG,
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
+                self.turns_net();
                 self.tx_stirred.load(Ordering::Relaxed)
                     || match phase {
                         TxPhase::Ring => stream.room().map_or(true, |found| found >= room),

@@ -3,14 +3,14 @@
 //! Not here: carrying (`sojourn_carrier`), who is paired with whom (`registry`).
 
 use crate::log::{self, Level};
-use crate::registry::{CARRIER, Who};
+use crate::registry::{CARRIER, Carried, Who};
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{Carrier, Door, Sessions, door};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::Caller;
-use sojourn_session::{EventT, OfferT, ReasonT, SessionServer};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
@@ -62,6 +62,14 @@ pub(crate) fn start(server: &Arc<Sojournd>) -> Result<(), String> {
     Ok(())
 }
 
+impl Place {
+    fn tell(&self, local: u64, what: Carried) {
+        if let Some(server) = self.server.upgrade() {
+            server.tell_carried(local, what);
+        }
+    }
+}
+
 impl Sessions for Place {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
         if let Some(server) = self.server.upgrade() {
@@ -76,6 +84,14 @@ impl Sessions for Place {
 
     fn warn(&self, text: core::fmt::Arguments<'_>) {
         log::say(Level::Warn, text);
+    }
+
+    fn lend(&self, local: u64, lent: LendT) {
+        self.tell(local, Carried::Lend(lent));
+    }
+
+    fn reroute(&self, local: u64, hop: HopT) {
+        self.tell(local, Carried::Reroute(RerouteT { local, hop }));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

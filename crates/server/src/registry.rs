@@ -27,7 +27,7 @@ mod laws;
 #[cfg(test)]
 mod tests;
 
-pub use events::{Delivery, InboxOut, JoinOut};
+pub use events::{Carried, Delivery, InboxOut, JoinOut};
 pub use process::Who;
 
 use inbox::Inboxes;

@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use sojourn_ipc::rt::{self, Arrival, Served, Service};
 use sojourn_ipc::{Address, BindError, Deadline, Endpoint, Reason, Server, ServerOptions, Wait};
 use sojourn_session::place::{PlaceError, Surroundings};
-use sojourn_session::{AdminService, SessionService};
+use sojourn_session::{AdminService, CarryService, SessionService};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -234,9 +234,11 @@ fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<Duration>) {
     let mut router = rt::Router::<Server>::new();
     let session = SessionService::<Sojournd>::new(Arc::clone(served));
     let admin = AdminService::<Sojournd>::new(Arc::clone(served));
-    // Two small interfaces: their operations can be numbered.
+    let carry = CarryService::<Sojournd>::new(Arc::clone(served));
+    // Three small interfaces: their operations can be numbered.
     let _ = router.add(session);
     let _ = router.add(admin);
+    let _ = router.add(carry);
     let mut idle = Idle { limit, clients: 0, since: Instant::now(), had_any: false };
     let mut reply = None;
     let mut ticked = Instant::now();

@@ -8,18 +8,19 @@ use crate::identity::{self, Diag, Seen};
 use crate::log::{self, Level};
 use crate::memory::{Memory, SLOTS};
 use crate::registry::{
-    CARRIER, CallError, Delivery, Identity, InboxOut, JoinOut, Limits, Offered, Registry, Who, Wish,
+    CARRIER, CallError, Carried, Delivery, Identity, InboxOut, JoinOut, Limits, Offered, Registry,
+    Who, Wish,
 };
 use crate::scanner::{self, Job};
 use rustix::fd::BorrowedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use sojourn_carrier::Door;
+use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
-    AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, ENDS_MAX, EventT, FAULT_ARGUMENT,
-    FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT, PROGRAM_MAX,
-    ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer,
+    AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer, ENDS_MAX, EventT,
+    FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT,
+    PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -157,8 +158,20 @@ impl Sojournd {
             && let Some(door) = self.door.get()
             && let Ok(end) = rustix::io::fcntl_dupfd_cloexec(end, 0)
         {
-            door.lock().unwrap_or_else(PoisonError::into_inner).hand(end);
+            Self::hand(door, Handed::Socket(end));
         }
+    }
+
+    fn hand(door: &Mutex<Door>, what: Handed) {
+        door.lock().unwrap_or_else(PoisonError::into_inner).hand(what);
+    }
+
+    /// The carrier has something to say to the library at the other side of its session.
+    pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
+        let mut state = self.lock();
+        let State { registry, errands, .. } = &mut *state;
+        registry.tell_carried(local, what, self.now_ms());
+        Self::ring(registry, errands);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -330,6 +343,10 @@ impl SessionServer for Sojournd {
             Some(Delivery::Refused { local, reason }) => {
                 EventT::Refused(RefusalT { local, reason })
             }
+            Some(Delivery::Carried(what)) => match *what {
+                Carried::Lend(lent) => EventT::Lend(lent),
+                Carried::Reroute(rerouted) => EventT::Rerouted(rerouted),
+            },
         })
     }
 
@@ -390,6 +407,15 @@ fn join_of(join: JoinOut) -> JoinT {
         peer: inbox(join.peer),
         peer_pid: join.peer_pid,
         peer_process: join.peer_process,
+    }
+}
+
+impl CarryServer for Sojournd {
+    fn give_back(&self, _: &Caller, token: u64, record: Option<OwnedFd>) -> Result<(), Fault> {
+        let record = record.ok_or(fault(FAULT_ARGUMENT))?;
+        let door = self.door.get().ok_or(fault(FAULT_NOT_ALLOWED))?;
+        Self::hand(door, Handed::Back { token, record });
+        Ok(())
     }
 }
 

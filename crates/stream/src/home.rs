@@ -70,6 +70,14 @@ impl Stream {
         Ok(self.in_ring().leftover(self.in_bytes())?.1)
     }
 
+    /// Bytes that this side has read, as the frozen other ring says: for somebody who has not read them himself.
+    ///
+    /// # Errors
+    /// [`Stop::NotFrozen`], [`Stop::Violation`].
+    pub fn read_so_far(&self) -> Result<u64, Stop> {
+        Ok(self.in_ring().leftover(self.in_bytes())?.0)
+    }
+
     /// How much of its leftover the peer says it has put into the kernel, `None` if it has not said anything.
     pub fn peer_flushed(&self) -> Option<usize> {
         // SYNC: acquire; pairs with the release in `set_flushed`.

@@ -2,6 +2,7 @@
 //!
 //! The sizes of the rings are told by whoever made the region; nothing about the layout is read from it.
 
+use crate::ledger::Ledger;
 use crate::ring::{FROZEN, Ring};
 
 /// Bytes of the control page.
@@ -9,7 +10,7 @@ pub const CONTROL_BYTES: usize = 4096;
 const RING_MIN: u32 = 4096;
 const RING_MAX: u32 = 16 << 20;
 
-const _: () = assert!(2 * size_of::<Ring>() <= CONTROL_BYTES);
+const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES);
 
 /// Sizes of the two rings and what follows from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ impl Layout {
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) rings: [Ring; 2],
+    pub(crate) ledger: Ledger,
 }
 
 /// Bytes written so far in ring 0 and ring 1, from a copy of a region's control page: for somebody who

@@ -25,6 +25,8 @@ mod inbox;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
+mod ledger;
+#[cfg(not(loom))]
 mod read;
 #[cfg(not(loom))]
 mod stream;
@@ -36,6 +38,8 @@ pub use bell::Bell;
 pub use inbox::Inbox;
 #[cfg(not(loom))]
 pub use layout::{CONTROL_BYTES, Layout, totals_in_header};
+#[cfg(not(loom))]
+pub use ledger::{LEDGER_WORDS, Ledger};
 pub use ring::Stop;
 #[cfg(not(loom))]
 pub use stream::Stream;

@@ -73,6 +73,26 @@ impl Stream {
         self.read_pieces(head, available, &mut Target::new(bufs))
     }
 
+    /// Copies bytes to `buf` from byte `skip` of what can be read on, and leaves them there: the writer finds no room for more until
+    /// [`Stream::release`]. Answers the bytes copied; 0 if there are none beyond `skip`. Reader lock.
+    ///
+    /// # Errors
+    /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    pub fn read_ahead(&self, skip: usize, buf: &mut [u8]) -> Result<usize, Stop> {
+        let available = self.available()?.saturating_sub(skip);
+        let head = self.reading.own.load(Ordering::Relaxed) + skip as u64;
+        Ok(self.copy_out(head, available, &mut Target::new(&mut [IoSliceMut::new(buf)])))
+    }
+
+    /// Consumes `len` bytes that [`Stream::read_ahead`] has copied. Reader lock.
+    ///
+    /// # Errors
+    /// [`Stop::Frozen`], [`Stop::Violation`].
+    pub fn release(&self, len: usize) -> Result<(), Stop> {
+        let len = len.min(self.available()?);
+        self.consume(self.reading.own.load(Ordering::Relaxed), len)
+    }
+
     /// Bytes there are to read at `head`. If those seen before fill `bufs`, the writer's line is left alone.
     #[inline]
     fn available_for(&self, head: u64, bufs: &[IoSliceMut<'_>]) -> Result<usize, Stop> {

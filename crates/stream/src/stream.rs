@@ -5,6 +5,7 @@
 use crate::bell::{self, Bell, BellWord, Sleepers};
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
+use crate::ledger::Ledger;
 use crate::ring::Ring;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -113,6 +114,11 @@ impl Stream {
     /// The ring this side reads.
     pub(crate) fn in_ring(&self) -> &Ring {
         &self.control().rings[1 - self.side]
+    }
+
+    /// What is told of a session that is carried to another host.
+    pub fn ledger(&self) -> &Ledger {
+        &self.control().ledger
     }
 
     /// Bytes of the ring this side writes; 0 if it has none.
@@ -243,6 +249,12 @@ impl Stream {
             seen.told_cpu.store(cpu, Ordering::Relaxed);
             word.store(cpu, Ordering::Relaxed);
         }
+    }
+
+    /// Bytes that both sides have written so far, this one's first, as the rings say: for somebody who has not written himself.
+    pub fn totals_told(&self) -> (u64, u64) {
+        let told = |ring: &Ring| ring.tail.tail.load(Ordering::Relaxed) & !crate::ring::FROZEN;
+        (told(self.out_ring()), told(self.in_ring()))
     }
 
     /// Bytes sent and received through the rings so far.

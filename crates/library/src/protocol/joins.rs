@@ -36,6 +36,12 @@ impl Thread {
         let own_inbox = self.own_inbox(&join.own)?;
         let peer_inbox = self.peer_inbox(&join.peer)?;
         let stream = join::map(join, peer_inbox).map_err(|_| ReasonT::Resources)?;
+        let other = match join.is_carried {
+            true => Some(
+                join::map_other(join, Arc::clone(&own_inbox)).map_err(|_| ReasonT::Resources)?,
+            ),
+            false => None,
+        };
         let parts = Parts { stream: Arc::new(stream), own_inbox, own_slot: join.own.slot };
         self.watch_peer(join)?;
         let session = self.library.join(self.engine, offer, join, &parts)?;
@@ -53,6 +59,7 @@ impl Thread {
             offer: offer.clone(),
             slot: session.slot(),
             stream: join.stream,
+            other,
             side: join.side,
             own_inbox: join.own.id,
             own_slot: join.own.slot,

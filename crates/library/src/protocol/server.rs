@@ -6,11 +6,11 @@ use super::{ANSWER_LIMIT, SERVER, Thread};
 use crate::environment::Kept;
 use crate::kernel;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use sojourn_ipc::{Address, Connection, Deadline};
+use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_session::place::Surroundings;
-use sojourn_session::{SessionClient, session_connect_options};
+use sojourn_session::{CarryClient, SessionClient, carry_connect_options, session_connect_options};
 use std::time::Instant;
 
 impl Thread {
@@ -33,6 +33,27 @@ impl Thread {
     }
 
     fn open_client(&self) -> Option<SessionClient<Connection>> {
+        let socket = self.open_socket()?;
+        let data = EventData::new_u64(SERVER);
+        epoll::add(&self.set, &socket, data, EventFlags::RDHUP | EventFlags::ET).ok()?;
+        let connection = Self::open_connection(socket, session_connect_options())?;
+        SessionClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
+    }
+
+    /// One more connection, for sessions that are given back.
+    pub(super) fn open_carry_client(&self) -> Option<CarryClient<Connection>> {
+        let connection = Self::open_connection(self.open_socket()?, carry_connect_options())?;
+        CarryClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
+    }
+
+    fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> Option<Connection> {
+        options.wait = sojourn_ipc::Wait::Park;
+        options.timeout = ANSWER_LIMIT;
+        Connection::connect(Address::Descriptor(socket), &options).ok()
+    }
+
+    /// A socket that is connected to the server.
+    fn open_socket(&self) -> Option<OwnedFd> {
         let policy = &self.library.policy;
         let mut around = Surroundings::of_this_process(&policy.config().server);
         if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
@@ -45,14 +66,7 @@ impl Thread {
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .ok()?;
         rustix::net::connect(&socket, &address).ok()?;
-        let socket = self.engine.keep(socket);
-        let data = EventData::new_u64(SERVER);
-        epoll::add(&self.set, &socket, data, EventFlags::RDHUP | EventFlags::ET).ok()?;
-        let mut options = session_connect_options();
-        options.wait = sojourn_ipc::Wait::Park;
-        options.timeout = ANSWER_LIMIT;
-        let connection = Connection::connect(Address::Descriptor(socket), &options).ok()?;
-        SessionClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
+        Some(self.engine.keep(socket))
     }
 
     /// A new server learns of the sessions that are away.
@@ -71,6 +85,9 @@ impl Thread {
     pub(super) fn lose_server(&mut self) {
         let Some(client) = self.client.take() else { return };
         drop(client);
+        if let Some(net) = self.library.net() {
+            net.lose_server();
+        }
         self.search.lost(self.served_since.elapsed());
         for (_, offer) in std::mem::take(&mut self.offers) {
             self.decline(&offer);

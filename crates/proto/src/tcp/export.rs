@@ -20,6 +20,14 @@ impl Connection {
         Some(record)
     }
 
+    /// A record without queues, and only with what changes with each segment: sequence numbers, windows, timestamps. Together with an
+    /// earlier record and the bytes, it tells where the connection stands. Allocates nothing.
+    pub fn position(&self, now: Instant) -> TcpRecord {
+        let mut tcp = self.sequence_numbers();
+        tcp.timestamps = self.stamps.map(|stamps| stamps.export(now));
+        tcp
+    }
+
     /// The record as [`Connection::export`] would give it, while the session stays here.
     pub fn snapshot(&self, now: Instant) -> SessionRecord {
         let mut tcp = self.sequence_numbers();

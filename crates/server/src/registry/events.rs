@@ -4,17 +4,27 @@
 //! offer; one that offers and never collects is dropped ([`Registry::take_late`]). What has become stale in the
 //! queue (its session was left meanwhile) is passed over when its turn comes.
 
-use super::{CallError, EVENTS_MAX, Registry, State, Stream};
+use super::{CARRIER, CallError, EVENTS_MAX, Registry, State, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{KindT, ReasonT};
+use sojourn_session::{KindT, LendT, ReasonT, RerouteT};
 
 /// An event in a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Event {
     Join { local: u64, stream: u64 },
     Recall { local: u64, stream: u64, reason: ReasonT },
     Refused { local: u64, reason: ReasonT },
+    Carried { local: u64, stream: u64, what: Box<Carried> },
+}
+
+/// What the carrier has to say to the library at the other side of a stream; `local` is filled in on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Carried {
+    /// The session is the library's to carry.
+    Lend(LendT),
+    /// The way to its peer has changed.
+    Reroute(RerouteT),
 }
 
 /// An event as its process gets it.
@@ -36,6 +46,8 @@ pub enum Delivery {
         /// Why.
         reason: ReasonT,
     },
+    /// From the carrier.
+    Carried(Box<Carried>),
 }
 
 /// A join as its process gets it.
@@ -79,6 +91,24 @@ impl Registry {
         }
     }
 
+    /// Queues what the carrier has to say to the other side of its session `local`.
+    pub fn tell_carried(&mut self, local: u64, mut what: Carried, now_ms: u64) {
+        let Some(State::Joined { stream, side, .. }) =
+            self.end(CARRIER, local).map(|end| end.state)
+        else {
+            return;
+        };
+        let sides = self.streams.get(&stream).map(|stream| stream.sides);
+        let Some((process, local)) = sides.and_then(|sides| sides[1 - side as usize]) else {
+            return;
+        };
+        match &mut what {
+            Carried::Lend(lent) => lent.local = local,
+            Carried::Reroute(rerouted) => rerouted.local = local,
+        }
+        self.push(process, Event::Carried { local, stream, what: Box::new(what) }, now_ms);
+    }
+
     /// The next event of a process.
     ///
     /// # Errors
@@ -91,6 +121,12 @@ impl Registry {
                 Event::Refused { local, reason } => {
                     return Ok(Some(Delivery::Refused { local, reason }));
                 }
+                Event::Carried { local, stream, what } => match state(local) {
+                    Some(State::Joined { stream: now, .. }) if now == stream => {
+                        return Ok(Some(Delivery::Carried(what)));
+                    }
+                    _ => {}
+                },
                 Event::Recall { local, stream, reason } => match state(local) {
                     Some(State::Joined { stream: now, .. }) if now == stream => {
                         return Ok(Some(Delivery::Recall { local, reason }));

@@ -161,6 +161,7 @@ impl World {
                 library.locals.retain(|known| *known != local);
             }
             Some(Delivery::Recall { local, .. }) => assert!(library.locals.contains(&local)),
+            Some(Delivery::Carried(_)) => unreachable!("there is no carrier"),
             None => {}
         }
     }

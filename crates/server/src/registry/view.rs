@@ -56,8 +56,7 @@ impl Registry {
         {
             let totals = maker.totals(&stream.region);
             row.stream = number;
-            let is_carried = end.identity.key.is_carried();
-            row.home = if is_carried { HomeT::Server } else { HomeT::Library };
+            row.home = HomeT::Library;
             row.reason = ReasonT::None;
             row.peer_pid = self.peer_of(stream, side).0;
             row.sent = totals[side as usize];

@@ -1,29 +1,26 @@
 //! One carried session: a stream on one side, a protocol connection on the other, and bytes between them.
 //!
-//! Does no more than that: it never waits, knows no clock and no other session. When it begins and ends is `carrier`'s
-//! to say; what goes out is handed to the interface that it is given. Read `docs/moves.md`.
+//! Does no more than that: it never waits, knows no clock and no other session. What goes out is handed to the interface that
+//! it is given. Bytes that the program has written stay in its ring until the peer has acknowledged them: should the
+//! process die, they are there. Read `docs/moves.md`.
 
-use crate::export::has_gap;
-use crate::import::{ImportError, import};
-use crate::metastate::Way;
-use crate::raw::{self, SIOCOUTQ};
-use rustix::fd::{AsFd, OwnedFd};
+use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::tcp::{Arrival, Connection, Disposition, Limits, ReceiveEnd, Transmit};
 use sojourn_proto::time::Instant;
-use sojourn_stream::{Bell, Stop, Stream};
+use sojourn_stream::{Stop, Stream};
 use sojourn_wire::ethernet;
-use sojourn_wire::frame::{self, Fields, Frame, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{Fields, Frame, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::Flags;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 
 /// Bytes read from a stream at once.
 const PIECE: usize = 64 * 1024;
 
-/// Why a session goes home.
+/// Why a session cannot stay here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The program's side has frozen the stream, or broken its rules.
@@ -36,29 +33,29 @@ pub(crate) enum Ending {
     Unusual,
 }
 
-/// A session between its program and the network.
-#[derive(Debug)]
-pub(crate) struct Carried {
-    pub(crate) socket: OwnedFd,
-    pub(crate) stream: Stream,
-    connection: Connection,
-    header: Header,
-    /// Read from the socket at the move, and not in the stream yet, from this byte on.
-    unread: Vec<u8>,
-    unread_at: usize,
-    identification: u16,
-    scratch: Vec<u8>,
+/// What of the way to the peer is in the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The interface's own address and the next hop's; none on a link without such addresses.
+    pub link: Option<([u8; 6], [u8; 6])>,
+    /// Bytes of the largest IP packet.
+    pub mtu: u32,
 }
 
-/// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
-/// and there is no gap in what it has sent.
-pub(crate) fn is_quiet(stream: &Stream, socket: &OwnedFd) -> bool {
-    stream.peer_rings() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
+/// A session between its program and the network.
+#[derive(Debug)]
+pub struct Carried {
+    stream: Stream,
+    connection: Connection,
+    header: Header,
+    /// Bytes of the program's ring that the connection has and the peer has not acknowledged.
+    handed: usize,
+    identification: u16,
 }
 
 /// The headers of a session's frames along a way.
-fn header_for(connection: &Connection, way: &Way) -> Option<Header> {
-    let link = way.link.map(|(own, next)| {
+fn header_for(connection: &Connection, hop: &Hop) -> Option<Header> {
+    let link = hop.link.map(|(own, next)| {
         let ether_type = ethernet::EtherType::IPV4;
         ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
     });
@@ -74,28 +71,44 @@ fn header_for(connection: &Connection, way: &Way) -> Option<Header> {
 }
 
 impl Carried {
-    /// Goes on with the session that the record describes. `None`: the engine does not take it.
-    pub(crate) fn new(
-        socket: OwnedFd,
+    /// Goes on with the session that the record describes, whose send queue is empty. `None`: the engine does not take it.
+    pub fn new(
         stream: Stream,
         record: &SessionRecord,
-        unread: Vec<u8>,
-        (way, limits): (&Way, &Limits),
+        hop: &Hop,
+        limits: &Limits,
         now: Instant,
     ) -> Option<Self> {
         let mut connection = Connection::import(record, limits, now).ok()?;
-        let header = header_for(&connection, way)?;
-        connection.set_path_mtu(now, way.mtu, false);
-        Some(Self {
-            socket,
-            stream,
-            connection,
-            header,
-            unread,
-            unread_at: 0,
-            identification: 0,
-            scratch: vec![0; PIECE],
-        })
+        if connection.siocoutq() > 0 {
+            return None;
+        }
+        let header = header_for(&connection, hop)?;
+        connection.set_path_mtu(now, hop.mtu, false);
+        let carried = Self { stream, connection, header, handed: 0, identification: 0 };
+        carried.tell(now);
+        Some(carried)
+    }
+
+    /// Addresses and ports of the frames that it sends.
+    pub fn flow(&self) -> FlowKey {
+        let (source, target) = (self.connection.local(), self.connection.remote());
+        FlowKey { protocol: Protocol::Tcp, source, target }
+    }
+
+    /// Its stream, on which it is the other side.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The connection, for those who ask about it.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The connection, for those who set options.
+    pub fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 
     /// A frame of this session has arrived.
@@ -134,26 +147,32 @@ impl Carried {
     }
 
     /// The way has changed.
-    pub(crate) fn rerouted(&mut self, way: &Way, now: Instant) {
-        if let Some(header) = header_for(&self.connection, way) {
+    pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
+        if let Some(header) = header_for(&self.connection, hop) {
             self.header = header;
         }
-        self.connection.set_path_mtu(now, way.mtu, false);
+        self.connection.set_path_mtu(now, hop.mtu, false);
     }
 
-    /// Moves what can be moved, in both directions, and sends what is to be sent.
-    pub(crate) fn pump(&mut self, out: &mut dyn Interface, now: Instant) -> Result<(), Ending> {
+    /// Moves what can be moved, in both directions, and sends what is to be sent. `scratch`: room for a piece.
+    pub(crate) fn pump(
+        &mut self,
+        out: &mut dyn Interface,
+        scratch: &mut [u8],
+        now: Instant,
+    ) -> Result<(), Ending> {
         if self.stream.is_frozen() {
             return Err(Ending::Program);
         }
         self.deliver()?;
         loop {
-            let got = self.collect()?;
+            let got = self.collect(scratch)?;
             self.transmit(out, now);
             if !got {
                 break;
             }
         }
+        self.tell(now);
         match self.connection.receive_end() {
             ReceiveEnd::Open => Ok(()),
             ReceiveEnd::Finished => Err(Ending::Peer),
@@ -161,21 +180,30 @@ impl Carried {
         }
     }
 
+    /// The session cannot stay here: its program sends it home.
+    pub(crate) fn give_up(&self) {
+        self.stream.freeze();
+        self.stream.attention();
+        self.stream.ring_peer();
+    }
+
+    /// For whoever must go on without us.
+    fn tell(&self, now: Instant) {
+        let words = position::words(&self.connection.position(now), &self.connection.info(now));
+        self.stream.ledger().tell(&words);
+    }
+
     /// From the connection into the stream.
     fn deliver(&mut self) -> Result<(), Ending> {
         loop {
-            let held = &self.unread[self.unread_at..];
-            let [first, second] = self.connection.readable();
-            let from_kernel = !held.is_empty();
-            let parts = if from_kernel { [held, &[]] } else { [first, second] };
+            let parts = self.connection.readable();
             if parts.iter().all(|part| part.is_empty()) {
                 return Ok(());
             }
             match self.stream.write(&parts.map(IoSlice::new), 0) {
-                Ok(done) if from_kernel => self.unread_at += done,
                 Ok(done) => self.connection.consume(done),
                 Err(Stop::Full) => {
-                    self.stream.announce_writer(Bell::OnInbox, 1);
+                    self.stream.ledger().want_room();
                     if self.stream.room() == Ok(0) {
                         return Ok(());
                     }
@@ -186,25 +214,28 @@ impl Carried {
     }
 
     /// From the stream into the connection. Whether there may be more.
-    fn collect(&mut self) -> Result<bool, Ending> {
-        let room = self.connection.send_room().min(PIECE);
+    fn collect(&mut self, scratch: &mut [u8]) -> Result<bool, Ending> {
+        let stop = |_| Ending::Program;
+        let acknowledged = self.handed.saturating_sub(self.connection.siocoutq());
+        if acknowledged > 0 {
+            self.stream.release(acknowledged).map_err(stop)?;
+            self.handed -= acknowledged;
+        }
+        let room = self.connection.send_room().min(scratch.len());
         if room == 0 {
             // An acknowledgement will bring us back.
             return Ok(false);
         }
-        let piece = &mut self.scratch[..room];
-        match self.stream.read(&mut [IoSliceMut::new(piece)], false) {
-            Ok(got) => {
-                let more = self.stream.available().is_ok_and(|len| len > 0);
-                self.connection.send(&[&self.scratch[..got]], more);
-                Ok(true)
-            }
-            Err(Stop::Empty) => {
-                self.stream.announce_reader(Bell::OnInbox);
-                Ok(self.stream.available().is_ok_and(|len| len > 0))
-            }
-            Err(_) => Err(Ending::Program),
-        }
+        let got = match self.stream.read_ahead(self.handed, &mut scratch[..room]) {
+            // The program's side has not switched yet.
+            Ok(0) | Err(Stop::NotRinging) => return Ok(false),
+            Ok(got) => got,
+            Err(_) => return Err(Ending::Program),
+        };
+        self.handed += got;
+        let more = self.stream.available().is_ok_and(|len| len > self.handed);
+        self.connection.send(&[&scratch[..got]], more);
+        Ok(more)
     }
 
     fn transmit(&mut self, out: &mut dyn Interface, now: Instant) {
@@ -235,44 +266,44 @@ impl Carried {
         }
     }
 
-    /// Puts the session into its socket again: bytes that the program has not read before, and those it has written and
-    /// that are not acknowledged. Bytes sent and received by the program through the stream.
-    pub(crate) fn go_home(&mut self, now: Instant) -> Result<(u64, u64), ImportError> {
+    /// The record with which the frozen session goes on in its socket: bytes that the program has not read come before those that
+    /// it was never shown, those that are not acknowledged before those that were never sent.
+    pub fn leave(&mut self, now: Instant) -> Option<SessionRecord> {
         self.stream.freeze();
-        let own = self.stream.own_leftover().unwrap_or(0);
-        let peers = self.stream.peer_leftover().unwrap_or(0);
-        let copied = |len: usize, copy: &dyn Fn(usize, &mut [u8]) -> usize| {
-            let mut bytes = vec![0; len];
-            let mut done = 0;
-            while done < len {
-                match copy(done, &mut bytes[done..]) {
-                    0 => break,
-                    more => done += more,
-                }
-            }
-            bytes
-        };
-        let unread = copied(own, &|skip, buf| self.stream.copy_own_leftover(skip, buf));
-        let unsent = copied(peers, &|skip, buf| self.stream.copy_unflushed(skip, buf));
-        // It goes home once.
-        let mut record = self.connection.export(now).ok_or(ImportError::State)?;
+        let mut record = self.connection.export(now)?;
         if let Kind::Tcp(tcp) = &mut record.kind {
-            let held = &self.unread[self.unread_at..];
-            tcp.receive_queue = [&unread[..], held, &tcp.receive_queue[..]].concat();
-            tcp.send_queue.extend(unsent);
+            let unread = unread(&self.stream);
+            tcp.receive_queue.splice(0..0, unread);
+            tcp.send_queue.extend(unsent(&self.stream, self.handed));
             tcp.out_of_order.clear();
         }
-        import(&record, self.socket.as_fd())?;
-        let (sent, received) = self.stream.totals();
-        Ok((received, sent))
+        Some(record)
     }
+}
 
-    /// The kernel has the session: the program's side may go on with it.
-    pub(crate) fn tell_program(&self) {
-        self.stream.set_flushed(self.stream.own_leftover().unwrap_or(0));
-        self.stream.attention();
-        self.stream.ring_peer();
+/// What the program has not read, of a frozen stream of which this is the carrying side.
+pub fn unread(stream: &Stream) -> Vec<u8> {
+    let len = stream.own_leftover().unwrap_or(0);
+    copied(len, &|skip, buf| stream.copy_own_leftover(skip, buf))
+}
+
+/// What it has written from byte `skip` of its ring on.
+pub fn unsent(stream: &Stream, skip: usize) -> Vec<u8> {
+    let len = stream.peer_leftover().unwrap_or(0).saturating_sub(skip);
+    copied(len, &|done, buf| stream.copy_unflushed(skip + done, buf))
+}
+
+fn copied(len: usize, copy: &dyn Fn(usize, &mut [u8]) -> usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let mut done = 0;
+    while done < len {
+        match copy(done, &mut bytes[done..]) {
+            0 => break,
+            more => done += more,
+        }
     }
+    bytes.truncate(done);
+    bytes
 }
 
 fn offload_of(transmit: &Transmit<'_>, has_offloads: bool) -> Offload {
@@ -283,12 +314,7 @@ fn offload_of(transmit: &Transmit<'_>, has_offloads: bool) -> Offload {
     }
 }
 
-/// The frame that was received, if it is one of a session's.
-pub(crate) fn parse<'f>(
-    received: &sojourn_netif::Received<'f>,
-    link: frame::Link,
-) -> Option<Frame<'f>> {
-    let frame = frame::parse(received.frame, link).ok()?;
-    let is_right = !received.vnet.must_verify() || frame.checksum_is_right();
-    is_right.then_some(frame)
+/// Room for what one session takes from its stream at once.
+pub(crate) fn scratch() -> Box<[u8]> {
+    vec![0; PIECE].into_boxed_slice()
 }

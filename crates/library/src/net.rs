@@ -1,0 +1,334 @@
+//! Sessions with other hosts that this process carries: how they come, who turns the pump, how they go.
+//!
+//! # Who turns the pump
+//! Whoever has reason to, under one lock: a call that has written, for its own session; a call that finds nothing or waits, for all,
+//! as it is packets that it waits for; and a thread that sleeps for packets and timers, for what nobody waits for. A call that finds the
+//! pump being turned leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody sleeps under it.
+//!
+//! A session is lent by the session server, with a record of where its connection stands, and given back with another one on a
+//! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
+
+use crate::Library;
+use crate::engine::Engine;
+use crate::session::{Session, lock};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use core::time::Duration;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use sojourn_ipc::{Connection, Deadline};
+use sojourn_netif::Message;
+use sojourn_proto::tcp::Limits;
+use sojourn_proto::time::Instant;
+use sojourn_pump::{Carried, Hop, Pump, now, parcel};
+use sojourn_session::{CarryClient, HopT, LendT};
+use sojourn_stream::Stream;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+/// How long the server may take to take a session back.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// Events taken at once.
+const EVENTS: usize = 16;
+/// No time at which anything is due.
+const NEVER: u64 = u64::MAX;
+
+/// What an event of the thread's set is about.
+const WAKE: u64 = 0;
+const PACKETS: u64 = 1;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(crate) struct Net {
+    pump: Mutex<Pump>,
+    /// Sessions that are carried here.
+    count: AtomicU32,
+    /// Sessions to be served that were marked while somebody turned the pump.
+    marked: Mutex<Vec<u32>>,
+    has_marked: AtomicBool,
+    /// What the thread sleeps in, and what wakes it.
+    set: OwnedFd,
+    wake: OwnedFd,
+    /// When the thread looks next by itself, whatever happens (microseconds).
+    looks_at: AtomicU64,
+    /// What the server knows the sessions by, by their slots.
+    tokens: Mutex<HashMap<u32, u64>>,
+    server: Mutex<Option<CarryClient<Connection>>>,
+}
+
+/// What of a way is in frames.
+fn hop_of(told: &HopT) -> Hop {
+    Hop { link: told.has_addresses.then_some((told.own, told.next)), mtu: told.mtu }
+}
+
+impl Net {
+    /// The process's, with its thread. `None`: there are no descriptors or threads left.
+    pub(crate) fn start(
+        library: &'static Library,
+        engine: &'static Engine,
+    ) -> Option<&'static Self> {
+        let made = engine.net.get_or_init(|| {
+            let set = engine.keep(epoll::create(epoll::CreateFlags::CLOEXEC).ok()?);
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let wake = engine.keep(eventfd(0, flags).ok()?);
+            epoll::add(&set, &wake, EventData::new_u64(WAKE), EventFlags::IN).ok()?;
+            Some(Self {
+                pump: Mutex::default(),
+                count: AtomicU32::new(0),
+                marked: Mutex::default(),
+                has_marked: AtomicBool::new(false),
+                set,
+                wake,
+                looks_at: AtomicU64::new(NEVER),
+                tokens: Mutex::default(),
+                server: Mutex::new(None),
+            })
+        });
+        let net = made.as_ref()?;
+        if !engine.has_net_thread.swap(true, Ordering::SeqCst) {
+            let work = Box::new(move || net.serve());
+            if !library.host().spawn("sojourn-net", work) {
+                engine.has_net_thread.store(false, Ordering::SeqCst);
+                return None;
+            }
+        }
+        Some(net)
+    }
+
+    /// Whether sessions can be given back to the server; `connect` makes the connection if there is none.
+    pub(crate) fn knows_server(
+        &self,
+        connect: impl FnOnce() -> Option<CarryClient<Connection>>,
+    ) -> bool {
+        let mut server = lock(&self.server);
+        if server.is_none() {
+            *server = connect();
+        }
+        server.is_some()
+    }
+
+    /// The server that sessions were lent by is gone.
+    pub(crate) fn lose_server(&self) {
+        *lock(&self.server) = None;
+    }
+
+    /// Carries the session from now on. `other`: the side of its stream that the server had. False: it is not carried; the server finds
+    /// that out when the session leaves.
+    pub(crate) fn begin(
+        &self,
+        engine: &Engine,
+        session: &Session,
+        other: Stream,
+        lent: &LendT,
+    ) -> bool {
+        let Ok(record) =
+            lent.record.as_fd().ok_or(()).and_then(|file| parcel::open(file).map_err(drop))
+        else {
+            return false;
+        };
+        // The server has begun the ring; this view of it was made before that.
+        other.start_ring();
+        let mut pump = lock(&self.pump);
+        if !pump.has_link(lent.link) {
+            let Some(packets) = self.open_link(engine, lent) else { return false };
+            pump.add_link(lent.link, Box::new(packets));
+        }
+        let hop = hop_of(&lent.hop);
+        let Some(carried) = Carried::new(other, &record, &hop, &Limits::default(), now()) else {
+            return false;
+        };
+        if !carried.stream().ledger().claim() {
+            return false;
+        }
+        lock(&self.tokens).insert(session.slot(), lent.token);
+        pump.insert(session.slot(), lent.link, carried);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        // SYNC: before the look whether it is frozen; pairs with `return_carried`, which freezes and then looks here.
+        session.is_lent.store(true, Ordering::SeqCst);
+        self.serve_and_leave(pump);
+        true
+    }
+
+    fn open_link(&self, engine: &Engine, lent: &LendT) -> Option<Message> {
+        let socket = engine.keep(lent.packets.clone().into_owned().ok().flatten()?);
+        let packets = Message::from_descriptor(socket).ok()?;
+        let fd = sojourn_netif::Interface::wait_fd(&packets)?;
+        epoll::add(&self.set, fd, EventData::new_u64(PACKETS), EventFlags::IN).ok()?;
+        Some(packets)
+    }
+
+    /// The way to a session's peer has changed.
+    pub(crate) fn reroute(&self, slot: u32, hop: &HopT) {
+        let mut pump = lock(&self.pump);
+        pump.reroute(slot, &hop_of(hop), now());
+        self.serve_and_leave(pump);
+    }
+
+    /// The frozen session goes home: tells the server where it stands. False: it was not carried here, or there is no server.
+    pub(crate) fn give_back(&self, engine: &Engine, slot: u32) -> bool {
+        let removed = lock(&self.pump).remove(slot);
+        let Some((mut carried, unused)) = removed else { return false };
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        if let Some(fd) = unused.as_ref().and_then(|packets| packets.wait_fd()) {
+            let _ = epoll::delete(&self.set, fd);
+            engine.release(fd);
+        }
+        let token = lock(&self.tokens).remove(&slot);
+        let Some((token, record)) = token.zip(carried.leave(now())) else { return false };
+        let Ok(file) = parcel::pack(&record) else { return false };
+        let mut server = lock(&self.server);
+        let Some(client) = &mut *server else { return false };
+        let deadline = Deadline::after(ANSWER_LIMIT);
+        client.with_deadline(deadline).give_back(token, Some(file.as_fd())).is_ok()
+    }
+
+    /// Something has happened to a session on this side: it is served, by whoever turns the pump.
+    pub(crate) fn serve_one(&self, slot: u32) {
+        if let Ok(mut pump) = self.pump.try_lock() {
+            pump.mark(slot);
+            return self.serve_and_leave(pump);
+        }
+        lock(&self.marked).push(slot);
+        // SYNC: before the lock is tried again; pairs with `leave`, which lets go of the lock and then looks here.
+        self.has_marked.store(true, Ordering::SeqCst);
+        if let Some(pump) = self.take_marked() {
+            self.leave(pump);
+        }
+    }
+
+    /// Takes what has arrived, for all sessions. Whether anything has; false as well if somebody else does just now.
+    #[inline]
+    pub(crate) fn turn(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.turn_now()
+    }
+
+    fn turn_now(&self) -> bool {
+        let Ok(mut pump) = self.pump.try_lock() else { return false };
+        let arrived = pump.turn(now());
+        self.leave(pump);
+        arrived
+    }
+
+    fn serve_and_leave<'a>(&'a self, mut pump: MutexGuard<'a, Pump>) {
+        pump.serve(now());
+        self.leave(pump);
+    }
+
+    /// Lets go of the pump, having seen to it that nothing is forgotten.
+    fn leave<'a>(&'a self, mut pump: MutexGuard<'a, Pump>) {
+        loop {
+            let next = pump.next_timeout().map_or(NEVER, Instant::as_micros);
+            // Set under the lock by the thread that is meant.
+            let is_early = next < self.looks_at.load(Ordering::Relaxed);
+            drop(pump);
+            if is_early {
+                // Full means that it is awake anyhow.
+                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            }
+            // SYNC: after the lock was let go of; pairs with the store in `serve_one`.
+            fence(Ordering::SeqCst);
+            match self.take_marked() {
+                Some(more) => pump = more,
+                None => return,
+            }
+        }
+    }
+
+    /// Serves what was marked while somebody else turned the pump, if nobody does now.
+    fn take_marked(&self) -> Option<MutexGuard<'_, Pump>> {
+        if !self.has_marked.load(Ordering::SeqCst) {
+            return None;
+        }
+        let mut pump = self.pump.try_lock().ok()?;
+        self.has_marked.store(false, Ordering::SeqCst);
+        for slot in core::mem::take(&mut *lock(&self.marked)) {
+            pump.mark(slot);
+        }
+        pump.serve(now());
+        Some(pump)
+    }
+
+    /// The thread.
+    fn serve(&self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            let next = {
+                let mut pump = lock(&self.pump);
+                pump.turn(now());
+                let next = pump.next_timeout();
+                self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
+                self.leave(pump);
+                next
+            };
+            let limit = next.map(|next| next.since(now()).as_micros()).map(|us| Timespec {
+                tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
+                tv_nsec: (us % 1_000_000 * 1000) as i64,
+            });
+            events.clear();
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            // The set was closed under us by a program that closes what is not its own: then calls alone turn the pump.
+            if epoll::wait(&self.set, spare, limit.as_ref())
+                .is_err_and(|error| error != rustix::io::Errno::INTR)
+            {
+                return;
+            }
+            if events.iter().any(|event| event.data.u64() == WAKE) {
+                let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            }
+        }
+    }
+}
+
+impl Library {
+    /// What carries this process's sessions with other hosts, if it has any.
+    #[inline]
+    pub(crate) fn net(&self) -> Option<&Net> {
+        self.engine()?.net.get()?.as_ref()
+    }
+
+    /// Takes packets that have arrived, if this process carries sessions. Whether there were any.
+    #[inline]
+    pub(crate) fn turn_net(&self) -> bool {
+        self.net().is_some_and(Net::turn)
+    }
+}
+
+impl Session {
+    /// Whether this process carries it to another host.
+    #[inline]
+    pub(crate) fn is_lent(&self) -> bool {
+        self.is_lent.load(Ordering::Relaxed)
+    }
+
+    /// After a write: has it sent.
+    #[inline]
+    pub(crate) fn have_sent(&self) {
+        if !self.is_carried() {
+            return;
+        }
+        // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring after it.
+        fence(Ordering::SeqCst);
+        if self.is_lent()
+            && let Some(net) = crate::library().net()
+        {
+            net.serve_one(self.slot());
+        }
+    }
+
+    /// After a read: has what there was no room for delivered.
+    #[inline]
+    pub(crate) fn have_delivered(&self, stream: &Stream) {
+        if self.is_lent()
+            && stream.ledger().takes_want()
+            && let Some(net) = crate::library().net()
+        {
+            net.serve_one(self.slot());
+        }
+    }
+
+    /// Takes packets that have arrived, if it is packets that its bytes come in. Whether there were any.
+    #[inline]
+    pub(crate) fn turns_net(&self) -> bool {
+        self.is_lent() && crate::library().turn_net()
+    }
+}

@@ -1,0 +1,96 @@
+//! Session records on their way from one process to another: files without a name.
+//!
+//! The receiver copies the file once and believes nothing of it. What is in it is `sojourn_proto::record`'s.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use sojourn_proto::record::{RecordError, SessionRecord};
+
+/// Bytes of the largest record that is opened: both queues of the largest connection, and a little.
+const MAX: u64 = 96 << 20;
+
+/// Why there is no record in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParcelError {
+    /// It is larger than any record.
+    TooLarge,
+    /// It cannot be read.
+    System(Errno),
+    /// It has something else in it.
+    Record(RecordError),
+}
+
+impl core::fmt::Display for ParcelError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::TooLarge => f.write_str("larger than any record"),
+            Self::System(error) => write!(f, "cannot be read: {error}"),
+            Self::Record(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for ParcelError {}
+
+/// A file with the record.
+///
+/// # Errors
+/// No descriptors or no memory left.
+pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
+    let mut bytes = Vec::new();
+    record.encode(&mut bytes);
+    let file = rustix::fs::memfd_create("sojourn-record", MemfdFlags::CLOEXEC)?;
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        rest = &rest[rustix::io::write(&file, rest)?..];
+    }
+    Ok(file)
+}
+
+/// The record in a file.
+///
+/// # Errors
+/// [`ParcelError`].
+pub fn open(file: impl AsFd) -> Result<SessionRecord, ParcelError> {
+    let size = rustix::fs::fstat(&file).map_err(ParcelError::System)?.st_size;
+    let size = u64::try_from(size).ok().filter(|size| *size <= MAX).ok_or(ParcelError::TooLarge)?;
+    let mut bytes = vec![0; size as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pread(&file, &mut bytes[done..], done as u64) {
+            // It has shrunk: what is there is looked at.
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(ParcelError::System(error)),
+        }
+    }
+    SessionRecord::decode(&bytes[..done]).map_err(ParcelError::Record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_proto::record::{IpOptions, Kind, TcpRecord};
+
+    #[test]
+    fn what_was_packed_is_opened() {
+        let record = SessionRecord {
+            local: "192.0.2.1:1".parse().unwrap(),
+            remote: Some("192.0.2.2:2".parse().unwrap()),
+            ip: IpOptions::default(),
+            kind: Kind::Tcp(TcpRecord { receive_queue: vec![7; 100_000], ..TcpRecord::default() }),
+        };
+        assert_eq!(open(pack(&record).unwrap()), Ok(record));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        let file = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        assert!(matches!(open(&file), Err(ParcelError::Record(_))));
+        rustix::fs::ftruncate(&file, MAX + 1).unwrap();
+        assert_eq!(open(&file), Err(ParcelError::TooLarge));
+        assert!(matches!(open(std::io::pipe().unwrap().0), Err(ParcelError::Record(_))));
+    }
+}

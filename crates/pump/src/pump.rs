@@ -1,0 +1,237 @@
+//! All carried sessions of a process and the interfaces that they go over, turned round by round.
+//!
+//! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
+
+use crate::carried::{Carried, Ending, Hop, scratch};
+use sojourn_netif::{Interface, Received};
+use sojourn_proto::time::Instant;
+use sojourn_wire::FlowKey;
+use sojourn_wire::frame::{self, Frame};
+use std::collections::{BTreeSet, HashMap};
+
+/// Frames taken from one interface in a round.
+const BUDGET: usize = 64;
+
+/// Names an interface of a pump. The session server gives these names, and never one twice.
+pub type LinkId = u64;
+
+struct Link {
+    id: LinkId,
+    packets: Box<dyn Interface + Send>,
+    sessions: usize,
+}
+
+struct Entry {
+    carried: Carried,
+    link: LinkId,
+    flow: FlowKey,
+    /// Its place among the timers.
+    timer: Option<Instant>,
+    /// It is among the dirty ones.
+    is_dirty: bool,
+    /// It cannot stay here: once what has arrived is delivered it goes home.
+    is_ending: bool,
+}
+
+/// See the head of this file. Sessions have the numbers that their owner gives them.
+pub struct Pump {
+    links: Vec<Link>,
+    entries: HashMap<u32, Entry>,
+    /// By what their own frames say.
+    flows: HashMap<FlowKey, u32>,
+    timers: BTreeSet<(Instant, u32)>,
+    /// Sessions that something has happened to.
+    dirty: Vec<u32>,
+    scratch: Box<[u8]>,
+}
+
+impl core::fmt::Debug for Pump {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Pump").field("sessions", &self.entries.len()).finish_non_exhaustive()
+    }
+}
+
+/// The time, as sessions count it: of `CLOCK_MONOTONIC`.
+pub fn now() -> Instant {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Instant::from_micros(seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000)
+}
+
+impl Default for Pump {
+    fn default() -> Self {
+        Self {
+            links: Vec::new(),
+            entries: HashMap::new(),
+            flows: HashMap::new(),
+            timers: BTreeSet::new(),
+            dirty: Vec::new(),
+            scratch: scratch(),
+        }
+    }
+}
+
+impl Pump {
+    /// Whether there is an interface of that name.
+    pub fn has_link(&self, id: LinkId) -> bool {
+        self.links.iter().any(|link| link.id == id)
+    }
+
+    /// One more interface. It goes with its last session.
+    pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>) {
+        self.links.push(Link { id, packets, sessions: 0 });
+    }
+
+    /// The interfaces.
+    pub fn links(&self) -> impl Iterator<Item = &(dyn Interface + Send)> {
+        self.links.iter().map(|link| &*link.packets)
+    }
+
+    /// One more session, under a number that no other has.
+    pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried) {
+        let flow = carried.flow();
+        self.flows.insert(flow, number);
+        if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
+            link.sessions += 1;
+        }
+        let entry = Entry { carried, link, flow, timer: None, is_dirty: false, is_ending: false };
+        self.entries.insert(number, entry);
+        self.mark(number);
+    }
+
+    /// A session less; and its interface if that is not used any more.
+    pub fn remove(&mut self, number: u32) -> Option<(Carried, Option<Box<dyn Interface + Send>>)> {
+        self.set_timer(number, None);
+        let entry = self.entries.remove(&number)?;
+        self.flows.remove(&entry.flow);
+        let at = self.links.iter().position(|link| link.id == entry.link);
+        let unused = at.and_then(|at| {
+            self.links[at].sessions -= 1;
+            (self.links[at].sessions == 0).then(|| self.links.swap_remove(at).packets)
+        });
+        Some((entry.carried, unused))
+    }
+
+    /// A session.
+    pub fn session(&mut self, number: u32) -> Option<&mut Carried> {
+        self.entries.get_mut(&number).map(|entry| &mut entry.carried)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Something has happened to a session: bytes were written, or room was made.
+    pub fn mark(&mut self, number: u32) {
+        if let Some(entry) = self.entries.get_mut(&number)
+            && !entry.is_dirty
+        {
+            entry.is_dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    /// The way to a session's peer has changed.
+    pub fn reroute(&mut self, number: u32, hop: &Hop, at: Instant) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.carried.rerouted(hop, at);
+            self.mark(number);
+        }
+    }
+
+    /// Takes what has arrived, and does what there is to do. Whether frames were taken.
+    pub fn turn(&mut self, at: Instant) -> bool {
+        let arrived = self.receive(at);
+        self.expire(at);
+        self.serve(at);
+        arrived
+    }
+
+    /// When a timer is due next.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|(when, _)| *when)
+    }
+
+    fn receive(&mut self, at: Instant) -> bool {
+        let Self { links, flows, entries, dirty, .. } = self;
+        let mut any = false;
+        for link in links {
+            let kind = link.packets.properties().link;
+            let mut accept = |received: Received<'_>| {
+                let Some(frame) = parse(&received, kind) else { return };
+                let Some(number) = flows.get(&frame.key.reversed()) else { return };
+                let Some(entry) = entries.get_mut(number) else { return };
+                let size = received.vnet.segments.map_or(0, |segments| segments.size);
+                entry.is_ending |= entry.carried.arrived(&frame, size, at).is_err();
+                if !entry.is_dirty {
+                    entry.is_dirty = true;
+                    dirty.push(*number);
+                }
+            };
+            any |= link.packets.receive(BUDGET, &mut accept).is_ok_and(|count| count > 0);
+        }
+        any
+    }
+
+    fn expire(&mut self, at: Instant) {
+        while let Some(&(first, number)) = self.timers.first().filter(|(first, _)| *first <= at) {
+            self.timers.remove(&(first, number));
+            if let Some(entry) = self.entries.get_mut(&number) {
+                entry.timer = None;
+                entry.carried.timeout(at);
+            }
+            self.mark(number);
+        }
+    }
+
+    /// Does what there is to do for sessions that were marked, without a look at the interfaces.
+    pub fn serve(&mut self, at: Instant) {
+        let mut dirty = core::mem::take(&mut self.dirty);
+        for number in dirty.drain(..) {
+            self.serve_one(number, at);
+        }
+        // Nothing is marked meanwhile.
+        self.dirty = dirty;
+        for link in &mut self.links {
+            let _ = link.packets.flush();
+        }
+    }
+
+    fn serve_one(&mut self, number: u32, at: Instant) {
+        let Self { links, entries, scratch, .. } = self;
+        let Some(entry) = entries.get_mut(&number) else { return };
+        entry.is_dirty = false;
+        let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
+        let when = match entry.carried.pump(&mut *link.packets, scratch, at) {
+            Ok(()) if !entry.is_ending => entry.carried.next_timeout(),
+            Err(Ending::Program) => None,
+            _ => {
+                entry.carried.give_up();
+                None
+            }
+        };
+        self.set_timer(number, when);
+    }
+
+    fn set_timer(&mut self, number: u32, when: Option<Instant>) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        if entry.timer == when {
+            return;
+        }
+        if let Some(before) = entry.timer.take() {
+            self.timers.remove(&(before, number));
+        }
+        if let Some(when) = when {
+            entry.timer = Some(when);
+            self.timers.insert((when, number));
+        }
+    }
+}
+
+/// The frame that was received, if it is one of a session's.
+fn parse<'f>(received: &Received<'f>, link: frame::Link) -> Option<Frame<'f>> {
+    let frame = frame::parse(received.frame, link).ok()?;
+    let is_right = !received.vnet.must_verify() || frame.checksum_is_right();
+    is_right.then_some(frame)
+}

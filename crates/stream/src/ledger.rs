@@ -1,0 +1,123 @@
+//! What the side that carries a session to another host says of it in the control page, for whoever must go on if its process dies.
+//!
+//! A **claim** decides who carries: the program, or nobody because the session was called home before that. The **words** are what
+//! the carrying side knows that the rings do not tell, written after each round; what they mean is the carrier's and the engine's to
+//! agree on (`sojourn-pump`). Two copies take turns, so that a death in the middle of one leaves the other whole.
+//! Not used by streams between two programs.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Words that can be told.
+pub const LEDGER_WORDS: usize = 28;
+
+const FREE: u32 = 0;
+const CLAIMED: u32 = 1;
+const REVOKED: u32 = 2;
+
+/// See the head of this file. Any bytes are a ledger.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Ledger {
+    claim: AtomicU32,
+    /// Not 0: the carrying side has bytes for which there was no room.
+    wants_room: AtomicU32,
+    /// Which copy counts: its lowest bit.
+    version: AtomicU32,
+    copies: [[AtomicU32; LEDGER_WORDS]; 2],
+}
+
+impl Ledger {
+    /// A ledger as it lies in a zeroed region.
+    pub fn new() -> Self {
+        Self {
+            claim: AtomicU32::new(FREE),
+            wants_room: AtomicU32::new(0),
+            version: AtomicU32::new(0),
+            copies: [const { [const { AtomicU32::new(0) }; LEDGER_WORDS] }; 2],
+        }
+    }
+
+    /// This process carries the session from now on. False: it was revoked, or somebody does already.
+    pub fn claim(&self) -> bool {
+        self.decide(CLAIMED)
+    }
+
+    /// Nobody carries the session any more, unless somebody does already.
+    pub fn revoke(&self) -> bool {
+        self.decide(REVOKED)
+    }
+
+    fn decide(&self, to: u32) -> bool {
+        self.claim.compare_exchange(FREE, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Tells the words. One thread at a time.
+    pub fn tell(&self, words: &[u32; LEDGER_WORDS]) {
+        let version = self.version.load(Ordering::Relaxed).wrapping_add(1);
+        for (place, word) in self.copies[(version & 1) as usize].iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        // SYNC: release; pairs with the acquire in `told`.
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// The words as they were last told: exactly so if whoever told them is dead, else perhaps a mixture of two.
+    pub fn told(&self) -> [u32; LEDGER_WORDS] {
+        // SYNC: acquire; pairs with the release in `tell`.
+        let version = self.version.load(Ordering::Acquire);
+        core::array::from_fn(|at| self.copies[(version & 1) as usize][at].load(Ordering::Relaxed))
+    }
+
+    /// The carrying side wants to know when there is room. It looks again after this.
+    pub fn want_room(&self) {
+        // SYNC: full order with the reader, which makes room and then looks here (`takes_want`).
+        self.wants_room.store(1, Ordering::SeqCst);
+    }
+
+    /// After having made room: whether the carrying side wants to know. It is asked once.
+    #[inline]
+    pub fn takes_want(&self) -> bool {
+        // SYNC: pairs with `want_room`: room is made before this look.
+        core::sync::atomic::fence(Ordering::SeqCst);
+        self.wants_room.load(Ordering::Relaxed) != 0
+            && self.wants_room.swap(0, Ordering::SeqCst) != 0
+    }
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_decides_for_good() {
+        let ledger = Ledger::new();
+        assert!(ledger.claim());
+        assert!(!ledger.claim() && !ledger.revoke());
+        let ledger = Ledger::new();
+        assert!(ledger.revoke() && !ledger.claim());
+    }
+
+    #[test]
+    fn the_last_words_are_told() {
+        let ledger = Ledger::new();
+        assert_eq!(ledger.told(), [0; LEDGER_WORDS]);
+        for word in 1..5 {
+            ledger.tell(&[word; LEDGER_WORDS]);
+            assert_eq!(ledger.told(), [word; LEDGER_WORDS]);
+        }
+    }
+
+    #[test]
+    fn room_is_asked_for_once() {
+        let ledger = Ledger::new();
+        assert!(!ledger.takes_want());
+        ledger.want_room();
+        assert!(ledger.takes_want() && !ledger.takes_want());
+    }
+}
