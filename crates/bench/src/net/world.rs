@@ -23,7 +23,7 @@ use crate::stats::median;
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 /// Bytes of an IP packet.
 const MTU: u32 = 1500;
-/// Of `lab-bench`'s sockets at both ends, and so of the sessions that Sojourn takes from them. (A network namespace may not choose its own.)
+/// Of `lab-bench`'s sockets at both ends, and so of the sessions that Sojourn takes from them.
 pub(crate) const CONGESTION: &str = "cubic";
 /// The part of the measured time after which it is looked where sessions are.
 const LOOKS: [f64; 4] = [0.15, 0.4, 0.65, 0.9];
@@ -107,6 +107,12 @@ pub(crate) struct Place {
 impl Place {
     fn new(way: Way, between: Between, built: &Built) -> Result<Self> {
         let (a, b) = (Host::new()?, Host::new()?);
+        for host in [&a, &b] {
+            // For programs that do not choose. A namespace may choose what the system allows to all, which is Reno at least: like
+            // CUBIC it does not pace what it sends, as the system's own may.
+            let name = "ipv4/tcp_congestion_control";
+            host.set(name, CONGESTION).or_else(|_| host.set(name, "reno"))?;
+        }
         let link = match between {
             Between::Wire => Link::direct(&a, &b, MTU)?,
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,

@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{Error, Result};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,6 +96,20 @@ pub fn pin(processor: Option<usize>) -> Result<()> {
 }
 
 impl Options {
+    /// Connects. The congestion control is chosen before: one that paces and is replaced later leaves its pacing behind.
+    ///
+    /// # Errors
+    /// As connect(2).
+    pub fn connect(&self, address: &str) -> Result<TcpStream> {
+        let address: SocketAddr = address.parse().map_err(Error::other)?;
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        self.apply(&socket)?;
+        rustix::net::connect(&socket, &address)?;
+        Ok(socket.into())
+    }
+
     /// Sets what these options say of a TCP socket; a listener's connections inherit it.
     pub fn apply(&self, socket: &impl AsRawFd) -> Result<()> {
         let Some(name) = &self.congestion else { return Ok(()) };

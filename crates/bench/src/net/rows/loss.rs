@@ -44,7 +44,8 @@ impl Row for Loss {
     }
 
     fn ways(&self) -> &'static [Way] {
-        Way::MEASURED
+        // At the other rates rivals take so long for what is queued that the run would take too long.
+        if matches!(self.name, "loss-0%" | "loss-1%") { Way::MEASURED } else { Way::OURS }
     }
 
     fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
