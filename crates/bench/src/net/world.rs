@@ -186,6 +186,9 @@ impl Place {
             command.args(["--spin", "1"]);
         }
         if side == Side::Client {
+            if let Some(mark) = self.mark() {
+                command.arg("--mark").arg(mark);
+            }
             let servers = self.server.iter().chain(&self.client).filter_map(Sandbox::server_pid);
             for pid in servers {
                 command.args(["--watch", &pid.to_string()]);
@@ -213,22 +216,35 @@ impl Place {
         Ok(all)
     }
 
-    /// Runs the client to its end, and looks several times during the last `length` of it, after `warm`, how many of the
-    /// `sessions` are away from the kernel on each side; its output, and the part that was.
+    /// What `lab-bench` makes when it begins to measure, where that is of interest.
+    fn mark(&self) -> Option<PathBuf> {
+        let sandbox = self.client.as_ref().or(self.server.as_ref())?;
+        Some(sandbox.folder().join("measuring"))
+    }
+
+    /// Runs the client to its end, and looks several times during `length` how many of the `sessions` are away from the kernel on
+    /// each side: after `warm`, or from when `lab-bench` says that it begins. Its output, and the part that was away.
     pub(crate) fn watch(
         &self,
         client: Command,
         server: &Running,
         sessions: usize,
-        (warm, length): (Duration, Duration),
+        (warm, length): (Option<Duration>, Duration),
     ) -> Result<(String, Option<f64>)> {
         let name = format!("{client:?}");
         let mut admins = self.admins()?;
-        let start = Instant::now();
+        let mut start = Instant::now() + warm.unwrap_or_default();
         let mut client = Running::start(client)?;
+        let mark = self.mark();
+        if let (Some(mark), None) = (&mark, warm) {
+            while !mark.exists() && client.is_running() && start.elapsed() < LIMIT {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            start = Instant::now();
+        }
         let mut parts = Vec::new();
         for look in LOOKS.iter().filter(|_| self.way.is_ours()) {
-            let due = start + warm + length.mul_f64(*look);
+            let due = start + length.mul_f64(*look);
             while client.is_running() && Instant::now() < due {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()).min(SLICE));
             }
@@ -242,7 +258,10 @@ impl Place {
             }
             parts.push(part);
         }
-        let text = client.finish(LIMIT)?.success(&name)?;
+        let finished = client.finish(LIMIT);
+        // Only `lab-bench` makes it, and not if it fails before.
+        let _ = mark.map(std::fs::remove_file);
+        let text = finished?.success(&name)?;
         Ok((text, self.way.is_ours().then(|| median(&parts))))
     }
 }

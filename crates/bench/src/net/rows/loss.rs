@@ -63,7 +63,7 @@ impl Row for Loss {
         let words: Vec<&str> =
             words.into_iter().chain(["--time-ms", &time, "--warm-ms", &warm_ms]).collect();
         let command = client(world, &place, (way, Wait::Default), &words)?;
-        let (text, away) = place.watch(command, &server, 1, (warm, length))?;
+        let (text, away) = place.watch(command, &server, 1, (None, length))?;
         let sample = of_bytes(self.name.into(), &text)?;
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }
