@@ -1,4 +1,5 @@
-//! `sojourn capture`: what is in the file is what went over the link, in both directions, while the session was away.
+//! `sojourn capture`: what is in the file is what went over the link, in both directions, while the session was away. And
+//! `sojourn doctor`: what it says is attached meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sojourn_lab::net::{End, Host, Link, is_possible};
@@ -179,6 +180,7 @@ fn both_directions_from_the_move_on() {
         ask(&mut peer, number);
         number += 1;
     }
+    assert_eq!(attached(&world), ["hook sojourn_ingress"], "kept by the server, on the link");
     let session = admin.away().unwrap()[0].stream.to_string();
     let limited = capture(&world, &few, &["--session", &session, "--count", "10"]);
     let mut limited = Some(limited);
@@ -211,6 +213,37 @@ fn both_directions_from_the_move_on() {
     let is_later = |two: &[Packet]| two[0].time_ns < two[1].time_ns + 1_000_000;
     assert!(packets.windows(2).all(is_later), "in order of time");
     drop(server);
+    drop(peer);
+    let deadline = Instant::now() + PATIENCE;
+    while !attached(&world).is_empty() {
+        assert!(Instant::now() < deadline, "the filter stays after the last session");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What `sojourn doctor` says that the sandbox's server keeps on interfaces.
+fn attached(world: &Sandbox) -> Vec<String> {
+    let mut command = world.command(Mode::Plain, world.built().path("sojourn"));
+    command.args(["doctor", "--json"]);
+    let said = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let items = told["items"].as_array().unwrap();
+    let state =
+        |name: &str| items.iter().find(|item| item["name"] == name).unwrap()["state"].clone();
+    for name in
+        ["network-server", "network-rights", "packet-filter", "bpf", "tcp_repair", "packet-fanout"]
+    {
+        assert_eq!(state(name), "ok", "{name}: {told}");
+    }
+    let keeper = u64::from(world.server_pid().unwrap());
+    let on_link = |one: &&serde_json::Value| one["interface"] != "";
+    let attached = told["attached"].as_array().unwrap().iter().filter(on_link);
+    let words = |one: &serde_json::Value| {
+        assert_eq!(one["kept_by"][0]["pid"], keeper, "{one}");
+        assert_eq!(one["is_left_over"], false, "{one}");
+        format!("{} {}", one["what"].as_str().unwrap(), one["name"].as_str().unwrap())
+    };
+    attached.map(words).collect()
 }
 
 #[test]
