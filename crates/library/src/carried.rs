@@ -74,6 +74,12 @@ impl Session {
             stream.withdraw_reader();
         }
         // Neither the kernel nor anybody else knows where the connection stands.
-        rx.is_reset |= stream.peer_flushed().is_none();
+        if stream.peer_flushed().is_none() {
+            rx.is_reset = true;
+            // Its socket would wait for ever for answers to what it said long ago: closed, it refuses writes, and tells the peer.
+            if let Ok(fd) = kernel::at(self.number()) {
+                let _ = rustix::net::connect_unspec(fd);
+            }
+        }
     }
 }
