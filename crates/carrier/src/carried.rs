@@ -47,6 +47,8 @@ pub(crate) struct Carried {
     unread: Vec<u8>,
     unread_at: usize,
     identification: u16,
+    /// There is no route for the moment: what is sent is lost, as the kernel's would be.
+    is_cut: bool,
     scratch: Vec<u8>,
 }
 
@@ -94,6 +96,7 @@ impl Carried {
             unread,
             unread_at: 0,
             identification: 0,
+            is_cut: false,
             scratch: vec![0; PIECE],
         })
     }
@@ -133,8 +136,18 @@ impl Carried {
         self.connection.next_timeout()
     }
 
-    /// The way has changed.
+    /// There is no way any more.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The way has changed, or is there again.
     pub(crate) fn rerouted(&mut self, way: &Way, now: Instant) {
+        self.is_cut = false;
         if let Some(header) = header_for(&self.connection, way) {
             self.header = header;
         }
@@ -211,6 +224,9 @@ impl Carried {
         let offloads = out.properties().checksum_offload;
         let mut bytes = [0; HEADERS_BYTES_MAX];
         while let Some(transmit) = self.connection.poll_transmit(now) {
+            if self.is_cut {
+                continue;
+            }
             self.identification = self.identification.wrapping_add(1);
             let offload = offload_of(&transmit, offloads);
             let ecn = if transmit.ect { Ecn::Capable0 } else { Ecn::NotCapable };

@@ -13,7 +13,7 @@ use crate::carried::{Carried, Ending, parse};
 use crate::inboxes::Inboxes;
 use crate::links::{Link, Links};
 use crate::metastate::{Metastate, Way};
-use crate::moves::way_of;
+use crate::moves::{is_cut, way_of};
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -332,7 +332,14 @@ impl Carrier {
         let Self { entries, metastate, endings, .. } = self;
         for (local, entry) in entries {
             let Phase::Away(carried) = &mut entry.phase else { continue };
+            if is_cut(metastate, &entry.key) {
+                carried.cut();
+                continue;
+            }
             match way_of(metastate, &entry.key) {
+                Some(way) if Some(&way) == entry.way.as_ref() && carried.is_cut() => {
+                    carried.rerouted(&way, at);
+                }
                 Some(way) if Some(&way) == entry.way.as_ref() => {}
                 Some(way) if entry.way.as_ref().is_some_and(|w| w.interface == way.interface) => {
                     carried.rerouted(&way, at);

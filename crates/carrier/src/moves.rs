@@ -5,7 +5,7 @@
 use crate::carried::{Carried, Ending, is_quiet};
 use crate::carrier::{Carrier, Entry, INBOX, LINK, Phase, Place, later};
 use crate::export::{ExportError, addresses, export};
-use crate::metastate::{Metastate, Way};
+use crate::metastate::{Metastate, Way, WayError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -31,6 +31,14 @@ const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// The way to a session's peer, if there is one now.
 pub(crate) fn way_of(metastate: &mut Metastate, key: &Key) -> Option<Way> {
     metastate.way(key.local().ip(), key.remote()?.ip()).ok()
+}
+
+/// Whether there is no route to a session's peer. The kernel would not take the session then: it connects nothing that it has
+/// no route for.
+pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
+    let Some(peer) = key.remote() else { return false };
+    let found = metastate.way(key.local().ip(), peer.ip());
+    matches!(found, Err(WayError::System(_, Errno::NETUNREACH | Errno::HOSTUNREACH)))
 }
 
 fn flow_of(key: &Key) -> Option<FlowKey> {
