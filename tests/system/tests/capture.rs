@@ -174,13 +174,17 @@ fn both_directions_from_the_move_on() {
         ask(&mut peer, number);
         number += 1;
     }
-    // Joined; some calls later it is carried.
-    let first = number + 200;
+    // Joined; it is away when its packets are turned away from the kernel.
+    while attached(&world) != ["hook sojourn_ingress"] {
+        assert!(Instant::now() < deadline, "the session is not carried");
+        (number..number + 20).for_each(|number| ask(&mut peer, number));
+        number += 20;
+    }
+    let first = number;
     while number < first + 300 {
         ask(&mut peer, number);
         number += 1;
     }
-    assert_eq!(attached(&world), ["hook sojourn_ingress"], "kept by the server, on the link");
     let session = admin.away().unwrap()[0].stream.to_string();
     let limited = capture(&world, &few, &["--session", &session, "--count", "10"]);
     let mut limited = Some(limited);
