@@ -68,6 +68,10 @@ impl Row for RoundTrip {
         }
     }
 
+    fn rounds(&self) -> usize {
+        if self.protocol == "tcp" { 5 } else { 3 }
+    }
+
     fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
         let mut found = vec![self.run(world, (way, Wait::Blocking), length)?];
         // Go's runtime decides itself when to sleep.
