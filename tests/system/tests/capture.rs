@@ -14,7 +14,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const PORT: u16 = 4100;
+/// One to which not everybody may bind: sessions come home to such ports, too.
+const PORT: u16 = 410;
 /// Answers each line with the line in upper case.
 const SERVER: &str = "
 import socket, sys
@@ -197,25 +198,20 @@ fn both_directions_from_the_move_on() {
     assert!(said.status == 0 && said.err.contains("10 packets captured"), "{said:?}");
     assert_eq!(read(&few).len(), 10);
 
+    let returns = admin.moves().unwrap().1;
+    admin.recall_all().unwrap();
+    while admin.moves().unwrap().1 == returns {
+        assert!(Instant::now() < deadline, "the session does not come home");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let last = number;
+    (last..last + 3).for_each(|number| ask(&mut peer, number));
+
     let said = ended(running);
     assert!(said.contains(" of 1 sessions"), "{said}");
     assert!(ended(elsewhere).contains("0 packets captured"));
     assert!(read(&other).is_empty());
-    let packets = read(&whole);
-    for (is_out, word) in [(false, "question"), (true, "QUESTION")] {
-        let bytes = stream(&packets, is_out);
-        for number in first..number {
-            let line = format!("{word} {number:06}\n");
-            assert!(bytes.contains(&line), "{line:?} is not in the capture");
-        }
-    }
-    let is_named = |packet: &Packet| {
-        packet.comment.starts_with("python3") && packet.interface == link.interface()
-    };
-    assert!(packets.iter().all(is_named), "{}", packets[0].comment);
-    // Two processors may put what they have just stamped into the queue the other way round.
-    let is_later = |two: &[Packet]| two[0].time_ns < two[1].time_ns + 1_000_000;
-    assert!(packets.windows(2).all(is_later), "in order of time");
+    check(&read(&whole), link.interface(), first..last);
     drop(server);
     drop(peer);
     let deadline = Instant::now() + PATIENCE;
@@ -223,6 +219,23 @@ fn both_directions_from_the_move_on() {
         assert!(Instant::now() < deadline, "the filter stays after the last session");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// All these lines are there in both directions, and every packet says whose it is.
+fn check(packets: &[Packet], interface: &str, numbers: std::ops::Range<u32>) {
+    for (is_out, word) in [(false, "question"), (true, "QUESTION")] {
+        let bytes = stream(packets, is_out);
+        for number in numbers.clone() {
+            let line = format!("{word} {number:06}\n");
+            assert!(bytes.contains(&line), "{line:?} is not in the capture");
+        }
+    }
+    let is_named =
+        |packet: &Packet| packet.comment.starts_with("python3") && packet.interface == interface;
+    assert!(packets.iter().all(is_named), "{}", packets[0].comment);
+    // Two processors may put what they have just stamped into the queue the other way round.
+    let is_later = |two: &[Packet]| two[0].time_ns < two[1].time_ns + 1_000_000;
+    assert!(packets.windows(2).all(is_later), "in order of time");
 }
 
 /// What `sojourn doctor` says that the sandbox's server keeps on interfaces.
