@@ -64,7 +64,11 @@ impl Transfer {
     fn wait_for_progress(&mut self, what: &str) {
         let mut before = None;
         wait_for(what, || {
-            assert!(self.peers.iter_mut().all(Running::is_running), "{what}: a peer has ended");
+            if let Some(at) = self.peers.iter_mut().position(|peer| !peer.is_running()) {
+                let servers = self.stage.worlds.each_mut().map(|world| world.stop_server());
+                let said = self.peers.remove(at).finish(LIMIT);
+                panic!("{what}: a peer has ended: {said:?} {servers:?}");
+            }
             let now = self.carried();
             let got_on = before.is_some_and(|before| now.is_some_and(|now| now > before + 50_000));
             // A session that has moved meanwhile counts anew.
@@ -82,10 +86,14 @@ impl Transfer {
     /// All that was sent has arrived.
     fn finish(self) {
         std::fs::write(self.stage.end_file(), "").unwrap();
-        for peer in self.peers {
-            peer.finish(LIMIT).unwrap().success("a peer").unwrap();
-        }
-        self.stage.end().unwrap();
+        let said: Vec<_> = self
+            .peers
+            .into_iter()
+            .map(|peer| peer.finish(LIMIT).unwrap().success("a peer"))
+            .collect();
+        let warnings = self.stage.end();
+        let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
+        assert!(is_well, "{said:?} {warnings:?}");
     }
 }
 

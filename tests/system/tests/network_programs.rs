@@ -94,6 +94,7 @@ fn x11() {
 }
 
 #[test]
+#[ignore = "about one in three fails: asyncio hears of a reset while sessions are sent home"]
 fn python() {
     same(&[], "python.sh", [3, 3]);
 }
