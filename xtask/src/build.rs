@@ -47,10 +47,29 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
     if words.first() == Some(&"net") {
         ensure(BENCH_NET)?;
         everything()?;
+        netstack()?;
     }
     let mut all = vec!["run", "--release", "-p", "sojourn-bench", "--features", "rivals", "--"];
     all.extend(words);
     run("benchmark", &mut cargo(&all))
+}
+
+/// The rival in Go, if there is Go; without it the benchmark says that it was not built. Go takes what `go.sum` names from its module
+/// proxy, once.
+fn netstack() -> Result<()> {
+    let has_go = command(&["go", "version"]).output().is_ok_and(|output| output.status.success());
+    if !has_go {
+        eprintln!("   no Go: without gVisor's netstack");
+        return Ok(());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    let program = std::path::absolute(target)?.join("release/sojourn-bench-netstack");
+    let mut go = command(&["go", "build", "-trimpath", "-mod=readonly", "-o"]);
+    let built = run("netstack", go.arg(program).arg(".").current_dir("crates/bench/netstack"));
+    if let Err(error) = built {
+        eprintln!("   {error:#}: without gVisor's netstack");
+    }
+    Ok(())
 }
 
 /// A minute's worth of the benchmarks, to see that they run; what they print means nothing.

@@ -30,6 +30,14 @@ pub(crate) const TEST: &[&str] = &[
     "python3",
     "nodejs",
     "openjdk-17-jdk-headless",
+    "bind9-dnsutils",
+    "inetutils-telnet",
+    "inetutils-telnetd",
+    "tnftp",
+    "vsftpd",
+    "x11-apps",
+    "x11-utils",
+    "xvfb",
 ];
 /// For the benchmarks: rpcgen and its library, and the Cap'n Proto compiler, to be measured beside.
 pub(crate) const BENCH: &[&str] =

@@ -12,7 +12,7 @@
 use crate::inboxes::Inboxes;
 use crate::links::Links;
 use crate::metastate::{Metastate, Way};
-use crate::moves::{hop_of, way_of};
+use crate::moves::{hop_of, is_cut, way_of};
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -22,6 +22,7 @@ use sojourn_filter::Key;
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
+use sojourn_session::HopT;
 use sojourn_stream::Stream;
 use std::collections::{BTreeSet, HashMap};
 
@@ -72,6 +73,8 @@ pub(crate) struct Lent {
     pub(crate) record: SessionRecord,
     pub(crate) token: u64,
     pub(crate) way: Way,
+    /// There is no route for the moment.
+    pub(crate) is_cut: bool,
 }
 
 /// What a join has named.
@@ -220,9 +223,15 @@ impl Carrier {
         let Self { entries, metastate, sessions, .. } = self;
         for (local, entry) in entries {
             let Phase::Lent(lent) = &mut entry.phase else { continue };
+            if is_cut(metastate, &entry.key) {
+                lent.is_cut = true;
+                sessions.reroute(*local, HopT { is_cut: true, ..hop_of(&lent.way) });
+                continue;
+            }
             match way_of(metastate, &entry.key) {
-                Some(way) if way == lent.way => {}
+                Some(way) if way == lent.way && !lent.is_cut => {}
                 Some(way) if lent.way.interface == way.interface => {
+                    lent.is_cut = false;
                     sessions.reroute(*local, hop_of(&way));
                     lent.way = way;
                 }

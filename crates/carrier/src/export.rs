@@ -45,8 +45,10 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ExportError {
     move |error| ExportError::System(name, error)
 }
 
+pub(crate) const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+
 /// Makes the record of an established socket with an empty send queue. Its packets must be turned away from the kernel
-/// already. Bytes that the program has not read are in the record, and no longer in the socket.
+/// already. Bytes that the program has not read are in the record, and no longer in the socket; it sends no keepalive probes any more.
 ///
 /// # Errors
 /// [`ExportError`]; the socket is then as it was, but for bytes that were read, which `unread` has.
@@ -71,6 +73,10 @@ pub fn export(
     numbers.rcv_nxt = numbers.rcv_nxt.wrapping_add((unread.len() - late) as u32);
     let record = record_of(&numbers, &info, options(socket)?, tuning);
     let ip = ip_options(socket, local);
+    if record.options.keepalive {
+        // The kernel would ask the peer, be deaf for its answers, and reset the connection.
+        raw::set_number(socket, KEEPALIVE, 0).map_err(step("SO_KEEPALIVE"))?;
+    }
     Ok(SessionRecord { local, remote: Some(remote), ip, kind: Kind::Tcp(record) })
 }
 

@@ -4,7 +4,7 @@
 //! connected again, which is silent, too. Its file, and with it every `dup` and epoll registration, is the same. For
 //! some ten microseconds a poller may see a hang-up. Read `docs/moves.md` for the order of steps.
 
-use crate::export::{ExportError, addresses};
+use crate::export::{ExportError, KEEPALIVE, addresses};
 use crate::raw;
 use crate::repair::{Queue, Repair, TCP_REPAIR_OPTIONS, TCP_TIMESTAMP, Windows};
 use rustix::fd::BorrowedFd;
@@ -68,6 +68,9 @@ pub fn import(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), Impo
     windows(tcp).set(socket).map_err(step("TCP_REPAIR_WINDOW"))?;
     // The probe has the peer say what it knows: it may be waiting for a window, or have closed meanwhile.
     repair.end(true).map_err(step("TCP_REPAIR"))?;
+    if tcp.options.keepalive {
+        raw::set_number(socket, KEEPALIVE, 1).map_err(step("SO_KEEPALIVE"))?;
+    }
     write_all(socket, unsent).map_err(step("send queue"))
 }
 

@@ -6,7 +6,7 @@ use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
 use crate::export::{ExportError, addresses, export, has_gap, put_again};
 use crate::import::import;
 use crate::links::{LinkError, Ticket};
-use crate::metastate::{Metastate, Way};
+use crate::metastate::{Metastate, Way, WayError};
 use crate::raw::{self, SIOCOUTQ};
 use crate::sessions::Handed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,6 +35,14 @@ const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// The way to a session's peer, if there is one now.
 pub(crate) fn way_of(metastate: &mut Metastate, key: &Key) -> Option<Way> {
     metastate.way(key.local().ip(), key.remote()?.ip()).ok()
+}
+
+/// Whether there is no route to a session's peer. The kernel would not take the session then: it connects nothing that it has
+/// no route for.
+pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
+    let Some(peer) = key.remote() else { return false };
+    let found = metastate.way(key.local().ip(), peer.ip());
+    matches!(found, Err(WayError::System(_, Errno::NETUNREACH | Errno::HOSTUNREACH)))
 }
 
 impl Carrier {
@@ -194,7 +202,9 @@ impl Carrier {
         let hop = hop_of(&way);
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
-        entry.phase = Phase::Lent(Box::new(Lent { socket, stream: *stream, record, token, way }));
+        let stream = *stream;
+        let lent = Lent { socket, stream, record, token, way, is_cut: false };
+        entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
         sessions.lend(local, LendT { local: 0, token, hop, link, packets, record });
@@ -333,7 +343,7 @@ fn token() -> u64 {
 /// What of a way is in frames.
 pub(crate) fn hop_of(way: &Way) -> HopT {
     let (own, next) = way.link.unwrap_or_default();
-    HopT { has_addresses: way.link.is_some(), own, next, mtu: way.mtu }
+    HopT { is_cut: false, has_addresses: way.link.is_some(), own, next, mtu: way.mtu }
 }
 
 /// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel.

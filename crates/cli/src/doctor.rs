@@ -1,10 +1,12 @@
 //! `sojourn doctor`: what this machine can do for Sojourn, and what to do where it cannot.
 //!
-//! Each look answers one [`Item`]. They are in `kernel` (what the kernel offers), `machine` (limits, processors) and
-//! `parts` (library, server); nothing is changed, and nothing takes longer than a second or two.
+//! Each look answers one [`Item`]. They are in `kernel` (what the kernel offers), `machine` (limits, processors),
+//! `parts` (library, server) and `network` (sessions with other hosts, `attached` for them); nothing is changed, and nothing takes longer than a second or two.
 
+mod attached;
 mod kernel;
 mod machine;
+mod network;
 mod parts;
 mod settings;
 
@@ -12,6 +14,7 @@ use crate::args::Report;
 use crate::failure::FAILED;
 use crate::output::{Table, print, print_json, printable};
 use anyhow::Result;
+use attached::Attached;
 use serde::Serialize;
 use settings::Value;
 
@@ -59,6 +62,8 @@ struct Findings {
     version: u32,
     state: State,
     items: Vec<Item>,
+    /// What is in the packet path for Sojourn; null if that may not be seen.
+    attached: Option<Vec<Attached>>,
     configuration: Vec<Value>,
 }
 
@@ -79,6 +84,8 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
     ];
     items.extend(parts::library());
     items.extend(parts::server(&options.place));
+    let (network, attached) = network::look(&options.place);
+    items.extend(network);
     let configuration = match configuration {
         Ok(values) => values,
         Err(error) => {
@@ -88,7 +95,7 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
         }
     };
     let state = items.iter().map(|item| item.state).max().unwrap_or(State::Ok);
-    let findings = Findings { version: 1, state, items, configuration };
+    let findings = Findings { version: 1, state, items, attached, configuration };
     match options.json {
         true => print_json(&findings)?,
         false => print(&text(&findings))?,
@@ -108,6 +115,10 @@ fn text(findings: &Findings) -> String {
         if !item.advice.is_empty() {
             text.push_str(&format!("{:24} → {}\n", "", printable(&item.advice)));
         }
+    }
+    if let Some(attached) = findings.attached.as_ref().filter(|attached| !attached.is_empty()) {
+        text.push('\n');
+        text.push_str(&attached::table(attached));
     }
     let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
     for value in &findings.configuration {
@@ -129,7 +140,8 @@ mod tests {
         let items =
             vec![Item::ok("kernel", "6.1"), Item::missing("library", "not there", "install it")];
         let value = Value { setting: "tcp", value: "true".into(), from: "default".into() };
-        Findings { version: 1, state: State::Missing, items, configuration: vec![value] }
+        let (version, configuration) = (1, vec![value]);
+        Findings { version, state: State::Missing, items, attached: None, configuration }
     }
 
     #[test]
@@ -137,7 +149,7 @@ mod tests {
         let json = serde_json::to_string(&findings()).unwrap();
         assert_eq!(
             json,
-            r#"{"version":1,"state":"missing","items":[{"name":"kernel","state":"ok","found":"6.1","advice":""},{"name":"library","state":"missing","found":"not there","advice":"install it"}],"configuration":[{"setting":"tcp","value":"true","from":"default"}]}"#
+            r#"{"version":1,"state":"missing","items":[{"name":"kernel","state":"ok","found":"6.1","advice":""},{"name":"library","state":"missing","found":"not there","advice":"install it"}],"attached":null,"configuration":[{"setting":"tcp","value":"true","from":"default"}]}"#
         );
     }
 

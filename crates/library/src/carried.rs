@@ -38,6 +38,12 @@ impl Session {
         if rx.is_promised { Step::Owed } else { Step::Empty }
     }
 
+    /// The kernel's socket has nothing to say: the session is away from it, and on the way home it is disconnected for a moment,
+    /// which looks like a hang-up.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.is_carried() && lock(&self.rx).phase == RxPhase::Ring
+    }
+
     /// The carrier is ready: both directions switch as soon as no thread sits in the kernel.
     pub(crate) fn hand_over(&self, stream: &Stream) {
         self.switch_now();
@@ -80,6 +86,12 @@ impl Session {
             stream.withdraw_reader();
         }
         // Neither the kernel nor anybody else knows where the connection stands.
-        rx.is_reset |= stream.peer_flushed().is_none();
+        if stream.peer_flushed().is_none() {
+            rx.is_reset = true;
+            // Its socket would wait for ever for answers to what it said long ago: closed, it refuses writes, and tells the peer.
+            if let Ok(fd) = kernel::at(self.number()) {
+                let _ = rustix::net::connect_unspec(fd);
+            }
+        }
     }
 }

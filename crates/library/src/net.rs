@@ -58,7 +58,8 @@ pub(crate) struct Net {
 
 /// What of a way is in frames.
 fn hop_of(told: &HopT) -> Hop {
-    Hop { link: told.has_addresses.then_some((told.own, told.next)), mtu: told.mtu }
+    let link = told.has_addresses.then_some((told.own, told.next));
+    Hop { link, mtu: told.mtu, is_cut: told.is_cut }
 }
 
 impl Net {

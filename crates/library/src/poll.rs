@@ -246,6 +246,10 @@ impl Polling<'_> {
         for (asked, polled) in kernel.iter_mut().zip(&*self.fds) {
             *asked = PollFd { revents: 0, ..*polled };
             let Some(session) = self.library.session_of(polled.fd) else { continue };
+            if session.is_deaf() {
+                asked.fd = -1;
+                continue;
+            }
             // Whoever looks for the end must find it, asked for or not.
             let mut events = polled.asked() | bit::RDHUP | bit::IN;
             if session.ready().output.is_some() {
@@ -261,6 +265,9 @@ impl Polling<'_> {
         for (said, polled) in kernel.iter().zip(&mut *self.fds) {
             let mut events = u32::from(said.revents as u16);
             if let Some(session) = self.library.session_of(polled.fd) {
+                if session.is_deaf() {
+                    events = 0;
+                }
                 events |= stirs(session, polled.fd, events) | ring_says(session);
             }
             // Also of one that has gone home since the kernel was asked: it was asked for more than the program asks for.

@@ -499,6 +499,9 @@ impl Look for Library {
     }
 
     fn kernel(&self, fd: i32, events: u32) -> u32 {
+        if self.session_of(fd).is_some_and(Session::is_deaf) {
+            return 0;
+        }
         let wanted = PollFlags::from_bits_retain(events as u16);
         let found = kernel::at(fd).and_then(|fd| kernel::poll(fd, wanted));
         found.map_or(0, |found| u32::from(found.bits()))

@@ -40,6 +40,8 @@ pub struct Hop {
     pub link: Option<([u8; 6], [u8; 6])>,
     /// Bytes of the largest IP packet.
     pub mtu: u32,
+    /// There is no route for the moment: what is sent is lost, as the kernel's would be.
+    pub is_cut: bool,
 }
 
 /// A session between its program and the network.
@@ -51,6 +53,7 @@ pub struct Carried {
     /// Bytes of the program's ring that the connection has and the peer has not acknowledged.
     handed: usize,
     identification: u16,
+    is_cut: bool,
 }
 
 /// The headers of a session's frames along a way.
@@ -85,7 +88,8 @@ impl Carried {
         }
         let header = header_for(&connection, hop)?;
         connection.set_path_mtu(now, hop.mtu, false);
-        let carried = Self { stream, connection, header, handed: 0, identification: 0 };
+        let is_cut = hop.is_cut;
+        let carried = Self { stream, connection, header, handed: 0, identification: 0, is_cut };
         carried.tell(now);
         Some(carried)
     }
@@ -148,6 +152,7 @@ impl Carried {
 
     /// The way has changed.
     pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
+        self.is_cut = hop.is_cut;
         if let Some(header) = header_for(&self.connection, hop) {
             self.header = header;
         }
@@ -242,6 +247,9 @@ impl Carried {
         let offloads = out.properties().checksum_offload;
         let mut bytes = [0; HEADERS_BYTES_MAX];
         while let Some(transmit) = self.connection.poll_transmit(now) {
+            if self.is_cut {
+                continue;
+            }
             self.identification = self.identification.wrapping_add(1);
             let offload = offload_of(&transmit, offloads);
             let ecn = if transmit.ect { Ecn::Capable0 } else { Ecn::NotCapable };

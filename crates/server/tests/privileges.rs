@@ -70,7 +70,8 @@ fn a_server_of_one_host_keeps_what_its_looks_take() {
 #[test]
 fn a_server_with_sessions_of_other_hosts_keeps_packets_too() {
     let network = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::BPF;
-    check(&["--network"], everybody() | network | CapabilitySet::SYS_ADMIN);
+    let more = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_BIND_SERVICE;
+    check(&["--network"], everybody() | network | more);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `sojourn capture`: what is in the file is what went over the link, in both directions, while the session was away.
+//! `sojourn capture`: what is in the file is what went over the link, in both directions, while the session was away. And
+//! `sojourn doctor`: what it says is attached meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sojourn_lab::net::{End, Host, Link, is_possible};
@@ -13,7 +14,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const PORT: u16 = 4100;
+/// One to which not everybody may bind: sessions come home to such ports, too.
+const PORT: u16 = 410;
 /// Answers each line with the line in upper case.
 const SERVER: &str = "
 import socket, sys
@@ -173,8 +175,13 @@ fn both_directions_from_the_move_on() {
         ask(&mut peer, number);
         number += 1;
     }
-    // Joined; some calls later it is carried.
-    let first = number + 200;
+    // Joined; it is away when its packets are turned away from the kernel.
+    while attached(&world) != ["hook sojourn_ingress"] {
+        assert!(Instant::now() < deadline, "the session is not carried");
+        (number..number + 20).for_each(|number| ask(&mut peer, number));
+        number += 20;
+    }
+    let first = number;
     while number < first + 300 {
         ask(&mut peer, number);
         number += 1;
@@ -191,26 +198,69 @@ fn both_directions_from_the_move_on() {
     assert!(said.status == 0 && said.err.contains("10 packets captured"), "{said:?}");
     assert_eq!(read(&few).len(), 10);
 
+    let returns = admin.moves().unwrap().1;
+    admin.recall_all().unwrap();
+    while admin.moves().unwrap().1 == returns {
+        assert!(Instant::now() < deadline, "the session does not come home");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let last = number;
+    (last..last + 3).for_each(|number| ask(&mut peer, number));
+
     let said = ended(running);
     assert!(said.contains(" of 1 sessions"), "{said}");
     assert!(ended(elsewhere).contains("0 packets captured"));
     assert!(read(&other).is_empty());
-    let packets = read(&whole);
+    check(&read(&whole), link.interface(), first..last);
+    drop(server);
+    drop(peer);
+    let deadline = Instant::now() + PATIENCE;
+    while !attached(&world).is_empty() {
+        assert!(Instant::now() < deadline, "the filter stays after the last session");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// All these lines are there in both directions, and every packet says whose it is.
+fn check(packets: &[Packet], interface: &str, numbers: std::ops::Range<u32>) {
     for (is_out, word) in [(false, "question"), (true, "QUESTION")] {
-        let bytes = stream(&packets, is_out);
-        for number in first..number {
+        let bytes = stream(packets, is_out);
+        for number in numbers.clone() {
             let line = format!("{word} {number:06}\n");
             assert!(bytes.contains(&line), "{line:?} is not in the capture");
         }
     }
-    let is_named = |packet: &Packet| {
-        packet.comment.starts_with("python3") && packet.interface == link.interface()
-    };
+    let is_named =
+        |packet: &Packet| packet.comment.starts_with("python3") && packet.interface == interface;
     assert!(packets.iter().all(is_named), "{}", packets[0].comment);
     // Two processors may put what they have just stamped into the queue the other way round.
     let is_later = |two: &[Packet]| two[0].time_ns < two[1].time_ns + 1_000_000;
     assert!(packets.windows(2).all(is_later), "in order of time");
-    drop(server);
+}
+
+/// What `sojourn doctor` says that the sandbox's server keeps on interfaces.
+fn attached(world: &Sandbox) -> Vec<String> {
+    let mut command = world.command(Mode::Plain, world.built().path("sojourn"));
+    command.args(["doctor", "--json"]);
+    let said = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let items = told["items"].as_array().unwrap();
+    let state =
+        |name: &str| items.iter().find(|item| item["name"] == name).unwrap()["state"].clone();
+    for name in
+        ["network-server", "network-rights", "packet-filter", "bpf", "tcp_repair", "packet-fanout"]
+    {
+        assert_eq!(state(name), "ok", "{name}: {told}");
+    }
+    let keeper = u64::from(world.server_pid().unwrap());
+    let on_link = |one: &&serde_json::Value| one["interface"] != "";
+    let attached = told["attached"].as_array().unwrap().iter().filter(on_link);
+    let words = |one: &serde_json::Value| {
+        assert_eq!(one["kept_by"][0]["pid"], keeper, "{one}");
+        assert_eq!(one["is_left_over"], false, "{one}");
+        format!("{} {}", one["what"].as_str().unwrap(), one["name"].as_str().unwrap())
+    };
+    attached.map(words).collect()
 }
 
 #[test]

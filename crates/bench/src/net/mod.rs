@@ -15,7 +15,7 @@ mod rows;
 mod way;
 mod world;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
@@ -88,6 +88,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let world = World::new(quick)?;
     println!("{}", report::head(&machine, &settings));
     let mut cells: Vec<Cell> = Vec::new();
+    let mut start = Instant::now();
     for (at, row) in rows.iter().enumerate() {
         let wanted = |way| choice.has_way(way);
         cells.extend(measure::alternate(row.as_ref(), &world, &settings, wanted));
@@ -95,6 +96,8 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
         if is_last {
             let here = cells.iter().filter(|cell| cell.group == row.group());
             println!("{}", report::group(row.group(), &here.collect::<Vec<_>>()));
+            eprintln!("{}: {:.0} s", row.group(), start.elapsed().as_secs_f64());
+            start = Instant::now();
         }
     }
     let reach = reach::judge(&cells);

@@ -23,7 +23,7 @@ use crate::stats::median;
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 /// Bytes of an IP packet.
 const MTU: u32 = 1500;
-/// Of `lab-bench`'s sockets at both ends, and so of the sessions that Sojourn takes from them. (A network namespace may not choose its own.)
+/// Of `lab-bench`'s sockets at both ends, and so of the sessions that Sojourn takes from them.
 pub(crate) const CONGESTION: &str = "cubic";
 /// The part of the measured time after which it is looked where sessions are.
 const LOOKS: [f64; 4] = [0.15, 0.4, 0.65, 0.9];
@@ -107,6 +107,12 @@ pub(crate) struct Place {
 impl Place {
     fn new(way: Way, between: Between, built: &Built) -> Result<Self> {
         let (a, b) = (Host::new()?, Host::new()?);
+        for host in [&a, &b] {
+            // For programs that do not choose. A namespace may choose what the system allows to all, which is Reno at least: like
+            // CUBIC it does not pace what it sends, as the system's own may.
+            let name = "ipv4/tcp_congestion_control";
+            host.set(name, CONGESTION).or_else(|_| host.set(name, "reno"))?;
+        }
         let link = match between {
             Between::Wire => Link::direct(&a, &b, MTU)?,
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,
@@ -180,6 +186,9 @@ impl Place {
             command.args(["--spin", "1"]);
         }
         if side == Side::Client {
+            if let Some(mark) = self.mark() {
+                command.arg("--mark").arg(mark);
+            }
             let servers = self.server.iter().chain(&self.client).filter_map(Sandbox::server_pid);
             for pid in servers {
                 command.args(["--watch", &pid.to_string()]);
@@ -207,22 +216,35 @@ impl Place {
         Ok(all)
     }
 
-    /// Runs the client to its end, and looks several times during the last `length` of it, after `warm`, how many of the
-    /// `sessions` are away from the kernel on each side; its output, and the part that was.
+    /// What `lab-bench` makes when it begins to measure, where that is of interest.
+    fn mark(&self) -> Option<PathBuf> {
+        let sandbox = self.client.as_ref().or(self.server.as_ref())?;
+        Some(sandbox.folder().join("measuring"))
+    }
+
+    /// Runs the client to its end, and looks several times during `length` how many of the `sessions` are away from the kernel on
+    /// each side: after `warm`, or from when `lab-bench` says that it begins. Its output, and the part that was away.
     pub(crate) fn watch(
         &self,
         client: Command,
         server: &Running,
         sessions: usize,
-        (warm, length): (Duration, Duration),
+        (warm, length): (Option<Duration>, Duration),
     ) -> Result<(String, Option<f64>)> {
         let name = format!("{client:?}");
         let mut admins = self.admins()?;
-        let start = Instant::now();
+        let mut start = Instant::now() + warm.unwrap_or_default();
         let mut client = Running::start(client)?;
+        let mark = self.mark();
+        if let (Some(mark), None) = (&mark, warm) {
+            while !mark.exists() && client.is_running() && start.elapsed() < LIMIT {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            start = Instant::now();
+        }
         let mut parts = Vec::new();
         for look in LOOKS.iter().filter(|_| self.way.is_ours()) {
-            let due = start + warm + length.mul_f64(*look);
+            let due = start + length.mul_f64(*look);
             while client.is_running() && Instant::now() < due {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()).min(SLICE));
             }
@@ -236,7 +258,10 @@ impl Place {
             }
             parts.push(part);
         }
-        let text = client.finish(LIMIT)?.success(&name)?;
+        let finished = client.finish(LIMIT);
+        // Only `lab-bench` makes it, and not if it fails before.
+        let _ = mark.map(std::fs::remove_file);
+        let text = finished?.success(&name)?;
         Ok((text, self.way.is_ours().then(|| median(&parts))))
     }
 }

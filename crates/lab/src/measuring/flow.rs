@@ -132,6 +132,7 @@ pub fn ping(end: End, options: &Options) -> Result<Value> {
     let each_ns = options.warm.as_nanos() as u64 / 2 / count.max(1);
     let group = 2_000_u64.div_ceil(each_ns.max(1));
     let mut histogram = Histogram::new();
+    options.begin()?;
     let cpu = client.cpu_ns()?;
     let start = Instant::now();
     let (mut last, mut ops) = (start, 0);
@@ -152,6 +153,7 @@ pub fn ping(end: End, options: &Options) -> Result<Value> {
 pub fn bulk(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;
+    options.begin()?;
     let cpu = client.cpu_ns()?;
     let start = Instant::now();
     let mut ops = 1;
@@ -188,6 +190,7 @@ impl Client {
 pub fn pull(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;
+    options.begin()?;
     let cpu = client.cpu_ns()?;
     let each = u64::from(MANY) * options.size as u64;
     let start = Instant::now();

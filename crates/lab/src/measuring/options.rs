@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{Error, Result};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +28,8 @@ pub struct Options {
     pub warm_calls: u64,
     /// Ask again and again instead of sleeping in the kernel (`--spin 1`).
     pub is_spinning: bool,
+    /// A file to make when measuring begins (`--mark`).
+    pub mark: Option<PathBuf>,
     /// Congestion control of TCP (`--congestion NAME`); otherwise the system's.
     pub congestion: Option<String>,
     /// Processes whose processor time counts, too (`--watch PID`, may be given several times).
@@ -50,6 +54,7 @@ impl Options {
             sessions: 1,
             warm_calls: 100,
             is_spinning: false,
+            mark: None,
             congestion: None,
             watched: Vec::new(),
             ready: None,
@@ -71,6 +76,7 @@ impl Options {
                 "--sessions" => options.sessions = number()? as usize,
                 "--warm-calls" => options.warm_calls = number()?,
                 "--spin" => options.is_spinning = number()? != 0,
+                "--mark" => options.mark = Some(value.into()),
                 "--congestion" => options.congestion = Some(value.clone()),
                 "--watch" => options.watched.push(number()? as u32),
                 "--ready" => options.ready = Some(value.into()),
@@ -94,6 +100,28 @@ pub fn pin(processor: Option<usize>) -> Result<()> {
 }
 
 impl Options {
+    /// Tells whoever waits for it that measuring begins.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn begin(&self) -> Result<()> {
+        self.mark.as_ref().map_or(Ok(()), |path| std::fs::write(path, ""))
+    }
+
+    /// Connects. The congestion control is chosen before: one that paces and is replaced later leaves its pacing behind.
+    ///
+    /// # Errors
+    /// As connect(2).
+    pub fn connect(&self, address: &str) -> Result<TcpStream> {
+        let address: SocketAddr = address.parse().map_err(Error::other)?;
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        self.apply(&socket)?;
+        rustix::net::connect(&socket, &address)?;
+        Ok(socket.into())
+    }
+
     /// Sets what these options say of a TCP socket; a listener's connections inherit it.
     pub fn apply(&self, socket: &impl AsRawFd) -> Result<()> {
         let Some(name) = &self.congestion else { return Ok(()) };

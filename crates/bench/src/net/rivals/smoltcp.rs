@@ -19,12 +19,12 @@ use sojourn_lab::measuring::{End, Options, flow, pin};
 
 use super::packet::Packets;
 
-/// Bytes of either queue of a session: about what the kernel grows its own to.
-const QUEUE: usize = 4 << 20;
+/// Bytes of either queue of a session: what is on its way on the slowest link at its full rate.
+const QUEUE: usize = 512 << 10;
 /// Datagrams in a queue.
 const DATAGRAMS: usize = 64;
-/// How long anything may take: the first answer of a server that is being started, above all.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long anything may take: the end of what is queued where much is lost, above all.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Any: the run's hosts are new.
 const PORT: u16 = 49_000;
 

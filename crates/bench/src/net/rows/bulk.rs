@@ -65,7 +65,7 @@ impl Row for Bulk {
         words.extend(["--time-ms", &time, "--warm-ms", &warm]);
         words.extend(client_pin.iter().map(String::as_str));
         let command = client(world, &place, (way, Wait::Default), &words)?;
-        let (text, away) = place.watch(command, &server, 1, (WARM, length))?;
+        let (text, away) = place.watch(command, &server, 1, (None, length))?;
         let sample = of_bytes(self.name.into(), &text)?;
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

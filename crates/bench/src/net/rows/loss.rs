@@ -44,7 +44,8 @@ impl Row for Loss {
     }
 
     fn ways(&self) -> &'static [Way] {
-        Way::MEASURED
+        // At the other rates rivals take so long for what is queued that the run would take too long.
+        if matches!(self.name, "loss-0%" | "loss-1%") { Way::MEASURED } else { Way::OURS }
     }
 
     fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
@@ -62,7 +63,7 @@ impl Row for Loss {
         let words: Vec<&str> =
             words.into_iter().chain(["--time-ms", &time, "--warm-ms", &warm_ms]).collect();
         let command = client(world, &place, (way, Wait::Default), &words)?;
-        let (text, away) = place.watch(command, &server, 1, (warm, length))?;
+        let (text, away) = place.watch(command, &server, 1, (None, length))?;
         let sample = of_bytes(self.name.into(), &text)?;
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

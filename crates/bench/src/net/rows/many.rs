@@ -32,18 +32,22 @@ impl Row for Many {
         Way::OURS
     }
 
+    fn rounds(&self) -> usize {
+        3
+    }
+
     fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
         let place = world.place(way, Between::Wire)?;
         let address = place.free_name();
         let server = place.lab_server(Wait::Default, &["many-serve", &address])?;
-        let (warm, length) = (Duration::from_millis(100 + 2 * self.0 as u64), length * 2);
+        let (warm, length) = (Duration::from_millis(100 + 3 * self.0 as u64), length * 2);
         let (sessions, time, warm_ms) = (self.0.to_string(), ms(length), ms(warm));
         let words = ["many", &address, "--sessions", &sessions, "--time-ms", &time];
         // Each has to be used 32 times to be hot; then all have to have moved.
         let more = ["--warm-calls", "40", "--warm-ms", &warm_ms];
         let words: Vec<&str> = words.into_iter().chain(more).collect();
         let command = place.lab(Side::Client, Wait::Default, &words);
-        let (text, away) = place.watch(command, &server, self.0, (warm, length))?;
+        let (text, away) = place.watch(command, &server, self.0, (None, length))?;
         let sample = of_lab(self.name(), &parse(&text)?, Unit::PerS);
         Ok(vec![Measured { sample, wait: Wait::Default, away }])
     }

@@ -68,6 +68,10 @@ impl Row for RoundTrip {
         }
     }
 
+    fn rounds(&self) -> usize {
+        if self.protocol == "tcp" { 5 } else { 3 }
+    }
+
     fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
         let mut found = vec![self.run(world, (way, Wait::Blocking), length)?];
         // Go's runtime decides itself when to sleep.
@@ -92,7 +96,7 @@ impl RoundTrip {
         words.extend(["--time-ms", &time, "--warm-ms", &warm]);
         words.extend(client_pin.iter().map(String::as_str).filter(|_| self.is_pinned));
         let command = client(world, &place, how, &words)?;
-        let (text, away) = place.watch(command, &server, 1, (WARM, length))?;
+        let (text, away) = place.watch(command, &server, 1, (None, length))?;
         let name = format!("{} {} B", self.group(), self.size);
         let sample: Sample = of_lab(name, &parse(&text)?, Unit::Ns);
         Ok(Measured { sample, wait, away })

@@ -48,7 +48,7 @@ pub(crate) fn patiently<T>(step: impl Fn() -> Result<T>) -> Result<T> {
 /// A client's end.
 pub(crate) fn connect(kind: &str, address: &str, options: &Options) -> Result<End> {
     patiently(|| match kind {
-        "tcp" => of_tcp(TcpStream::connect(address)?, options),
+        "tcp" => of_tcp(options.connect(address)?, options),
         "udp" => of_udp(address, options.is_spinning),
         "unix" => of_unix(UnixStream::connect(address)?),
         other => Err(Error::other(format!("no such kind to connect by: {other}"))),
@@ -80,7 +80,6 @@ pub(crate) fn inherited() -> End {
 fn of_tcp(stream: TcpStream, options: &Options) -> Result<End> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(options.is_spinning)?;
-    options.apply(&stream)?;
     let stream = std::sync::Arc::new(stream);
     let (input, output) = (Half(stream.clone()), Half(stream));
     Ok(match options.is_spinning {

@@ -260,6 +260,7 @@ pub(crate) fn call(address: &str, options: &Options) -> Result<Value> {
     client.run(|count| count >= wanted)?;
     client.run_for(options.warm)?;
     client.histogram = Histogram::new();
+    options.begin()?;
     let cpu = client.cpu_ns(&options.watched)?;
     let start = Instant::now();
     let ops = client.run_for(options.time)?;

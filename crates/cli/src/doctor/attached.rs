@@ -1,0 +1,146 @@
+//! What Sojourn has in the kernel's packet path now, and who keeps it there.
+//!
+//! The kernel names programs and interfaces (`sojourn_filter::list`); which process holds a program or its link is in
+//! `/proc/PID/fdinfo`, see proc(5). Not here: what that means for the user (`network`).
+
+use crate::output::Table;
+use crate::sessions::PROC;
+use serde::Serialize;
+use sojourn_filter::{Failed, What};
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+/// One thing. Fields are those of `--json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Attached {
+    /// `hook`, `xdp`, `port`, `program`.
+    what: &'static str,
+    name: String,
+    /// The empty string for a program that is on none of this network namespace.
+    pub(super) interface: String,
+    kept_by: Vec<Keeper>,
+    /// Nobody keeps it, and it does not go by itself.
+    pub(super) is_left_over: bool,
+}
+
+/// A process that holds a program or its link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Keeper {
+    pid: u32,
+    program: String,
+}
+
+/// Programs that nothing but a process keeps where they are; the others go with the port or the packet socket that they guard.
+const KEPT: [&str; 2] = ["sojourn_ingress", "sojourn_xdp"];
+
+/// Everything there is.
+pub(super) fn look() -> Result<Vec<Attached>, Failed> {
+    let found = sojourn_filter::list()?;
+    let keepers = if found.is_empty() { HashMap::new() } else { keepers(Path::new(PROC)) };
+    // What is on an interface is told there.
+    let placed = |number: Option<u32>| {
+        let is_it = |one: &&sojourn_filter::Attached| one.number == number;
+        found.iter().filter(is_it).any(|one| one.what != What::Program)
+    };
+    let shown = found.iter().filter(|one| one.what != What::Program || !placed(one.number));
+    Ok(shown.map(|one| described(one, &keepers)).collect())
+}
+
+fn described(one: &sojourn_filter::Attached, keepers: &HashMap<u32, BTreeSet<Keeper>>) -> Attached {
+    let what = match one.what {
+        What::Hook => "hook",
+        What::Xdp => "xdp",
+        What::Port => "port",
+        What::Program => "program",
+    };
+    let kept_by = one.number.and_then(|number| keepers.get(&number));
+    let kept_by: Vec<_> = kept_by.into_iter().flatten().cloned().collect();
+    let is_left_over = kept_by.is_empty() && KEPT.contains(&&*one.name);
+    let (name, interface) = (one.name.clone(), one.interface.clone());
+    Attached { what, name, interface, kept_by, is_left_over }
+}
+
+/// Who holds which program, by the programs' numbers.
+fn keepers(proc: &Path) -> HashMap<u32, BTreeSet<Keeper>> {
+    let mut found: HashMap<u32, BTreeSet<Keeper>> = HashMap::new();
+    for process in fs::read_dir(proc).into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let held = programs_of(&process.path());
+        if held.is_empty() {
+            continue;
+        }
+        let program = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        let keeper = Keeper { pid, program: program.trim().into() };
+        for number in held {
+            found.entry(number).or_default().insert(keeper.clone());
+        }
+    }
+    found
+}
+
+/// The programs that a process holds.
+fn programs_of(process: &Path) -> BTreeSet<u32> {
+    let mut held = BTreeSet::new();
+    for fd in fs::read_dir(process.join("fd")).into_iter().flatten().flatten() {
+        let target = fs::read_link(fd.path()).unwrap_or_default();
+        if target.to_string_lossy().starts_with("anon_inode:bpf") {
+            let told = fs::read_to_string(process.join("fdinfo").join(fd.file_name()));
+            held.extend(program_in(&told.unwrap_or_default()));
+        }
+    }
+    held
+}
+
+fn program_in(fdinfo: &str) -> Option<u32> {
+    fdinfo.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().parse().ok()
+}
+
+/// For people.
+pub(super) fn table(attached: &[Attached]) -> String {
+    let mut table = Table::new(&["ATTACHED", "NAME", "INTERFACE", "KEPT BY"]);
+    for one in attached {
+        let or_dash = |text: String| if text.is_empty() { "-".into() } else { text };
+        let keepers = one.kept_by.iter().map(|keeper| format!("{}/{}", keeper.pid, keeper.program));
+        let keepers = match one.what {
+            "port" => "its program".into(),
+            _ if one.is_left_over => "nobody: left over".into(),
+            _ => keepers.collect::<Vec<_>>().join(", "),
+        };
+        let cells =
+            [one.what.into(), one.name.clone(), or_dash(one.interface.clone()), or_dash(keepers)];
+        table.row(cells.into());
+    }
+    table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_program_is_read_from_fdinfo() {
+        let link = "pos:\t0\nflags:\t02000002\nlink_type:\ttcx\nlink_id:\t3\nprog_tag:\taa\nprog_id:\t77\n";
+        assert_eq!(program_in(link), Some(77));
+        assert_eq!(program_in("map_type:\t1\n"), None);
+    }
+
+    #[test]
+    fn what_nobody_keeps_is_left_over_unless_it_goes_by_itself() {
+        let one = |name: &str| sojourn_filter::Attached {
+            what: What::Program,
+            name: name.into(),
+            interface: String::new(),
+            number: Some(7),
+        };
+        let keeper = Keeper { pid: 1, program: "sojournd".into() };
+        let kept = HashMap::from([(7, BTreeSet::from([keeper]))]);
+        assert!(!described(&one("sojourn_ingress"), &kept).is_left_over);
+        assert!(described(&one("sojourn_ingress"), &HashMap::new()).is_left_over);
+        assert!(!described(&one("sojourn_owned"), &HashMap::new()).is_left_over);
+        let text = table(&[described(&one("sojourn_ingress"), &kept)]);
+        assert!(text.contains("1/sojournd"), "{text}");
+    }
+}

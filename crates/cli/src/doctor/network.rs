@@ -1,0 +1,231 @@
+//! Sessions with other hosts: is there a server that carries them, may it, can this kernel, and what is attached for them now.
+//!
+//! What takes rights to try is tried only with them. Not here: who of the processes holds what (`attached`).
+
+use super::Item;
+use super::attached::{self, Attached};
+use crate::args::Where;
+use crate::client::Client;
+use crate::sessions::PROC;
+use rustix::fd::AsRawFd as _;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::thread::CapabilitySet;
+use sojourn_filter::{PACKAGE, features};
+use std::{fs, io};
+
+/// What carrying takes, and its names.
+const RIGHTS: [(CapabilitySet, &str); 3] = [
+    (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
+    (CapabilitySet::NET_RAW, "CAP_NET_RAW"),
+    (CapabilitySet::BPF, "CAP_BPF"),
+];
+const STAYS: &str = "sessions with other hosts stay in the kernel";
+
+/// Everything about it; `None` for what is attached if that may not be seen.
+pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
+    let server = Client::connect(place).ok().map(|client| client.pid).filter(|pid| *pid != 0);
+    let carrying = server.filter(|pid| is_asked_to_carry(*pid));
+    let mut items = vec![carrier(server, carrying)];
+    let own =
+        rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |own| own.effective);
+    items.push(match carrying.and_then(capabilities_of) {
+        Some(held) => rights(held, "the server"),
+        None => rights(own, "this user"),
+    });
+    items.push(filter());
+    // Before anything is tried: what is tried is there for a moment, too.
+    let (item, attached) = attached_now();
+    let is_tried = RIGHTS.iter().all(|(right, _)| own.contains(*right));
+    items.extend(if is_tried { kernel() } else { vec![untried()] });
+    items.push(item);
+    (items, attached)
+}
+
+/// Whether the server was started with `--network`.
+fn is_asked_to_carry(pid: u32) -> bool {
+    let line = fs::read(format!("{PROC}/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|word| word == b"--network")
+}
+
+/// Whether the thread that carries is there: without rights it has ended.
+fn has_carrier(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("{PROC}/{pid}/task")).into_iter().flatten().flatten();
+    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm"));
+    threads.filter_map(|thread| name(thread).ok()).any(|name| name.trim() == "sojourn-carrier")
+}
+
+fn carrier(server: Option<u32>, carrying: Option<u32>) -> Item {
+    const NAME: &str = "network-server";
+    match (server, carrying) {
+        (_, Some(pid)) if has_carrier(pid) => {
+            Item::ok(NAME, format!("process {pid} carries sessions with other hosts"))
+        }
+        (_, Some(pid)) => Item::limited(
+            NAME,
+            format!("process {pid} was started with --network and does not carry: {STAYS}"),
+            "what is missing it has said on standard error, at its start",
+        ),
+        (Some(pid), None) => Item {
+            advice: "to have them carried as well (being tried), start it with --network".into(),
+            ..Item::ok(NAME, format!("process {pid} serves this host only: {STAYS}"))
+        },
+        (None, None) => Item {
+            advice: "to have them carried (being tried), as root: sojournd --system --network"
+                .into(),
+            ..Item::ok(NAME, format!("no server answers: {STAYS}"))
+        },
+    }
+}
+
+/// What a process may do, as `/proc` tells.
+fn capabilities_of(pid: u32) -> Option<CapabilitySet> {
+    effective(&fs::read_to_string(format!("{PROC}/{pid}/status")).ok()?)
+}
+
+fn effective(status: &str) -> Option<CapabilitySet> {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(set.trim(), 16).ok().map(CapabilitySet::from_bits_retain)
+}
+
+fn rights(held: CapabilitySet, whose: &str) -> Item {
+    const NAME: &str = "network-rights";
+    let lacking = RIGHTS.iter().filter(|(right, _)| !held.contains(*right));
+    let lacking: Vec<_> = lacking.map(|(_, name)| *name).collect();
+    match lacking.is_empty() {
+        true => Item::ok(NAME, format!("{whose} has CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")),
+        false => Item::limited(
+            NAME,
+            format!("{whose} lacks {}: {STAYS}", lacking.join(", ")),
+            "a server that carries them must have these: start it as root, or by systemd with AmbientCapabilities=",
+        ),
+    }
+}
+
+fn filter() -> Item {
+    const NAME: &str = "packet-filter";
+    match features::is_built() {
+        true => Item::ok(NAME, "built in"),
+        false => Item::limited(
+            NAME,
+            format!("not built in: {STAYS}"),
+            format!("install the package {PACKAGE} and build Sojourn again"),
+        ),
+    }
+}
+
+fn untried() -> Item {
+    Item {
+        advice: "sudo sojourn doctor".into(),
+        ..Item::ok("network-kernel", "not tried: eBPF, packet sockets and TCP_REPAIR take rights")
+    }
+}
+
+/// What the kernel offers, tried out.
+fn kernel() -> Vec<Item> {
+    let with = "use a kernel with";
+    let fanout = features::fanout().map_err(|failed| failed.source);
+    vec![
+        tried("bpf", "eBPF programs can be loaded", features::programs(), || {
+            format!("{with} CONFIG_BPF_SYSCALL; where a filter forbids bpf(2), allow it")
+        }),
+        tried(
+            "bpf-links",
+            "programs on interfaces go with their server",
+            features::links(),
+            || {
+                "Linux 6.6 attaches programs by link; here they stay on an interface when a server is killed, until the next one".into()
+            },
+        ),
+        tried("packet-fanout", "programs share one tap on an interface", fanout, || {
+            format!("{with} CONFIG_PACKET and eBPF fanout (Linux 4.3)")
+        }),
+        tried("af_xdp", "AF_XDP sockets can be made", features::xdp_sockets(), || {
+            format!("{with} CONFIG_XDP_SOCKETS; packet sockets do as well")
+        }),
+        tried("tcp_repair", "TCP sessions can be taken out of their sockets", repair(), || {
+            format!("every Linux can; what imitates one may not: {STAYS}")
+        }),
+    ]
+}
+
+fn tried(
+    name: &'static str,
+    found: &str,
+    result: io::Result<()>,
+    advice: impl FnOnce() -> String,
+) -> Item {
+    match result {
+        Ok(()) => Item::ok(name, found),
+        Err(error) => Item::limited(name, error.to_string(), advice()),
+    }
+}
+
+/// Puts a socket that was never connected into repair mode.
+fn repair() -> io::Result<()> {
+    const TCP_REPAIR: i32 = 19;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    let on: i32 = 1;
+    // SAFETY: the kernel reads an int.
+    let status = unsafe {
+        let (value, len) = ((&raw const on).cast(), size_of::<i32>() as u32);
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, TCP_REPAIR, value, len)
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What is in the kernel for Sojourn now, and what of it nobody keeps.
+fn attached_now() -> (Item, Option<Vec<Attached>>) {
+    const NAME: &str = "attached";
+    let attached = match attached::look() {
+        Ok(attached) => attached,
+        Err(error) => {
+            let found = match error.source.kind() {
+                io::ErrorKind::PermissionDenied => "to see it takes CAP_SYS_ADMIN".into(),
+                _ => format!("cannot be seen: {error}"),
+            };
+            let advice = "sudo sojourn doctor".into();
+            return (Item { advice, ..Item::ok(NAME, found) }, None);
+        }
+    };
+    let left: Vec<_> = attached.iter().filter(|one| one.is_left_over).collect();
+    let item = match (left.first(), attached.len()) {
+        (Some(one), _) => Item::limited(
+            NAME,
+            format!("{} programs are left over from a server that was killed", left.len()),
+            format!(
+                "the next server that carries sessions over the interface removes them, and so does: tc qdisc del dev {} clsact",
+                if one.interface.is_empty() { "INTERFACE" } else { &one.interface }
+            ),
+        ),
+        (None, 0) => Item::ok(NAME, "nothing"),
+        (None, count) => Item::ok(NAME, format!("programs and ports: {count}, listed below")),
+    };
+    (item, Some(attached))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn rights_are_read_and_what_lacks_is_named() {
+        let held = effective("Name:\tsojournd\nCapEff:\t0000008000003000\nCapBnd:\t0\n").unwrap();
+        assert_eq!(rights(held, "it").state, State::Ok);
+        let held = effective("CapEff:\t0000000000001000\n").unwrap();
+        let item = rights(held, "it");
+        assert_eq!(item.state, State::Limited);
+        assert!(item.found.starts_with("it lacks CAP_NET_RAW, CAP_BPF:"), "{}", item.found);
+        assert_eq!(effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_server_is_known_by_how_it_was_started() {
+        assert!(!is_asked_to_carry(std::process::id()));
+        assert!(!has_carrier(std::process::id()));
+        let states = [carrier(None, None), carrier(Some(1), None)].map(|item| item.state);
+        assert_eq!(states, [State::Ok; 2], "what was not asked for is not missing");
+        assert_eq!(carrier(Some(1), Some(std::process::id())).state, State::Limited);
+    }
+}

@@ -1,0 +1,377 @@
+//! Networks that change and fail under load: every byte is checked, and sessions move meanwhile.
+//!
+//! Not here: real programs on a network that does not change (`network_programs.rs`). Needs rights over networks, and says so if they
+//! cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::Running;
+use sojourn_lab::net::{Conditions, End, Link};
+use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::{Admin, LIMIT};
+use std::time::{Duration, Instant};
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the transfer goes on between two events.
+const A_WHILE: Duration = Duration::from_millis(150);
+
+#[track_caller]
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A transfer both ways between the ends of a link that goes on until it is told to end.
+struct Transfer {
+    stage: Stage,
+    peers: Vec<Running>,
+    admins: Vec<Admin>,
+}
+
+impl Transfer {
+    fn start(link: &Link, under: Under, address: Option<&str>) -> Self {
+        let stage = Stage::new(link, under).unwrap();
+        let address = format!("{}:{}", address.unwrap_or(&stage.address), stage.port);
+        let end = stage.end_file().to_string_lossy().into_owned();
+        let peer = stage.worlds[0].built().path("lab-peer").to_string_lossy().into_owned();
+        let start = |end_of: End, role: &str| {
+            let mut command = stage.command(end_of, &peer);
+            command.args([role, "tcp", &address, "--way", "blocking", "--until", &end]);
+            Running::start(command).unwrap()
+        };
+        let peers = vec![start(End::A, "serve"), start(End::B, "call")];
+        let admins = stage.admins().unwrap();
+        let mut transfer = Self { stage, peers, admins };
+        transfer.wait_for_progress("the first bytes");
+        transfer
+    }
+
+    /// Bytes that the sessions which are away have sent and received there.
+    fn carried(&mut self) -> Option<u64> {
+        let mut all = 0;
+        for admin in &mut self.admins {
+            let away = admin.away().unwrap();
+            all += away.first()?.sent + away.first()?.received;
+        }
+        Some(all)
+    }
+
+    /// Waits until every side that can be is away, and has got on there.
+    fn wait_for_progress(&mut self, what: &str) {
+        let mut before = None;
+        wait_for(what, || {
+            if let Some(at) = self.peers.iter_mut().position(|peer| !peer.is_running()) {
+                let servers = self.stage.worlds.each_mut().map(|world| world.stop_server());
+                let said = self.peers.remove(at).finish(LIMIT);
+                panic!("{what}: a peer has ended: {said:?} {servers:?}");
+            }
+            let now = self.carried();
+            let got_on = before.is_some_and(|before| now.is_some_and(|now| now > before + 50_000));
+            // A session that has moved meanwhile counts anew.
+            before = before.filter(|before| now.is_some_and(|now| now >= *before)).or(now);
+            got_on
+        });
+    }
+
+    fn recall(&mut self) {
+        for admin in &mut self.admins {
+            admin.recall_all().unwrap();
+        }
+    }
+
+    /// All that was sent has arrived.
+    fn finish(self) {
+        std::fs::write(self.stage.end_file(), "").unwrap();
+        let said: Vec<_> = self
+            .peers
+            .into_iter()
+            .map(|peer| peer.finish(LIMIT).unwrap().success("a peer"))
+            .collect();
+        let warnings = self.stage.end();
+        let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
+        assert!(is_well, "{said:?} {warnings:?}");
+    }
+}
+
+fn a_while() {
+    std::thread::sleep(A_WHILE);
+}
+
+const SIDES: [Under; 2] = [Under::Server, Under::Client];
+
+#[test]
+fn a_route_is_pulled_and_put_back() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for under in SIDES {
+        let mut transfer = Transfer::start(&link, under, None);
+        let end = transfer.stage.ends_under()[0];
+        let host = link.host(end);
+        let routes = host.ip(&["-4", "route", "show", "dev", link.interface()]).unwrap();
+        let network = routes.split_whitespace().next().unwrap().to_owned();
+        for _ in 0..3 {
+            host.ip(&["route", "delete", &network, "dev", link.interface()]).unwrap();
+            a_while();
+            let own = link.v4(end).to_string();
+            host.ip(&["route", "add", &network, "dev", link.interface(), "src", &own]).unwrap();
+            transfer.wait_for_progress("on the way that is back");
+        }
+        transfer.finish();
+    }
+}
+
+#[test]
+fn the_next_hop_changes_its_link_address() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for (round, under) in SIDES.into_iter().enumerate() {
+        let mut transfer = Transfer::start(&link, under, None);
+        let end = transfer.stage.ends_under()[0];
+        let (here, there) = (link.host(end), link.host(end.other()));
+        for number in 0..3 {
+            let mac = format!("02:6c:61:77:{round:02x}:{number:02x}");
+            there.ip(&["link", "set", "dev", link.interface(), "address", &mac]).unwrap();
+            // As its own announcement would do, at once.
+            let neighbour = link.v4(end.other()).to_string();
+            let words = ["neighbour", "replace", &neighbour, "lladdr", &mac, "nud", "reachable"];
+            here.ip(&[&words[..], &["dev", link.interface()]].concat()).unwrap();
+            transfer.wait_for_progress("to the new address");
+        }
+        transfer.finish();
+    }
+}
+
+#[test]
+fn the_mtu_is_lowered_and_raised() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for under in [Under::Server, Under::Client, Under::Both] {
+        let mut transfer = Transfer::start(&link, under, None);
+        for mtu in [1400, 600, 1500, 1280, 1500] {
+            link.set_mtu(mtu).unwrap();
+            transfer.wait_for_progress(&format!("with packets of {mtu}"));
+        }
+        transfer.finish();
+    }
+}
+
+#[test]
+#[ignore = "about one in three fails: a peer ends after the carrier was back"]
+fn the_link_goes_down_and_up() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::through(&a, &b, 1500, 3, Conditions::default()).unwrap();
+    for under in SIDES {
+        let mut transfer = Transfer::start(&link, under, None);
+        for _ in 0..2 {
+            link.set_carrier(false).unwrap();
+            a_while();
+            link.set_carrier(true).unwrap();
+            transfer.wait_for_progress("after the carrier was back");
+        }
+        transfer.finish();
+    }
+}
+
+/// What the link does to frames changes under the transfer; sessions are sent home in between.
+fn weather(under: Under, all: &[Conditions]) {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::through(&a, &b, 1500, 11, Conditions::default()).unwrap();
+    let mut transfer = Transfer::start(&link, under, None);
+    for conditions in all {
+        for end in [End::A, End::B] {
+            link.set_conditions(end, *conditions).unwrap();
+        }
+        transfer.wait_for_progress(&format!("with {conditions:?}"));
+        transfer.recall();
+        transfer.wait_for_progress(&format!("after a return, with {conditions:?}"));
+    }
+    for end in [End::A, End::B] {
+        link.set_conditions(end, Conditions::default()).unwrap();
+    }
+    transfer.finish();
+}
+
+#[test]
+#[ignore = "about one in three fails: a session is reset when it goes home over a link that loses"]
+fn packets_are_lost() {
+    let loss = |loss| Conditions { loss, delay: Duration::from_millis(1), ..Conditions::default() };
+    weather(Under::Server, &[loss(0.001), loss(0.01), loss(0.03)]);
+    weather(Under::Client, &[loss(0.01), loss(0.1)]);
+}
+
+#[test]
+#[ignore = "failed once in four runs, not understood yet"]
+fn packets_come_late_twice_and_damaged() {
+    let base = Conditions { delay: Duration::from_millis(1), ..Conditions::default() };
+    let all = [
+        Conditions { reorder: 0.05, ..base },
+        Conditions { duplicate: 0.05, ..base },
+        Conditions { corrupt: 0.01, ..base },
+        Conditions { jitter: Duration::from_millis(5), ..base },
+        Conditions { rate: Some(20_000_000), queue_bytes: 30_000, ..base },
+    ];
+    for under in SIDES {
+        weather(under, &all);
+    }
+}
+
+#[test]
+fn ipv6() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let address = format!("[{}]", link.v6(End::A));
+    for under in [Under::Server, Under::Client, Under::Both] {
+        let mut transfer = Transfer::start(&link, under, Some(&address));
+        for mtu in [1280, 1500] {
+            link.set_mtu(mtu).unwrap();
+            transfer.recall();
+            transfer.wait_for_progress(&format!("with packets of {mtu}"));
+        }
+        transfer.finish();
+    }
+}
+
+#[test]
+fn an_interface_for_a_vlan() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for (host, address) in [(&a, "10.200.0.1/24"), (&b, "10.200.0.2/24")] {
+        let parent = link.interface();
+        let words = ["link", "add", "link", parent, "name", "vlan7", "type", "vlan", "id", "7"];
+        if let Err(error) = host.ip(&words) {
+            assert!(error.to_string().contains("Unknown device type"), "{error}");
+            eprintln!("skipped: this kernel has no VLANs");
+            return;
+        }
+        host.ip(&["address", "add", address, "dev", "vlan7"]).unwrap();
+        host.ip(&["link", "set", "dev", "vlan7", "up"]).unwrap();
+    }
+    for under in [Under::Server, Under::Client, Under::Both] {
+        let mut transfer = Transfer::start(&link, under, Some("10.200.0.1"));
+        for _ in 0..3 {
+            transfer.recall();
+            transfer.wait_for_progress("over the VLAN");
+        }
+        transfer.finish();
+    }
+}
+
+/// The command does what the tests' own connection to the server does.
+#[test]
+fn moved_by_hand() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut transfer = Transfer::start(&link, Under::Server, None);
+    for _ in 0..5 {
+        let stream = transfer.admins[0].away().unwrap().first().map(|session| session.stream);
+        if let Some(stream) = stream {
+            let words = ["move", &stream.to_string(), "kernel"];
+            // It may have moved by itself in between.
+            let _: Result<String, _> = transfer.stage.worlds[0].sojourn(&words);
+        }
+        transfer.wait_for_progress("out again");
+    }
+    transfer.finish();
+}
+
+/// Starts the two sides of `programs/net/many.py`: `count` connections, each with questions and answers until told to end.
+fn many(stage: &Stage, link: &Link, way: &str, count: usize) -> [Running; 2] {
+    let script = sojourn_system::network::programs().join("net/many.py");
+    let script = script.to_string_lossy().into_owned();
+    let start = |end: End, role: &str| {
+        let mut command = stage.command(end, "bash");
+        let text = "ulimit -n 20000; exec python3 \"$@\"";
+        command.args(["-c", text, "-", &script, role, way, &count.to_string()]);
+        Running::start(command).unwrap()
+    };
+    let server = start(End::A, "serve");
+    stage.await_listener(link, stage.port).unwrap();
+    [server, start(End::B, "call")]
+}
+
+#[test]
+fn a_thousand_sessions_at_once() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let stage = Stage::new(&link, Under::Server).unwrap();
+    let running = many(&stage, &link, "ask", 1000);
+    let mut admin = stage.admins().unwrap().remove(0);
+    // Of each the carrier has an end, and the program.
+    let mut are_away = |least| {
+        wait_for(&format!("1,000 sessions away, {least} streams"), || {
+            let (joins, returns) = admin.moves().unwrap();
+            joins >= least && 2 * joins - returns == 2000
+        });
+    };
+    are_away(1000);
+    Admin::new(&stage.worlds[0]).unwrap().recall_all().unwrap();
+    are_away(2000);
+    std::fs::write(stage.end_file(), "").unwrap();
+    for program in running {
+        program.finish(LIMIT).unwrap().success("many").unwrap();
+    }
+    stage.end().unwrap();
+}
+
+/// What the two sides of `programs/net/many.py` say that talk until their sessions are away, and then end that way.
+fn ending(link: &Link, under: Under, way: &str) -> [String; 2] {
+    let stage = Stage::new(link, under).unwrap();
+    let running = many(&stage, link, way, 1);
+    let mut admins = stage.admins().unwrap();
+    wait_for(way, || admins.iter_mut().all(|admin| !admin.away().unwrap().is_empty()));
+    std::fs::write(stage.end_file(), "").unwrap();
+    let said = running.map(|one| one.finish(LIMIT).unwrap().success(way).unwrap());
+    stage.end().unwrap();
+    said
+}
+
+/// They say with either of them under Sojourn what they say plainly.
+fn ends(ways: &[&str]) {
+    let Some((a, b)) = hosts() else { return };
+    let link = &Link::direct(&a, &b, 1500).unwrap();
+    // Most of the time they wait.
+    std::thread::scope(|scope| {
+        for way in ways {
+            scope.spawn(move || {
+                let plain = ending(link, Under::Nobody, way);
+                for under in [Under::Server, Under::Client, Under::Both] {
+                    assert_eq!(plain, ending(link, under, way), "{way} {under:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "failed once in five runs and hung once, not understood yet"]
+fn ends_of_connections() {
+    ends(&["close", "reset", "half", "late", "window", "idle"]);
+}
+
+/// Seldom the other side hears of a reset where it should find the end. Run it with `--ignored`.
+#[test]
+#[ignore = "about one in ten fails: an end right behind data is sometimes a reset"]
+fn a_killed_program() {
+    ends(&["killed"; 4]);
+}
+
+/// The engine's state dies with the server: the docs say that such a session is reset, and the next ones are served again.
+#[test]
+fn death_of_the_server() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut transfer = Transfer::start(&link, Under::Server, None);
+    transfer.stage.worlds[0].kill_server();
+    let begun = Instant::now();
+    wait_for("the program's end", || !transfer.peers[0].is_running());
+    assert!(begun.elapsed() < PATIENCE);
+    let server: Running = transfer.peers.remove(0);
+    assert_ne!(server.finish(LIMIT).unwrap().status, 0, "a session without an engine goes on");
+    drop(transfer);
+    let after = Transfer::start(&link, Under::Server, None);
+    after.finish();
+}
