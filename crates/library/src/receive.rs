@@ -211,7 +211,9 @@ impl Session {
             }
             // The end, and it has not left before: it died. What it has not read of our ring decides what that is.
             Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
-                Step::Leave(ReasonT::PeerDied)
+                // A peer on another host has closed before the session was away.
+                let has_closed = self.is_carried();
+                Step::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
             }
             other => Step::Done(other),
         }

@@ -260,7 +260,7 @@ impl Session {
             return Step::Kernel;
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+        if self.tx_stirred.load(Ordering::Relaxed) && !self.is_carried() && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);

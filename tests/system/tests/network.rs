@@ -75,9 +75,10 @@ fn play(link: &Link, plan: Plan<'_>) {
         moves = admin.moves().unwrap().0;
     }
     std::fs::write(&end, "").unwrap();
-    for peer in running {
-        peer.finish(LIMIT).unwrap().success(&format!("{plan:?}")).unwrap();
-    }
+    // Both before either is judged: the end of one may only be what came of the other's.
+    let ended = running.map(|peer| peer.finish(LIMIT).unwrap());
+    let is_well = ended.iter().all(|peer| peer.status == 0);
+    assert!(is_well, "{plan:?}: {ended:#?}");
     println!("{plan:?}: {moves} moves");
     assert!(moves >= plan.moves, "{plan:?}: only {moves} moves");
 }
