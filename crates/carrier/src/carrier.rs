@@ -75,6 +75,17 @@ pub(crate) struct Lent {
     pub(crate) way: Way,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
+    /// See `Carrier::look_for_slipped`.
+    pub(crate) next_look_us: u64,
+}
+
+impl Lent {
+    /// Its library is to give it back.
+    pub(crate) fn call_home(&self) {
+        self.stream.freeze();
+        self.stream.attention();
+        self.stream.ring_peer();
+    }
 }
 
 /// What a join has named.
@@ -210,7 +221,7 @@ impl Carrier {
             Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().revoke() => {
                 self.end(local);
             }
-            Phase::Lent(_) => {}
+            Phase::Lent(_) => self.look_for_slipped(local),
         }
     }
 
@@ -236,11 +247,7 @@ impl Carrier {
                     lent.way = way;
                 }
                 // By another interface, or not at all for the moment: the kernel knows what to do.
-                _ => {
-                    lent.stream.freeze();
-                    lent.stream.attention();
-                    lent.stream.ring_peer();
-                }
+                _ => lent.call_home(),
             }
         }
     }

@@ -65,12 +65,18 @@ pub fn export(
     if raw::queue_len(socket, SIOCOUTQ).map_err(step("SIOCOUTQ"))? > 0 {
         return Err(ExportError::Busy("not acknowledged yet"));
     }
+    // What fails, fails before anything is taken out.
+    Numbers::of(socket, &info)?;
     drain(socket, unread)?;
-    let mut numbers = Numbers::of(socket, &info)?;
-    // What slipped past the filter while it was being put up has moved the number on, and is in the queue now.
-    let late = unread.len();
-    drain(socket, unread)?;
-    numbers.rcv_nxt = numbers.rcv_nxt.wrapping_add((unread.len() - late) as u32);
+    let numbers = loop {
+        let numbers = Numbers::of(socket, &info)?;
+        // What slipped past the filter while it was being put up has moved the number on, before or after we looked at it.
+        let before = unread.len();
+        drain(socket, unread)?;
+        if unread.len() == before {
+            break numbers;
+        }
+    };
     let record = record_of(&numbers, &info, options(socket)?, tuning);
     let ip = ip_options(socket, local);
     if record.options.keepalive {
@@ -202,25 +208,12 @@ pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
         && u32::from_ne_bytes(words) > 0
 }
 
-/// Puts bytes that were read back in front of what the socket received since. For a session that is not taken out after all.
-pub(crate) fn put_again(socket: impl AsFd, unread: &[u8]) {
-    if unread.is_empty() {
-        return;
-    }
-    let socket = socket.as_fd();
-    let mut all = unread.to_vec();
-    let _ = drain(socket, &mut all);
-    let put = || -> Result<(), Errno> {
-        let repair = Repair::begin(socket)?;
-        repair.select(Queue::Receive)?;
-        let mut rest = &all[..];
-        while !rest.is_empty() {
-            let done = rustix::net::send(socket, rest, rustix::net::SendFlags::DONTWAIT)?;
-            rest = &rest[done..];
-        }
-        repair.end(false)
-    };
-    let _ = put();
+/// What the socket has received since it was exported: a packet had passed the filter before that, and came to the socket after. The
+/// peer will not send it again, as the kernel has acknowledged it.
+pub(crate) fn slipped(socket: impl AsFd) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = drain(socket.as_fd(), &mut bytes);
+    bytes
 }
 
 fn timestamps(

@@ -3,11 +3,11 @@
 //! Read the head of `carrier` and `docs/moves.md` first.
 
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
-use crate::export::{ExportError, addresses, export, has_gap, put_again};
+use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::import;
 use crate::links::{LinkError, Ticket};
 use crate::metastate::{Metastate, Way, WayError};
-use crate::raw::{self, SIOCOUTQ};
+use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::sessions::Handed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ use rustix::net::SendFlags;
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use sojourn_pump::{now, position, unread, unsent};
-use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT};
+use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -29,6 +29,10 @@ const TAKE_LIMIT_US: u64 = 2_000_000;
 /// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
 /// processor: so long it takes at most (microseconds).
 const GRACE_US: u64 = 50;
+/// When it is looked whether a packet has slipped past the filter to the socket nevertheless (microseconds after the move); each look
+/// is ten times as late as the one before.
+const SLIP_FIRST_US: u64 = 1_000;
+const SLIP_LAST_US: u64 = 1_000_000;
 /// How long the kernel may take to accept what a program has written.
 const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
@@ -59,13 +63,26 @@ impl Carrier {
             match self.sessions.next() {
                 EventT::Case0 => return,
                 EventT::Join(join) => self.joined(&join),
-                EventT::Recall(recall) => self.end(recall.local),
+                EventT::Recall(recall) => self.recalled(&recall),
                 EventT::Refused(refusal) => {
                     self.entries.remove(&refusal.local);
                 }
                 // To libraries only.
                 EventT::Lend(_) | EventT::Rerouted(_) => {}
             }
+        }
+    }
+
+    /// The server wants a session home, or its program has left it or died.
+    fn recalled(&mut self, recall: &RecallT) {
+        let is_over = matches!(recall.reason, ReasonT::PeerLeft | ReasonT::PeerDied);
+        match self.entries.get(&recall.local).map(|entry| &entry.phase) {
+            // Only the library knows where it stands.
+            Some(Phase::Lent(lent)) if !is_over => {
+                lent.call_home();
+                self.attend(recall.local);
+            }
+            _ => self.end(recall.local),
         }
     }
 
@@ -148,7 +165,7 @@ impl Carrier {
         }
         let lent = way.map(|way| self.take(local, way));
         match lent {
-            Some(Ok(())) => self.look_at(local, None),
+            Some(Ok(())) => self.look_at(local, Some(later(at, SLIP_FIRST_US))),
             Some(Err(TakeError::Export(ExportError::Busy(_)))) => {
                 self.look_at(local, Some(later(at, TAKE_EVERY_US)));
             }
@@ -181,6 +198,20 @@ impl Carrier {
         self.look_at(local, Some(later(now(), TAKE_EVERY_US)));
     }
 
+    /// Sends a session home that the kernel has received something of after it was taken out.
+    pub(crate) fn look_for_slipped(&mut self, local: u64) {
+        let Some(Entry { phase: Phase::Lent(lent), .. }) = self.entries.get_mut(&local) else {
+            return;
+        };
+        if raw::queue_len(&lent.socket, SIOCINQ).is_ok_and(|len| len > 0) {
+            lent.call_home();
+        } else if lent.next_look_us <= SLIP_LAST_US {
+            let when = later(now(), lent.next_look_us);
+            lent.next_look_us *= 10;
+            self.look_at(local, Some(when));
+        }
+    }
+
     fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
         // Before the packets are turned away: it takes a while.
         let tuning = crate::tuning::read();
@@ -203,7 +234,8 @@ impl Carrier {
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
         let stream = *stream;
-        let lent = Lent { socket, stream, record, token, way, is_cut: false };
+        let next_look_us = SLIP_FIRST_US * 10;
+        let lent = Lent { socket, stream, record, token, way, is_cut: false, next_look_us };
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
@@ -259,7 +291,8 @@ impl Carrier {
         self.tokens.remove(&lent.token);
         let stream = &lent.stream;
         stream.freeze();
-        let record = record.unwrap_or_else(|| last_known(lent));
+        let mut record = record.unwrap_or_else(|| last_known(lent));
+        add_slipped(&mut record, lent);
         let imported = import(&record, lent.socket.as_fd());
         let pid = entry.place.map_or(0, |place| place.peer_pid);
         self.links.give_back(lent.way.interface, pid, &entry.key);
@@ -298,18 +331,22 @@ fn is_quiet(stream: &Stream, socket: &OwnedFd) -> bool {
 /// The record of the socket, with what the program has not read.
 fn read_out(socket: &OwnedFd, tuning: &TcpTuning) -> Result<SessionRecord, TakeError> {
     let mut unread = Vec::new();
-    let record = export(socket.as_fd(), tuning, &mut unread);
-    let mut record = match record {
-        Ok(record) => record,
-        Err(error) => {
-            put_again(socket, &unread);
-            return Err(error.into());
-        }
-    };
+    let mut record = export(socket.as_fd(), tuning, &mut unread)?;
     if let Kind::Tcp(tcp) = &mut record.kind {
         tcp.receive_queue = unread;
     }
     Ok(record)
+}
+
+/// Adds what the kernel has received and acknowledged after the session was taken out (see `export::slipped`).
+fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
+    let bytes = slipped(&lent.socket);
+    let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &lent.record.kind) else { return };
+    let known = tcp.rcv_nxt.wrapping_sub(base.rcv_nxt) as usize;
+    if let Some(missing) = bytes.get(known..) {
+        tcp.receive_queue.extend(missing);
+        tcp.rcv_nxt = tcp.rcv_nxt.wrapping_add(missing.len() as u32);
+    }
 }
 
 /// Where a session stands whose program cannot say so any more: as it was lent, if nobody has carried it; else as the ledger tells,

@@ -89,9 +89,8 @@ impl Carried {
         let header = header_for(&connection, hop)?;
         connection.set_path_mtu(now, hop.mtu, false);
         let is_cut = hop.is_cut;
-        let carried = Self { stream, connection, header, handed: 0, identification: 0, is_cut };
-        carried.tell(now);
-        Some(carried)
+        // The ledger says nothing before the session is claimed: until then it stands where the record says.
+        Some(Self { stream, connection, header, handed: 0, identification: 0, is_cut })
     }
 
     /// Addresses and ports of the frames that it sends.

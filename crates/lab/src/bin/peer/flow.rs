@@ -62,11 +62,28 @@ fn check(buf: &[u8], seed: u64, from: u64) -> Result<()> {
     for (byte, position) in buf.iter().zip(from..) {
         let wanted = byte_at(seed, position);
         if *byte != wanted {
-            let text = format!("byte {position} is {byte:#04x} and should be {wanted:#04x}");
+            let rest = &buf[(position - from) as usize..];
+            let found = origin(rest, seed, position);
+            let text =
+                format!("byte {position} is {byte:#04x} and should be {wanted:#04x}: {found}");
             return Err(Error::new(ErrorKind::InvalidData, text));
         }
     }
     Ok(())
+}
+
+/// Where bytes that should be those at `position` come from.
+fn origin(bytes: &[u8], seed: u64, position: u64) -> String {
+    const FAR: u64 = 8 << 20;
+    let bytes = &bytes[..bytes.len().min(16)];
+    let is_from = |at: u64| bytes.iter().zip(at..).all(|(byte, at)| *byte == byte_at(seed, at));
+    let later = (position..position + FAR).find(|at| is_from(*at));
+    let earlier = (position.saturating_sub(FAR)..position).rev().find(|at| is_from(*at));
+    match (later, earlier) {
+        (Some(at), _) => format!("{} bytes are missing", at - position),
+        (None, Some(at)) => format!("{} bytes have come again", position - at),
+        (None, None) => format!("these are from nowhere near: {bytes:02x?}"),
+    }
 }
 
 /// Runs the command line; the line to print.
