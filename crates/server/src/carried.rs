@@ -39,6 +39,22 @@ impl Place {
     }
 }
 
+/// Whether a process has `CAP_NET_RAW` where we have it, in our user namespace (capabilities(7), `/proc/PID/status`): then it could open
+/// a packet socket itself, and may be given one.
+pub(crate) fn may_have_packets(pid: u32) -> bool {
+    const NET_RAW: u64 = 1 << 13;
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    let effective = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let own = namespace("self");
+    own.is_some()
+        && own == namespace(&pid.to_string())
+        && effective().is_some_and(|held| held & NET_RAW != 0)
+}
+
 /// Starts the carrier of a server. Without the rights that it takes there is none, and sessions with other hosts stay in
 /// the kernel.
 ///

@@ -60,6 +60,14 @@ impl Admin {
         Ok((stats.counters.joins, stats.counters.returns))
     }
 
+    /// Sessions that were offered to the server since it started.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn offers(&mut self) -> Result<u64> {
+        Ok(self.client().stats().context("stats")?.counters.offers)
+    }
+
     /// The streams that one of these processes has an end of.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ struct Plan<'p> {
     moves: u64,
     /// Whether sessions are sent home again and again.
     recalls: bool,
+    /// Whether the programs may have packets (`CAP_NET_RAW`); if not, their sessions stay.
+    has_rights: bool,
 }
 
 /// How long the moves may take at most.
@@ -50,7 +52,15 @@ fn play(link: &Link, plan: Plan<'_>) {
     };
     let start = |world: &Sandbox, role: &str, is_under: bool| {
         let mode = if is_under { Mode::Sojourn } else { Mode::Plain };
-        let mut command: Command = world.command(mode, world.built().path("lab-peer"));
+        let peer = world.built().path("lab-peer");
+        let mut command: Command = match plan.has_rights {
+            true => world.command(mode, peer),
+            false => {
+                let mut command = world.command(mode, "setpriv");
+                command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw"]).arg(peer);
+                command
+            }
+        };
         command.args([role, "tcp", &address, "--way", plan.way]).args(plan.options);
         command.args(["--until", &end]);
         Running::start(command).unwrap()
@@ -74,12 +84,19 @@ fn play(link: &Link, plan: Plan<'_>) {
         std::thread::sleep(Duration::from_millis(5));
         moves = admin.moves().unwrap().0;
     }
+    while !plan.has_rights && admin.offers().unwrap() == 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     std::fs::write(&end, "").unwrap();
     // Both before either is judged: the end of one may only be what came of the other's.
     let ended = running.map(|peer| peer.finish(LIMIT).unwrap());
     let is_well = ended.iter().all(|peer| peer.status == 0);
     assert!(is_well, "{plan:?}: {ended:#?}");
     println!("{plan:?}: {moves} moves");
+    if !plan.has_rights {
+        assert!(admin.offers().unwrap() > 0, "nothing was offered");
+        assert_eq!(admin.moves().unwrap().0, 0, "carried without the right to packets");
+    }
     assert!(moves >= plan.moves, "{plan:?}: only {moves} moves");
 }
 
@@ -99,6 +116,7 @@ const PLAIN: Plan<'_> = Plan {
     options: &[],
     moves: 20,
     recalls: true,
+    has_rights: true,
 };
 
 #[test]
@@ -124,6 +142,16 @@ fn questions_and_answers() {
             play(&link, Plan { under, way, options, ..PLAIN });
         }
     }
+}
+
+#[test]
+fn programs_that_may_not_have_packets() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let under = Under::Both;
+    let options = &["--rounds", "1", "--size", "3000"];
+    let recalls = false;
+    play(&link, Plan { under, options, recalls, moves: 0, has_rights: false, ..PLAIN });
 }
 
 #[test]

@@ -160,7 +160,6 @@ fn the_mtu_is_lowered_and_raised() {
 }
 
 #[test]
-#[ignore = "about one in three fails: a peer ends after the carrier was back"]
 fn the_link_goes_down_and_up() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::through(&a, &b, 1500, 3, Conditions::default()).unwrap();
@@ -196,7 +195,6 @@ fn weather(under: Under, all: &[Conditions]) {
 }
 
 #[test]
-#[ignore = "about one in three fails: a session is reset when it goes home over a link that loses"]
 fn packets_are_lost() {
     let loss = |loss| Conditions { loss, delay: Duration::from_millis(1), ..Conditions::default() };
     weather(Under::Server, &[loss(0.001), loss(0.01), loss(0.03)]);
@@ -204,7 +202,6 @@ fn packets_are_lost() {
 }
 
 #[test]
-#[ignore = "failed once in four runs, not understood yet"]
 fn packets_come_late_twice_and_damaged() {
     let base = Conditions { delay: Duration::from_millis(1), ..Conditions::default() };
     let all = [
@@ -347,14 +344,12 @@ fn ends(ways: &[&str]) {
 }
 
 #[test]
-#[ignore = "failed once in five runs and hung once, not understood yet"]
 fn ends_of_connections() {
     ends(&["close", "reset", "half", "late", "window", "idle"]);
 }
 
 /// Seldom the other side hears of a reset where it should find the end. Run it with `--ignored`.
 #[test]
-#[ignore = "about one in ten fails: an end right behind data is sometimes a reset"]
 fn a_killed_program() {
     ends(&["killed"; 4]);
 }

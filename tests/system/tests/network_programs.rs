@@ -83,7 +83,6 @@ fn telnet() {
 }
 
 #[test]
-#[ignore = "about one in four fails: an answer on the control connection is seldom not seen"]
 fn ftp() {
     same(&["vsftpd", "tnftp", "curl"], "ftp.sh", [0, 1]);
 }
@@ -94,7 +93,6 @@ fn x11() {
 }
 
 #[test]
-#[ignore = "about one in three fails: asyncio hears of a reset while sessions are sent home"]
 fn python() {
     same(&[], "python.sh", [3, 3]);
 }
