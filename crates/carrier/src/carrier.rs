@@ -158,8 +158,9 @@ impl Carrier {
         while !self.gate.is_closed() {
             let at = now();
             let idle = self.links.tidy(at);
+            let look = self.take_fragmented(at);
             let due = self.due.first().map(|(when, _)| *when);
-            let next = [idle, due].into_iter().flatten().min();
+            let next = [idle, look, due].into_iter().flatten().min();
             let limit = next.map(|when| when.since(at).as_micros()).map(|us| Timespec {
                 tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
                 tv_nsec: (us % 1_000_000 * 1000) as i64,
@@ -177,6 +178,17 @@ impl Carrier {
             }
             self.take_due();
         }
+    }
+
+    /// Sends sessions home whose segments come in fragments, which only the kernel puts together. When to look again.
+    fn take_fragmented(&mut self, at: Instant) -> Option<Instant> {
+        let (fragmented, next) = self.links.take_fragmented(at);
+        for entry in self.entries.values().filter(|entry| fragmented.contains(&entry.key)) {
+            if let Phase::Lent(lent) = &entry.phase {
+                lent.call_home();
+            }
+        }
+        next
     }
 
     /// Sessions of which the other side wants to be looked at.

@@ -27,6 +27,9 @@ pub(crate) enum LinkError {
 /// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
 const LINGER_US: u64 = 1_000_000;
 
+/// How often it is looked for fragments while there are sessions (microseconds).
+const FRAGMENTS_EVERY_US: u64 = 1_000_000;
+
 /// A program's packet socket on an interface.
 struct Owner {
     id: OwnerId,
@@ -54,10 +57,17 @@ pub(crate) struct Ticket {
 }
 
 /// All of them, by the interfaces' numbers.
-#[derive(Default)]
 pub(crate) struct Links {
     links: HashMap<u32, Link>,
     last: u64,
+    /// When it is looked for fragments next.
+    fragments_at: Instant,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self { links: HashMap::new(), last: 0, fragments_at: Instant::ZERO }
+    }
 }
 
 impl Links {
@@ -129,6 +139,21 @@ impl Links {
             !owners.is_empty() || !is_over(*idle_since)
         });
         next
+    }
+
+    /// Sessions for which fragments have come, looked for now and then; when to look again, if there are any sessions.
+    pub(crate) fn take_fragmented(&mut self, at: Instant) -> (Vec<Key>, Option<Instant>) {
+        let mut fragmented = Vec::new();
+        if self.links.is_empty() {
+            return (fragmented, None);
+        }
+        if at >= self.fragments_at {
+            for link in self.links.values_mut() {
+                fragmented.extend(link.filter.take_fragmented().unwrap_or_default());
+            }
+            self.fragments_at = later(at, FRAGMENTS_EVERY_US);
+        }
+        (fragmented, Some(self.fragments_at))
     }
 
     /// Looks at the interfaces again.

@@ -56,34 +56,36 @@ impl Session {
         self.wake_own(stream);
     }
 
-    /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
-    /// written and not read. It reads what is left in our ring itself.
-    pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+    /// Says to the carrier that the stream is frozen, and where the session stands if that is known here. False: there is no carrier any more.
+    fn tell_carrier(&self, stream: &Stream) -> bool {
         // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
         if self.is_lent.swap(false, Ordering::SeqCst) {
             let library = crate::library();
-            let is_told = library
-                .engine()
-                .zip(library.net())
-                .is_some_and(|(engine, net)| net.give_back(engine, self.slot()));
-            if !is_told {
-                rx.is_reset = true;
-                return;
-            }
+            let known = library.engine().zip(library.net());
+            return known.is_some_and(|(engine, net)| net.give_back(engine, self.slot()));
         }
         stream.set_flushed(0);
         stream.attention();
+        true
+    }
+
+    fn await_return(&self, stream: &Stream) {
         let deadline = Deadline::after(RETURN_LIMIT);
-        while stream.peer_flushed().is_none()
-            && reason != ReasonT::PeerDied
-            && !deadline.is_over()
-            && !self.peer_process_is_gone()
+        while stream.peer_flushed().is_none() && !deadline.is_over() && !self.peer_process_is_gone()
         {
             let said = stream.announce_reader(Bell::OnFutex);
             if stream.peer_flushed().is_none() {
                 stream.sleep_reader(said, Some(RETURN_SLICE));
             }
             stream.withdraw_reader();
+        }
+    }
+
+    /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
+    /// written and not read. It reads what is left in our ring itself.
+    pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+        if self.tell_carrier(stream) && reason != ReasonT::PeerDied {
+            self.await_return(stream);
         }
         // Neither the kernel nor anybody else knows where the connection stands.
         if stream.peer_flushed().is_none() {
