@@ -76,7 +76,7 @@ pub fn import(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), Impo
 
 /// Buffers large enough for what is put back; the program's own sizes, and whether it has set them, come back when this
 /// is dropped. Both queues may hold more than the kernel would have taken by itself.
-struct Room<'s> {
+pub(crate) struct Room<'s> {
     socket: BorrowedFd<'s>,
     sizes: [i32; 2],
     locks: Option<i32>,
@@ -86,6 +86,12 @@ const SO_BUF_LOCK: (i32, i32) = (libc::SOL_SOCKET, 72);
 const SIZES: [(i32, i32); 2] = [(libc::SO_RCVBUF, 33), (libc::SO_SNDBUF, 32)];
 
 impl<'s> Room<'s> {
+    /// Room for so many bytes more than the socket would take to send now, whatever it holds already.
+    pub(crate) fn to_send(socket: BorrowedFd<'s>, bytes: usize) -> Self {
+        let size = raw::number(socket, (libc::SOL_SOCKET, libc::SO_SNDBUF)).unwrap_or(0);
+        Self::make(socket, 0, bytes + usize::try_from(size).unwrap_or(0) / 2)
+    }
+
     /// Where the kernel refuses, its own limits hold.
     fn make(socket: BorrowedFd<'s>, receive: usize, send: usize) -> Self {
         let size = |name| raw::number(socket, (libc::SOL_SOCKET, name)).unwrap_or(0);

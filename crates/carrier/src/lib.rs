@@ -16,6 +16,7 @@ mod moves;
 mod netlink;
 mod raw;
 mod repair;
+mod replay;
 mod sessions;
 mod tuning;
 

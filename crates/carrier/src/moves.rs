@@ -4,10 +4,11 @@
 
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
-use crate::import::import;
+use crate::import::{Room, import};
 use crate::links::{LinkError, Ticket};
 use crate::metastate::{Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
+use crate::replay;
 use crate::sessions::Handed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -56,7 +57,9 @@ impl Carrier {
         while let Some(handed) = self.gate.next() {
             match handed {
                 Handed::Socket(socket) => self.offer(socket),
-                Handed::Back { token, record } => self.given_back(token, &record),
+                Handed::Back { token, has_ended, record } => {
+                    self.given_back(token, has_ended, &record);
+                }
             }
         }
         loop {
@@ -244,7 +247,7 @@ impl Carrier {
     }
 
     /// A library has given a session back.
-    pub(crate) fn given_back(&mut self, token: u64, parcel: &OwnedFd) {
+    pub(crate) fn given_back(&mut self, token: u64, has_ended: bool, parcel: &OwnedFd) {
         let Some(local) = self.tokens.get(&token).copied() else { return };
         let record = sojourn_pump::parcel::open(parcel);
         if let Err(error) = &record
@@ -252,7 +255,7 @@ impl Carrier {
         {
             self.sessions.warn(format_args!("{:?}: what its program knows: {error}", entry.key));
         }
-        self.end_with(local, record.ok());
+        self.end_with(local, record.ok().map(|record| Known { record, has_ended }));
     }
 
     /// The session is the kernel's again, wherever it was.
@@ -260,7 +263,7 @@ impl Carrier {
         self.end_with(local, None);
     }
 
-    fn end_with(&mut self, local: u64, record: Option<SessionRecord>) {
+    fn end_with(&mut self, local: u64, known: Option<Known>) {
         self.look_at(local, None);
         let Some(mut entry) = self.entries.remove(&local) else { return };
         let (sent, received) = match core::mem::replace(&mut entry.phase, Phase::Between) {
@@ -269,7 +272,7 @@ impl Carrier {
                 give_up(&socket, &stream);
                 (0, 0)
             }
-            Phase::Lent(lent) => self.put_back(&entry, &lent, record),
+            Phase::Lent(lent) => self.put_back(&entry, &lent, known),
         };
         self.sessions.left(local, ReasonT::PeerLeft, sent, received);
         if let Some(place) = entry.place {
@@ -282,20 +285,20 @@ impl Carrier {
     }
 
     /// Bytes sent and received by the program while it was away.
-    fn put_back(
-        &mut self,
-        entry: &Entry,
-        lent: &Lent,
-        record: Option<SessionRecord>,
-    ) -> (u64, u64) {
+    fn put_back(&mut self, entry: &Entry, lent: &Lent, known: Option<Known>) -> (u64, u64) {
         self.tokens.remove(&lent.token);
         let stream = &lent.stream;
         stream.freeze();
-        let mut record = record.unwrap_or_else(|| last_known(lent));
+        let unknown = || Known { record: last_known(lent), has_ended: false };
+        let Known { mut record, has_ended } = known.unwrap_or_else(unknown);
         add_slipped(&mut record, lent);
         let imported = import(&record, lent.socket.as_fd());
         let pid = entry.place.map_or(0, |place| place.peer_pid);
         self.links.give_back(lent.way.interface, pid, &entry.key);
+        if let (Ok(()), Kind::Tcp(tcp), true) = (&imported, &record.kind, has_ended) {
+            // The peer repeats it if this fails.
+            let _ = replay::fin(&record, tcp);
+        }
         match imported {
             // The program's side may go on with it.
             Ok(()) => stream.set_flushed(stream.own_leftover().unwrap_or(0)),
@@ -309,6 +312,13 @@ impl Carrier {
         let (received, sent) = stream.totals_told();
         (sent, received)
     }
+}
+
+/// What a library knew of a session that it gives back.
+struct Known {
+    record: SessionRecord,
+    /// The peer's FIN has come right behind the last byte.
+    has_ended: bool,
 }
 
 /// Why a session was not taken out.
@@ -383,18 +393,16 @@ pub(crate) fn hop_of(way: &Way) -> HopT {
     HopT { is_cut: false, has_addresses: way.link.is_some(), own, next, mtu: way.mtu }
 }
 
-/// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel.
+/// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel. It is given room for
+/// all of it: if the peer takes nothing at the moment, nobody waits for that here.
 fn give_up(socket: &OwnedFd, stream: &Stream) {
     stream.freeze();
-    let mut piece = [0; 16 * 1024];
+    let left = unsent(stream, 0);
+    let _room = Room::to_send(socket.as_fd(), left.len());
     let mut done = 0;
-    loop {
-        let len = stream.copy_unflushed(done, &mut piece);
-        if len == 0 {
-            break;
-        }
+    while done < left.len() {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::send(socket, &piece[..len], flags) {
+        match rustix::net::send(socket, &left[done..], flags) {
             Ok(sent) => done += sent,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
@@ -403,10 +411,14 @@ fn give_up(socket: &OwnedFd, stream: &Stream) {
                     break;
                 }
             }
-            Err(_) => break,
+            // What a broken connection takes no more the program need not know to be lost.
+            Err(_) => done = left.len(),
         }
     }
-    stream.set_flushed(0);
+    // If not all of it went the program's side takes the session for reset.
+    if done == left.len() {
+        stream.set_flushed(0);
+    }
     stream.attention();
     stream.ring_peer();
 }

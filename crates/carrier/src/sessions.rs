@@ -33,6 +33,8 @@ pub enum Handed {
     Back {
         /// Names the session.
         token: u64,
+        /// The peer's FIN has come right behind the record's last byte.
+        has_ended: bool,
         /// A file with its record.
         record: OwnedFd,
     },

@@ -61,7 +61,10 @@ impl Session {
         let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
         if self.is_carried() {
-            self.return_carried(rx, stream, reason);
+            // Of a session that had not given up the kernel in either direction the carrier has nothing, and need not even be there.
+            if tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring {
+                self.return_carried(rx, stream, reason);
+            }
             self.end_sending(tx);
         } else if tx.stream.is_some() {
             let died = !was_frozen && reason == ReasonT::PeerDied;

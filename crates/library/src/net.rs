@@ -180,7 +180,8 @@ impl Net {
         let mut server = lock(&self.server);
         let Some(client) = &mut *server else { return false };
         let deadline = Deadline::after(ANSWER_LIMIT);
-        client.with_deadline(deadline).give_back(token, Some(file.as_fd())).is_ok()
+        let has_ended = carried.has_ended();
+        client.with_deadline(deadline).give_back(token, has_ended, Some(file.as_fd())).is_ok()
     }
 
     /// Something has happened to a session on this side: it is served, by whoever turns the pump.

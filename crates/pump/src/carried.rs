@@ -54,6 +54,8 @@ pub struct Carried {
     handed: usize,
     identification: u16,
     is_cut: bool,
+    /// The peer's FIN has come, right behind the last byte.
+    has_ended: bool,
 }
 
 /// The headers of a session's frames along a way.
@@ -90,7 +92,8 @@ impl Carried {
         connection.set_path_mtu(now, hop.mtu, false);
         let is_cut = hop.is_cut;
         // The ledger says nothing before the session is claimed: until then it stands where the record says.
-        Some(Self { stream, connection, header, handed: 0, identification: 0, is_cut })
+        let (handed, identification, has_ended) = (0, 0, false);
+        Some(Self { stream, connection, header, handed, identification, is_cut, has_ended })
     }
 
     /// Addresses and ports of the frames that it sends.
@@ -102,6 +105,11 @@ impl Carried {
     /// Its stream, on which it is the other side.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Whether the peer's FIN has come right behind the last byte: the record of [`Carried::leave`] does not have it.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// The connection, for those who ask about it.
@@ -124,7 +132,7 @@ impl Carried {
         let Some(segment) = frame.segment() else { return Ok(()) };
         let mut header = segment.header();
         // What ends a connection the kernel is to hear itself: the peer says it again.
-        let ends = header.flags.contains(Flags::FIN) || header.flags.contains(Flags::RST);
+        let closes = header.flags.contains(Flags::FIN);
         if header.flags.contains(Flags::RST) {
             return Err(Ending::Peer);
         }
@@ -133,9 +141,13 @@ impl Carried {
         let payload = segment.payload();
         let arrival = Arrival { header: &header, payload, segment_size, congestion };
         let disposition = self.connection.on_segment(now, &arrival);
+        if closes {
+            let end = header.seq.0.wrapping_add(payload.len() as u32);
+            self.has_ended = end == self.connection.position(now).rcv_nxt;
+        }
         match disposition {
             Disposition::Urgent => Err(Ending::Unusual),
-            _ if ends => Err(Ending::Peer),
+            _ if closes => Err(Ending::Peer),
             _ => Ok(()),
         }
     }

@@ -414,10 +414,16 @@ fn join_of(join: JoinOut) -> JoinT {
 }
 
 impl CarryServer for Sojournd {
-    fn give_back(&self, _: &Caller, token: u64, record: Option<OwnedFd>) -> Result<(), Fault> {
+    fn give_back(
+        &self,
+        _: &Caller,
+        token: u64,
+        has_ended: bool,
+        record: Option<OwnedFd>,
+    ) -> Result<(), Fault> {
         let record = record.ok_or(fault(FAULT_ARGUMENT))?;
         let door = self.door.get().ok_or(fault(FAULT_NOT_ALLOWED))?;
-        Self::hand(door, Handed::Back { token, record });
+        Self::hand(door, Handed::Back { token, has_ended, record });
         Ok(())
     }
 }
