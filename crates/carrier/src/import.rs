@@ -38,11 +38,16 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ImportError {
     move |error| ImportError::System(name, error)
 }
 
-/// Puts the record into the socket. Bytes out of order are left for the peer to send again.
+/// Puts the record into the socket. Bytes out of order are left for the peer to send again. `hear` is called when the socket has everything and
+/// before it says anything: from then on its packets must reach it, or it misses the answer.
 ///
 /// # Errors
 /// [`ImportError`]; `State` and `OtherSession` before anything was changed.
-pub fn import(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), ImportError> {
+pub fn import(
+    record: &SessionRecord,
+    socket: BorrowedFd<'_>,
+    hear: impl FnOnce(),
+) -> Result<(), ImportError> {
     let Kind::Tcp(tcp) = &record.kind else { return Err(ImportError::State) };
     if tcp.state != TcpState::Established {
         return Err(ImportError::State);
@@ -66,8 +71,9 @@ pub fn import(record: &SessionRecord, socket: BorrowedFd<'_>) -> Result<(), Impo
     fill(socket, &repair, Queue::Send, sent)?;
     repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
     windows(tcp).set(socket).map_err(step("TCP_REPAIR_WINDOW"))?;
-    // The probe has the peer say what it knows: it may be waiting for a window, or have closed meanwhile.
-    repair.end(true).map_err(step("TCP_REPAIR"))?;
+    hear();
+    // Data or a probe has the peer say what it knows: it may be waiting for a window, or have closed meanwhile.
+    repair.end(unsent.is_empty()).map_err(step("TCP_REPAIR"))?;
     if tcp.options.keepalive {
         raw::set_number(socket, KEEPALIVE, 1).map_err(step("SO_KEEPALIVE"))?;
     }

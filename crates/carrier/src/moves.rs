@@ -4,7 +4,7 @@
 
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
-use crate::import::{Room, import};
+use crate::import::{ImportError, Room, import};
 use crate::links::{LinkError, Ticket};
 use crate::metastate::{Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
@@ -292,9 +292,16 @@ impl Carrier {
         let unknown = || Known { record: last_known(lent), has_ended: false };
         let Known { mut record, has_ended } = known.unwrap_or_else(unknown);
         add_slipped(&mut record, lent);
-        let imported = import(&record, lent.socket.as_fd());
         let pid = entry.place.map_or(0, |place| place.peer_pid);
-        self.links.give_back(lent.way.interface, pid, &entry.key);
+        let mut links = Some(&mut self.links);
+        let mut hear = || {
+            if let Some(links) = links.take() {
+                links.give_back(lent.way.interface, pid, &entry.key);
+            }
+        };
+        let imported = import(&record, lent.socket.as_fd(), &mut hear);
+        // Whatever came of it.
+        hear();
         if let (Ok(()), Kind::Tcp(tcp), true) = (&imported, &record.kind, has_ended) {
             // The peer repeats it if this fails.
             let _ = replay::fin(&record, tcp);
@@ -302,9 +309,13 @@ impl Carrier {
         match imported {
             // The program's side may go on with it.
             Ok(()) => stream.set_flushed(stream.own_leftover().unwrap_or(0)),
-            // It finds nothing flushed, and takes the session for reset.
+            // It takes the session for reset.
             Err(error) => {
-                self.sessions.warn(format_args!("{:?}: not put back: {error}", entry.key));
+                stream.ledger().lose();
+                // Of these the peer has told us.
+                if !matches!(error, ImportError::System(_, Errno::CONNRESET | Errno::PIPE)) {
+                    self.sessions.warn(format_args!("{:?}: not put back: {error}", entry.key));
+                }
             }
         }
         stream.attention();
@@ -416,8 +427,9 @@ fn give_up(socket: &OwnedFd, stream: &Stream) {
         }
     }
     // If not all of it went the program's side takes the session for reset.
-    if done == left.len() {
-        stream.set_flushed(0);
+    match done == left.len() {
+        true => stream.set_flushed(0),
+        false => stream.ledger().lose(),
     }
     stream.attention();
     stream.ring_peer();

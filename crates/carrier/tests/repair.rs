@@ -73,8 +73,8 @@ fn a_conversation_goes_on_after_each_move() {
             // Not read before the move.
             other.write_all(&text).unwrap();
             let both = [out(&one), out(&other)];
-            import(&both[0], one.as_fd()).unwrap();
-            import(&both[1], other.as_fd()).unwrap();
+            import(&both[0], one.as_fd(), || {}).unwrap();
+            import(&both[1], other.as_fd(), || {}).unwrap();
             let mut heard = vec![0; text.len()];
             one.read_exact(&mut heard).unwrap();
             assert_eq!(heard, text, "{address}, round {round}");
@@ -103,7 +103,7 @@ fn what_is_queued_to_be_sent_is_sent_after_the_move() {
         (send, rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap())
     };
     let before = sizes(&one);
-    import(&record, one.as_fd()).unwrap();
+    import(&record, one.as_fd(), || {}).unwrap();
     assert_eq!(sizes(&one), before);
     let mut one = one;
     let mut found = vec![0; unread.len()];
@@ -122,7 +122,7 @@ fn what_cannot_move_is_refused_and_left_alone() {
     let (mut one, mut other) = pair("127.0.0.1:0");
     let (third, _fourth) = pair("127.0.0.1:0");
     let record = out(&one);
-    assert_eq!(import(&record, third.as_fd()), Err(ImportError::OtherSession));
+    assert_eq!(import(&record, third.as_fd(), || {}), Err(ImportError::OtherSession));
     say(&mut one, &mut other, b"still there");
     one.shutdown(std::net::Shutdown::Write).unwrap();
     let begun = Instant::now();

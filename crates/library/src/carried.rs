@@ -71,10 +71,10 @@ impl Session {
 
     fn await_return(&self, stream: &Stream) {
         let deadline = Deadline::after(RETURN_LIMIT);
-        while stream.peer_flushed().is_none() && !deadline.is_over() && !self.peer_process_is_gone()
-        {
+        let is_decided = || stream.peer_flushed().is_some() || stream.ledger().is_lost();
+        while !is_decided() && !deadline.is_over() && !self.peer_process_is_gone() {
             let said = stream.announce_reader(Bell::OnFutex);
-            if stream.peer_flushed().is_none() {
+            if !is_decided() {
                 stream.sleep_reader(said, Some(RETURN_SLICE));
             }
             stream.withdraw_reader();

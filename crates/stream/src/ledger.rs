@@ -13,6 +13,7 @@ pub const LEDGER_WORDS: usize = 28;
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const REVOKED: u32 = 2;
+const LOST: u32 = 3;
 
 /// See the head of this file. Any bytes are a ledger.
 #[repr(C, align(128))]
@@ -45,6 +46,16 @@ impl Ledger {
     /// Nobody carries the session any more, unless somebody does already.
     pub fn revoke(&self) -> bool {
         self.decide(REVOKED)
+    }
+
+    /// Nobody knows any more where the session stands, or it is over.
+    pub fn lose(&self) {
+        self.claim.store(LOST, Ordering::SeqCst);
+    }
+
+    /// Whether that is so.
+    pub fn is_lost(&self) -> bool {
+        self.claim.load(Ordering::SeqCst) == LOST
     }
 
     fn decide(&self, to: u32) -> bool {
@@ -101,6 +112,9 @@ mod tests {
         assert!(!ledger.claim() && !ledger.revoke());
         let ledger = Ledger::new();
         assert!(ledger.revoke() && !ledger.claim());
+        assert!(!ledger.is_lost());
+        ledger.lose();
+        assert!(ledger.is_lost() && !ledger.claim() && !ledger.revoke());
     }
 
     #[test]
