@@ -348,7 +348,6 @@ fn ends_of_connections() {
     ends(&["close", "reset", "half", "late", "window", "idle"]);
 }
 
-/// Seldom the other side hears of a reset where it should find the end. Run it with `--ignored`.
 #[test]
 fn a_killed_program() {
     ends(&["killed"; 4]);
