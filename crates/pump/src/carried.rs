@@ -112,16 +112,6 @@ impl Carried {
         self.has_ended
     }
 
-    /// The connection, for those who ask about it.
-    pub fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
-    /// The connection, for those who set options.
-    pub fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.connection
-    }
-
     /// A frame of this session has arrived.
     pub(crate) fn arrived(
         &mut self,
@@ -205,7 +195,7 @@ impl Carried {
 
     /// For whoever must go on without us.
     fn tell(&self, now: Instant) {
-        let words = position::words(&self.connection.position(now), &self.connection.info(now));
+        let words = position::words(&self.connection.position(now));
         self.stream.ledger().tell(&words);
     }
 

@@ -1,39 +1,13 @@
-//! The words of a carried session's ledger: where its connection stands, and figures for people.
+//! The words of a carried session's ledger: where its connection stands.
 //!
 //! Not what is in the rings: the bytes that the peer has not acknowledged are in the program's ring until it has.
 //! Read `sojourn_stream::Ledger`.
 
 use sojourn_proto::record::{TcpRecord, TimestampsRecord};
-use sojourn_proto::tcp::TcpInfo;
 use sojourn_stream::LEDGER_WORDS;
 
-/// Figures for `sojourn ss`, with the units of `struct tcp_info`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Smoothed round-trip time (microseconds).
-    pub rtt: u32,
-    /// Its deviation (microseconds).
-    pub rttvar: u32,
-    /// Congestion window (segments).
-    pub cwnd: u32,
-    /// Slow-start threshold (segments).
-    pub ssthresh: u32,
-    /// Segments sent again, in all.
-    pub total_retrans: u32,
-    /// Retransmission timeouts, in all.
-    pub total_rto: u32,
-    /// The peer's window (bytes).
-    pub snd_wnd: u32,
-    /// The window told to the peer (bytes).
-    pub rcv_wnd: u32,
-    /// Segments on their way.
-    pub unacked: u32,
-    /// State of congestion control: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
-    pub ca_state: u32,
-}
-
 /// The words for a connection that stands there.
-pub fn words(tcp: &TcpRecord, info: &TcpInfo) -> [u32; LEDGER_WORDS] {
+pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
     let stamps = tcp
         .timestamps
         .map_or([0; 3], |stamps| [stamps.value, stamps.recent, u32::from(stamps.recent_valid)]);
@@ -52,16 +26,6 @@ pub fn words(tcp: &TcpRecord, info: &TcpInfo) -> [u32; LEDGER_WORDS] {
         stamps[0],
         stamps[1],
         stamps[2],
-        info.rtt,
-        info.rttvar,
-        info.snd_cwnd,
-        info.snd_ssthresh,
-        info.total_retrans,
-        info.total_rto,
-        info.snd_wnd,
-        info.rcv_wnd,
-        info.unacked,
-        u32::from(info.ca_state),
     ];
     words[..told.len()].copy_from_slice(&told);
     words
@@ -85,22 +49,6 @@ pub fn apply(words: &[u32; LEDGER_WORDS], record: &mut TcpRecord) -> bool {
         };
     }
     true
-}
-
-/// The figures in the words, if there are any.
-pub fn figures(words: &[u32; LEDGER_WORDS]) -> Option<Figures> {
-    (words[0] != 0).then_some(Figures {
-        rtt: words[13],
-        rttvar: words[14],
-        cwnd: words[15],
-        ssthresh: words[16],
-        total_retrans: words[17],
-        total_rto: words[18],
-        snd_wnd: words[19],
-        rcv_wnd: words[20],
-        unacked: words[21],
-        ca_state: words[22],
-    })
 }
 
 #[cfg(test)]
@@ -131,14 +79,11 @@ mod tests {
             timestamps: Some(stamps),
             ..TcpRecord::default()
         };
-        let info = TcpInfo { rtt: 10, snd_cwnd: 11, ca_state: 2, ..TcpInfo::default() };
-        let words = words(&told, &info);
+        let words = words(&told);
         let empty = TimestampsRecord { value: 0, recent: 0, recent_valid: false, ..stamps };
         let mut back = TcpRecord { timestamps: Some(empty), ..TcpRecord::default() };
         assert!(apply(&words, &mut back));
         assert_eq!(back, told);
-        let figures = figures(&words).unwrap();
-        assert_eq!((figures.rtt, figures.cwnd, figures.ca_state), (10, 11, 2));
         assert!(!apply(&[0; LEDGER_WORDS], &mut back));
     }
 }

@@ -82,11 +82,6 @@ impl Pump {
         self.links.push(Link { id, packets, sessions: 0 });
     }
 
-    /// The interfaces.
-    pub fn links(&self) -> impl Iterator<Item = &(dyn Interface + Send)> {
-        self.links.iter().map(|link| &*link.packets)
-    }
-
     /// One more session, under a number that no other has.
     pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried) {
         let flow = carried.flow();
@@ -110,16 +105,6 @@ impl Pump {
             (self.links[at].sessions == 0).then(|| self.links.swap_remove(at).packets)
         });
         Some((entry.carried, unused))
-    }
-
-    /// A session.
-    pub fn session(&mut self, number: u32) -> Option<&mut Carried> {
-        self.entries.get_mut(&number).map(|entry| &mut entry.carried)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// Something has happened to a session: bytes were written, or room was made.

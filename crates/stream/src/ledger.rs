@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Words that can be told.
-pub const LEDGER_WORDS: usize = 28;
+pub const LEDGER_WORDS: usize = 16;
 
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
