@@ -45,15 +45,14 @@ const RECALL_EVERY: Duration = Duration::from_millis(100);
 /// Two hosts; `None`, and it is said, where they cannot be had or the packet filter cannot be used.
 #[must_use]
 pub fn hosts() -> Option<(Host, Host)> {
-    let held = rustix::thread::capabilities(None).ok()?.effective;
+    let fail = |error: &dyn core::fmt::Display| -> ! { panic!("two hosts: {error}") };
+    let held = rustix::thread::capabilities(None).unwrap_or_else(|error| fail(&error)).effective;
     if !held.contains(rustix::thread::CapabilitySet::BPF) {
         eprintln!("skipped: the packet filter takes CAP_BPF");
         return None;
     }
-    if !is_possible() {
-        return None;
-    }
-    Some((Host::new().ok()?, Host::new().ok()?))
+    let host = || Host::new().unwrap_or_else(|error| fail(&error));
+    is_possible().then(|| (host(), host()))
 }
 
 /// A port that no other test of this process has used.

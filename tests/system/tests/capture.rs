@@ -2,8 +2,9 @@
 //! `sojourn doctor`: what it says is attached meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sojourn_lab::net::{End, Host, Link, is_possible};
+use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::network::hosts;
 use sojourn_system::{Admin, LIMIT};
 use sojourn_wire::frame::{self, Link as Header};
 use std::collections::BTreeMap;
@@ -141,15 +142,6 @@ fn ended(running: Running) -> String {
     let finished = running.finish(LIMIT).unwrap();
     assert!(finished.status == 0, "{finished:?}");
     finished.err
-}
-
-fn hosts() -> Option<(Host, Host)> {
-    let held = rustix::thread::capabilities(None).unwrap().effective;
-    if !held.contains(rustix::thread::CapabilitySet::BPF) {
-        eprintln!("skipped: the packet filter takes CAP_BPF");
-        return None;
-    }
-    is_possible().then(|| (Host::new().unwrap(), Host::new().unwrap()))
 }
 
 #[test]

@@ -5,8 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use sojourn_lab::net::{Conditions, End, Host, Link, is_possible};
+use sojourn_lab::net::{Conditions, End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::network::hosts;
 use sojourn_system::{Admin, LIMIT};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -99,15 +100,6 @@ fn play(link: &Link, plan: Plan<'_>) {
     }
     // Seldom a session is not taken out for a long time (docs/linux-differences.md, "Known defects").
     assert!(moves >= plan.moves / 4, "{plan:?}: only {moves} moves");
-}
-
-fn hosts() -> Option<(Host, Host)> {
-    let held = rustix::thread::capabilities(None).unwrap().effective;
-    if !held.contains(rustix::thread::CapabilitySet::BPF) {
-        eprintln!("skipped: the packet filter takes CAP_BPF");
-        return None;
-    }
-    is_possible().then(|| (Host::new().unwrap(), Host::new().unwrap()))
 }
 
 const PLAIN: Plan<'_> = Plan {
