@@ -146,6 +146,7 @@ impl Net {
         self.count.fetch_add(1, Ordering::SeqCst);
         // SYNC: before the look whether it is frozen; pairs with `return_carried`, which freezes and then looks here.
         session.is_lent.store(true, Ordering::SeqCst);
+        session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
         true
     }
@@ -156,6 +157,24 @@ impl Net {
         let fd = sojourn_netif::Interface::wait_fd(&packets)?;
         epoll::add(&self.set, fd, EventData::new_u64(PACKETS), EventFlags::IN).ok()?;
         Some(packets)
+    }
+
+    /// Asks a session that is carried here, when what has arrived was taken.
+    pub(crate) fn ask<R>(&self, slot: u32, ask: impl FnOnce(&Carried, Instant) -> R) -> Option<R> {
+        let mut pump = lock(&self.pump);
+        let at = now();
+        pump.turn(at);
+        let answer = pump.session(slot).map(|carried| ask(carried, at));
+        self.leave(pump);
+        answer
+    }
+
+    /// Tells a session that is carried here something.
+    pub(crate) fn tell(&self, slot: u32, tell: impl FnOnce(&mut Pump)) {
+        let mut pump = lock(&self.pump);
+        tell(&mut pump);
+        pump.mark(slot);
+        self.serve_and_leave(pump);
     }
 
     /// The way to a session's peer has changed.
