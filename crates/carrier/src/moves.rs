@@ -5,7 +5,7 @@
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
-use crate::links::{LinkError, Ticket};
+use crate::links::{LinkError, RING, Ticket};
 use crate::metastate::{Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::replay;
@@ -17,7 +17,7 @@ use rustix::net::SendFlags;
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use sojourn_pump::{now, position, unread, unsent};
-use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT};
+use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT, RingT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -242,7 +242,8 @@ impl Carrier {
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, record });
+        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         Ok(())
     }
 

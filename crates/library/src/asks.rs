@@ -124,7 +124,12 @@ impl Session {
         if !self.is_lent() {
             return None;
         }
-        crate::library().net()?.ask(self.slot(), ask)
+        crate::library().net()?.with_pump(|pump| {
+            let at = now();
+            // What has arrived counts.
+            pump.turn(at);
+            pump.session(self.slot()).map(|carried| ask(carried, at))
+        })
     }
 
     /// What `SO_KEEPALIVE` is, before the carrier switches it off in the kernel.
@@ -147,7 +152,11 @@ impl Session {
         let mut is_obeyed = true;
         if self.is_lent() {
             if let Some(net) = crate::library().net() {
-                net.tell(self.slot(), |pump| is_obeyed = self.set_in(pump, change));
+                net.with_pump(|pump| {
+                    is_obeyed = self.set_in(pump, change);
+                    pump.mark(self.slot());
+                    pump.serve(now());
+                });
             }
             return is_obeyed;
         }
@@ -156,7 +165,7 @@ impl Session {
         if self.is_lent()
             && let Some(net) = crate::library().net()
         {
-            net.tell(self.slot(), |pump| self.take_new_options(pump));
+            net.with_pump(|pump| self.take_new_options(pump));
         }
         true
     }

@@ -62,8 +62,7 @@ impl Session {
         // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
         if self.is_lent.swap(false, Ordering::SeqCst) {
             let library = crate::library();
-            let known = library.engine().zip(library.net());
-            return known.is_some_and(|(engine, net)| net.give_back(engine, self.slot()));
+            return library.net().is_some_and(|net| net.give_back(self.slot()));
         }
         stream.set_flushed(0);
         stream.attention();

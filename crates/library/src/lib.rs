@@ -50,6 +50,7 @@ mod sets;
 mod sets_tests;
 mod sleep;
 mod table;
+mod watch;
 
 pub use asks::{Answer, Queue, Set};
 pub use calls::{Call, Path, Recv, Send, Use};

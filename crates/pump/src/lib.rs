@@ -9,6 +9,7 @@
 
 mod asks;
 mod carried;
+mod hash;
 pub mod options;
 pub mod parcel;
 pub mod position;
