@@ -6,10 +6,14 @@
 //! Read `docs/moves.md` first.
 //!
 //! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns the pump (`sojourn_library`).
-#![allow(unsafe_code, reason = "what is sent lies in the program's ring, which only this process writes")]
+#![allow(
+    unsafe_code,
+    reason = "what is sent lies in the program's ring, which only this process writes"
+)]
 
 mod asks;
 mod carried;
+pub mod figures;
 mod hash;
 pub mod options;
 pub mod parcel;
