@@ -10,6 +10,7 @@
 mod asks;
 mod carried;
 mod hash;
+mod late;
 pub mod options;
 pub mod parcel;
 pub mod position;
@@ -18,4 +19,6 @@ pub mod tcp_info;
 
 pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
+pub use late::Late;
 pub use pump::{LinkId, Pump, now};
+pub use sojourn_wire::FlowKey;

@@ -4,6 +4,7 @@
 
 use crate::carried::{Carried, Ending, Hop, scratch};
 use crate::hash::Words;
+use crate::late::{Late, Strays};
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
@@ -11,6 +12,8 @@ use sojourn_wire::frame::{self, Frame};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 
+/// Rounds in which late frames are looked for at most.
+const ROUNDS_LATE: usize = 64;
 /// Frames taken from one interface in a round.
 const BUDGET: usize = 64;
 
@@ -46,6 +49,8 @@ pub struct Pump {
     entries: HashMap<u32, Entry, BuildHasherDefault<Words>>,
     /// By what their own frames say.
     flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
+    /// What has come for sessions that are on their way here, or home.
+    strays: Strays,
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
@@ -77,6 +82,7 @@ impl Default for Pump {
             links: Vec::new(),
             entries: HashMap::default(),
             flows: HashMap::default(),
+            strays: Strays::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             scratch: scratch(),
@@ -110,16 +116,24 @@ impl Pump {
     /// One more session, under a number that no other has.
     pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried) {
         let flow = carried.flow();
+        let early = self.strays.take(&flow);
         self.flows.insert(flow, number);
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
         }
-        let entry = Entry { carried, link, flow, timer: None, is_dirty: false, is_ending: false };
+        let mut entry =
+            Entry { carried, link, flow, timer: None, is_dirty: false, is_ending: false };
+        if let Some(early) = early {
+            let at = now();
+            early.for_each(|frame, size| {
+                entry.is_ending |= entry.carried.arrived(frame, size, at).is_err();
+            });
+        }
         self.entries.insert(number, entry);
         self.mark(number);
     }
 
-    /// A session less.
+    /// A session less. What still comes for it is kept for [`Pump::take_late`].
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
@@ -129,6 +143,18 @@ impl Pump {
             link.idle_since = at;
         }
         Some(entry.carried)
+    }
+
+    /// What has come for a session, by its own frames' addresses, since it was removed: its packets are the kernel's again.
+    pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
+        // What came before they were.
+        for _ in 0..ROUNDS_LATE {
+            if !self.receive(at) {
+                break;
+            }
+        }
+        self.serve(at);
+        self.strays.take(flow)
     }
 
     /// Something has happened to a session: bytes were written, or room was made.
@@ -168,13 +194,17 @@ impl Pump {
     }
 
     fn receive(&mut self, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, .. } = self;
+        let Self { links, flows, entries, dirty, strays, .. } = self;
         let mut any = false;
         for link in links {
             let kind = link.packets.properties().link;
             let mut accept = |received: Received<'_>| {
                 let Some(frame) = parse(&received, kind) else { return };
-                let Some(number) = flows.get(&frame.key.reversed()) else { return };
+                let Some(number) = flows.get(&frame.key.reversed()) else {
+                    let size = received.vnet.segments.map_or(0, |segments| segments.size);
+                    strays.keep(&frame, size, at);
+                    return;
+                };
                 let Some(entry) = entries.get_mut(number) else { return };
                 let size = received.vnet.segments.map_or(0, |segments| segments.size);
                 entry.is_ending |= entry.carried.arrived(&frame, size, at).is_err();
