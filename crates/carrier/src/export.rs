@@ -259,7 +259,7 @@ fn options(socket: BorrowedFd<'_>) -> Result<TcpOptions, ExportError> {
     })
 }
 
-fn ip_options(socket: BorrowedFd<'_>, local: SocketAddr) -> IpOptions {
+pub(crate) fn ip_options(socket: BorrowedFd<'_>, local: SocketAddr) -> IpOptions {
     let mut options = IpOptions::default();
     let (class, ttl) = if local.is_ipv4() {
         (sockopt::ip_tos(socket).ok(), sockopt::ip_ttl(socket).ok())

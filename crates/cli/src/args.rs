@@ -165,6 +165,8 @@ pub(crate) enum Kind {
     Unix,
     /// Pipes
     Pipe,
+    /// UDP sockets
+    Udp,
 }
 
 impl Kind {
@@ -174,6 +176,7 @@ impl Kind {
             Self::Tcp => KindT::Tcp,
             Self::Unix => KindT::Unix,
             Self::Pipe => KindT::Pipe,
+            Self::Udp => KindT::Udp,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod calls;
 mod carried;
+mod datagrams;
 mod descriptors;
 mod engine;
 mod environment;
@@ -51,6 +52,7 @@ mod sleep;
 mod table;
 
 pub use calls::{Call, Path, Recv, Send, Use};
+pub use datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use descriptors::{Origin, SocketOption};
 pub use host::{Host, Interrupt, Plain};
 pub use poll::PollFd;

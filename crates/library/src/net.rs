@@ -8,6 +8,8 @@
 //! A session is lent by the session server, with a record of where its connection stands, and given back with another one on a
 //! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
 
+mod datagrams;
+
 use crate::Library;
 use crate::engine::Engine;
 use crate::session::{Session, lock};
@@ -17,7 +19,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_netif::Message;
+use sojourn_netif::{Interface, Message};
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Carried, Hop, Pump, now, parcel};
@@ -162,6 +164,7 @@ impl Net {
     pub(crate) fn reroute(&self, slot: u32, hop: &HopT) {
         let mut pump = lock(&self.pump);
         pump.reroute(slot, &hop_of(hop), now());
+        pump.forget_ways(slot);
         self.serve_and_leave(pump);
     }
 
@@ -170,10 +173,7 @@ impl Net {
         let removed = lock(&self.pump).remove(slot);
         let Some((mut carried, unused)) = removed else { return false };
         self.count.fetch_sub(1, Ordering::SeqCst);
-        if let Some(fd) = unused.as_ref().and_then(|packets| packets.wait_fd()) {
-            let _ = epoll::delete(&self.set, fd);
-            engine.release(fd);
-        }
+        self.close_link(engine, unused);
         let token = lock(&self.tokens).remove(&slot);
         let Some((token, record)) = token.zip(carried.leave(now())) else { return false };
         let Ok(file) = parcel::pack(&record) else { return false };
@@ -182,6 +182,14 @@ impl Net {
         let deadline = Deadline::after(ANSWER_LIMIT);
         let has_ended = carried.has_ended();
         client.with_deadline(deadline).give_back(token, has_ended, Some(file.as_fd())).is_ok()
+    }
+
+    /// An interface that no session uses any more.
+    fn close_link(&self, engine: &Engine, unused: Option<Box<dyn Interface + Send>>) {
+        if let Some(fd) = unused.as_ref().and_then(|packets| packets.wait_fd()) {
+            let _ = epoll::delete(&self.set, fd);
+            engine.release(fd);
+        }
     }
 
     /// Something has happened to a session on this side: it is served, by whoever turns the pump.

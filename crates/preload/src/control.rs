@@ -70,6 +70,14 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) 
     match c_ulong::from(request as u32) {
         libc::FIONREAD => {
             tell(|library| library.recall_foreign(fd));
+            if let Some(Some(len)) = within(|library| library.next_datagram(fd)) {
+                let result = kernel();
+                if result == 0 {
+                    // SAFETY: the kernel has just written it.
+                    unsafe { (argument as *mut c_int).write(len as c_int) };
+                }
+                return result;
+            }
             queued(kernel(), argument, || within(|library| library.input_queue(fd)).flatten())
         }
         libc::TIOCOUTQ | SIOCOUTQNSD => {

@@ -8,9 +8,11 @@
 //! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns the pump (`sojourn_library`).
 
 mod carried;
+mod datagrams;
 pub mod parcel;
 pub mod position;
 mod pump;
 
 pub use carried::{Carried, Hop, unread, unsent};
+pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use pump::{LinkId, Pump, now};

@@ -3,6 +3,7 @@
 //! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
 
 use crate::carried::{Carried, Ending, Hop, scratch};
+use crate::datagrams::Sockets;
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
@@ -15,10 +16,10 @@ const BUDGET: usize = 64;
 /// Names an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
 
-struct Link {
-    id: LinkId,
-    packets: Box<dyn Interface + Send>,
-    sessions: usize,
+pub(crate) struct Link {
+    pub(crate) id: LinkId,
+    pub(crate) packets: Box<dyn Interface + Send>,
+    pub(crate) sessions: usize,
 }
 
 struct Entry {
@@ -35,14 +36,16 @@ struct Entry {
 
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
+    /// Those of UDP sockets.
+    pub(crate) sockets: Sockets,
     entries: HashMap<u32, Entry>,
     /// By what their own frames say.
     flows: HashMap<FlowKey, u32>,
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
-    scratch: Box<[u8]>,
+    pub(crate) scratch: Box<[u8]>,
 }
 
 impl core::fmt::Debug for Pump {
@@ -62,6 +65,7 @@ impl Default for Pump {
     fn default() -> Self {
         Self {
             links: Vec::new(),
+            sockets: Sockets::default(),
             entries: HashMap::new(),
             flows: HashMap::new(),
             timers: BTreeSet::new(),
@@ -99,12 +103,15 @@ impl Pump {
         self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
         self.flows.remove(&entry.flow);
-        let at = self.links.iter().position(|link| link.id == entry.link);
-        let unused = at.and_then(|at| {
-            self.links[at].sessions -= 1;
-            (self.links[at].sessions == 0).then(|| self.links.swap_remove(at).packets)
-        });
+        let unused = self.leave_link(entry.link);
         Some((entry.carried, unused))
+    }
+
+    /// A session less on an interface, which is not used any more if it was the last.
+    pub(crate) fn leave_link(&mut self, id: LinkId) -> Option<Box<dyn Interface + Send>> {
+        let at = self.links.iter().position(|link| link.id == id)?;
+        self.links[at].sessions -= 1;
+        (self.links[at].sessions == 0).then(|| self.links.swap_remove(at).packets)
     }
 
     /// Something has happened to a session: bytes were written, or room was made.
@@ -139,15 +146,18 @@ impl Pump {
     }
 
     fn receive(&mut self, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, .. } = self;
+        let Self { links, flows, entries, dirty, sockets, .. } = self;
         let mut any = false;
         for link in links {
             let kind = link.packets.properties().link;
             let mut accept = |received: Received<'_>| {
                 let Some(frame) = parse(&received, kind) else { return };
+                let size = received.vnet.segments.map_or(0, |segments| segments.size);
+                if let Some(datagram) = frame.datagram() {
+                    return sockets.arrived(&frame, datagram.payload(), size);
+                }
                 let Some(number) = flows.get(&frame.key.reversed()) else { return };
                 let Some(entry) = entries.get_mut(number) else { return };
-                let size = received.vnet.segments.map_or(0, |segments| segments.size);
                 entry.is_ending |= entry.carried.arrived(&frame, size, at).is_err();
                 if !entry.is_dirty {
                     entry.is_dirty = true;
@@ -156,6 +166,7 @@ impl Pump {
             };
             any |= link.packets.receive(BUDGET, &mut accept).is_ok_and(|count| count > 0);
         }
+        sockets.ring();
         any
     }
 
