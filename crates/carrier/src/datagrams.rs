@@ -232,7 +232,8 @@ impl Carrier {
         match sojourn_pump::parcel::open(parcel) {
             Ok(record) => self.say_again(local, &record),
             Err(error) => {
-                self.sessions.warn(format_args!("{:?}: what its program knows: {error}", entry.key));
+                self.sessions
+                    .warn(format_args!("{:?}: what its program knows: {error}", entry.key));
             }
         }
         lodger.stream.set_flushed(0);
@@ -281,13 +282,9 @@ impl Carrier {
             .and_then(|from| Some((from, metastate.way(from, to).ok()?)))
             .filter(|(_, way)| way.interface == lodger.way.interface);
         let told = match way {
-            Some((from, way)) => WayT {
-                local: 0,
-                to: told(to),
-                is_there: true,
-                from: told(from),
-                hop: hop_of(&way),
-            },
+            Some((from, way)) => {
+                WayT { local: 0, to: told(to), is_there: true, from: told(from), hop: hop_of(&way) }
+            }
             None => WayT {
                 local: 0,
                 to: told(to),

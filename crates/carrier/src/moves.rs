@@ -2,8 +2,8 @@
 //!
 //! Read the head of `carrier` and `docs/moves.md` first.
 
-use crate::datagrams;
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
+use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
 use crate::links::{LinkError, Ticket};
@@ -52,18 +52,28 @@ pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
 }
 
 impl Carrier {
-    /// Sockets that are handed in, and what the server says of those that were.
+    /// Sockets that are handed in, and what the server says of those that were. A socket comes last: its program may have had it here before,
+    /// and the server says that that is over.
     pub(crate) fn take_from_gate(&mut self) {
         self.gate.quiet();
+        let mut sockets = Vec::new();
         while let Some(handed) = self.gate.next() {
             match handed {
-                Handed::Socket(socket) => self.offer(socket),
+                Handed::Socket(socket) => sockets.push(socket),
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
                 Handed::AskWay { local, to } => self.tell_way(local, to),
             }
         }
+        self.take_events();
+        if !sockets.is_empty() {
+            sockets.into_iter().for_each(|socket| self.offer(socket));
+            self.take_events();
+        }
+    }
+
+    fn take_events(&mut self) {
         loop {
             match self.sessions.next() {
                 EventT::Case0 => return,

@@ -187,7 +187,9 @@ impl Session {
         let got = if peek { socket.peek(parts) } else { socket.recv(parts) }?;
         let is_v6 = self.form.load(Ordering::Relaxed) & form::IS_V6 != 0;
         let source = match got.source.ip() {
-            IpAddr::V4(ip) if is_v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port()),
+            IpAddr::V4(ip) if is_v6 => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port())
+            }
             _ => got.source,
         };
         let (len, copied, segment_size) = (got.len, got.copied, got.segment_size);
@@ -296,8 +298,7 @@ fn form_of(fd: i32) -> u32 {
     if sockopt::socket_domain(fd) != Ok(AddressFamily::INET6) {
         return form::TAKES_V4;
     }
-    let is_alike = sockopt::ip_ttl(fd).ok()
-        == sockopt::ipv6_unicast_hops(fd).ok().map(u32::from)
+    let is_alike = sockopt::ip_ttl(fd).ok() == sockopt::ipv6_unicast_hops(fd).ok().map(u32::from)
         && sockopt::ip_tos(fd).ok().map(u32::from) == sockopt::ipv6_tclass(fd).ok();
     let takes_v4 = is_alike && sockopt::ipv6_v6only(fd) == Ok(false);
     form::IS_V6 | if takes_v4 { form::TAKES_V4 } else { 0 }

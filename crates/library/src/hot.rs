@@ -113,6 +113,10 @@ impl Library {
             entry.mark(mark::FIXED);
             return;
         }
+        if kind == KindT::Udp && is_for_this_host(fd) {
+            // As long as that is so.
+            return;
+        }
         if !entry.has(mark::SETS) {
             self.offer(fd, entry, kind);
         }
@@ -147,6 +151,16 @@ fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
     };
     config.ports.allow(local.port(), remote.port())
         && config.addresses.allow(remote.ip().to_canonical())
+}
+
+/// Whether a UDP socket is bound to, or connected with, a loopback address.
+fn is_for_this_host(fd: i32) -> bool {
+    let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return true };
+    let is_loopback = |any: rustix::net::SocketAddrAny| {
+        SocketAddr::try_from(any).is_ok_and(|at| at.ip().to_canonical().is_loopback())
+    };
+    rustix::net::getsockname(fd).map_or(true, is_loopback)
+        || rustix::net::getpeername(fd).ok().flatten().is_some_and(is_loopback)
 }
 
 /// What a descriptor is, if it is of a kind that can move. The server looks closer.

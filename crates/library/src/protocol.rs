@@ -263,6 +263,15 @@ impl Thread {
         }
     }
 
+    /// It will never move.
+    fn fix(&self, offer: &Offer) {
+        if let Some(entry) = self.library.table.known(offer.fd)
+            && entry.version.load(Ordering::SeqCst) == offer.version
+        {
+            entry.mark(mark::FIXED);
+        }
+    }
+
     fn take_events(&mut self) {
         loop {
             let Some(client) = &mut self.client else { return };
@@ -291,6 +300,9 @@ impl Thread {
                 }
                 Ok(EventT::Refused(refusal)) => {
                     if let Some(offer) = self.offers.remove(&refusal.local) {
+                        if refusal.reason == ReasonT::Kind {
+                            self.fix(&offer);
+                        }
                         self.decline(&offer);
                     }
                 }

@@ -95,8 +95,7 @@ pub(crate) fn receive(
 /// The kernel's `recvmsg`, which must not wait: bytes, or the negative of an error's number.
 fn ask_kernel(fd: c_int, header: &mut msghdr, flags: c_int) -> isize {
     let flags = flags | libc::MSG_DONTWAIT;
-    let arguments =
-        [fd as usize, core::ptr::from_mut(header) as usize, flags as usize, 0, 0, 0];
+    let arguments = [fd as usize, core::ptr::from_mut(header) as usize, flags as usize, 0, 0, 0];
     // SAFETY: the header is ours; what it points to is the program's, for the kernel to check.
     unsafe { raw::call(libc::SYS_recvmsg, arguments) }
 }
@@ -242,7 +241,7 @@ pub(crate) fn send(
 pub(crate) fn recv_flags(flags: c_int) -> Option<Recv> {
     let whole_len = flags & libc::MSG_TRUNC != 0;
     let served = sockets::RECV_SERVED | libc::MSG_TRUNC;
-    (flags & !served == 0).then(|| Recv {
+    (flags & !served == 0).then_some(Recv {
         peek: flags & libc::MSG_PEEK != 0,
         wait_all: false,
         dont_wait: flags & libc::MSG_DONTWAIT != 0,

@@ -5,9 +5,7 @@ use crate::gate::{is_open, tell};
 use crate::io::{self, Buffers, counted, home};
 use crate::library::{Path, Recv, Send};
 use crate::next::next;
-use crate::sockets::{
-    addressed, peer_name, receive_message, recv_flags, send_flags, send_message,
-};
+use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
 use crate::{datagrams, raw};
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
@@ -236,14 +234,8 @@ unsafe extern "C-unwind" fn sendmmsg(
     addressed(fd, kernel) as c_int
 }
 
-
 /// Sends one after another, each by its way. How many; `None`: the kernel is to serve the call.
-fn send_datagrams(
-    fd: c_int,
-    messages: *mut mmsghdr,
-    count: c_uint,
-    flags: c_int,
-) -> Option<isize> {
+fn send_datagrams(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Option<isize> {
     let count = (count as usize).min(io::MESSAGES_MAX);
     // SAFETY: plain data; the program leaves it alone meanwhile.
     unsafe { buffers::structures(messages, count) }?;
@@ -345,7 +337,7 @@ fn receive_datagrams(
         let mut header = unsafe { (*message).msg_hdr };
         let got = receive_message(fd, &mut header, how, each);
         // Home meanwhile: the next call is the kernel's.
-        let Some(got) = got.or((done > 0).then_some(-1)) else { return None };
+        let got = got.or((done > 0).then_some(-1))?;
         if got < 0 {
             return Some(if done > 0 { done as isize } else { got });
         }

@@ -157,9 +157,8 @@ pub(crate) fn datagram_room<R>(
         return None;
     }
     // SAFETY: as in `receive`.
-    let slices = unsafe {
-        core::slice::from_raw_parts_mut(window.slices.as_mut_ptr().cast(), window.count)
-    };
+    let slices =
+        unsafe { core::slice::from_raw_parts_mut(window.slices.as_mut_ptr().cast(), window.count) };
     Some(each(slices))
 }
 

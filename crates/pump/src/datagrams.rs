@@ -99,7 +99,10 @@ impl Datagrams {
     fn takes(&self, to: SocketAddr, from: SocketAddr) -> bool {
         let is_local = self.local.ip().is_unspecified() || self.local.ip() == to.ip();
         let is_family = to.is_ipv4() == self.local.is_ipv4() || self.local.ip().is_unspecified();
-        is_local && is_family && self.local.port() == to.port() && self.peer.is_none_or(|peer| peer == from)
+        is_local
+            && is_family
+            && self.local.port() == to.port()
+            && self.peer.is_none_or(|peer| peer == from)
     }
 
     /// The way to there as it is known, and whether it is to be asked for.
@@ -364,8 +367,7 @@ fn send_one(
 ) -> bool {
     *identification = identification.wrapping_add(1);
     let mut bytes = [0; HEADERS_BYTES_MAX];
-    let emitted =
-        header.emit_udp(&payload, Ecn::NotCapable, *identification, offload, &mut bytes);
+    let emitted = header.emit_udp(&payload, Ecn::NotCapable, *identification, offload, &mut bytes);
     let Ok(emitted) = emitted else { return false };
     if !has_checksum {
         let at = header.transport_at() + CHECKSUM_AT;

@@ -91,7 +91,7 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
         _ => return Err(ReasonT::Kind),
     };
     if !diag.may_carry(end) {
-        return Err(ReasonT::NoPeer);
+        return Err(ReasonT::Kind);
     }
     let address = |any: SocketAddrAny| SocketAddr::try_from(any).map(canonical);
     let local = rustix::net::getsockname(end).map_err(|_| ReasonT::State)?;

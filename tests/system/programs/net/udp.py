@@ -108,10 +108,14 @@ def call(way, address, port, count, form, sizes):
         udp.connect(target)
     wait = waiting(way, udp)
     sizes = [int(size) for size in sizes.split(",")]
+    answered = 0
     for number in range(int(count)):
+        if number % 64 == 0 and os.path.exists(os.environ["END"]):
+            break
+        answered += 1
         text = question(number, sizes[number % len(sizes)])
         assert ask(way, udp, wait, None if form == "connected" else target, text), number
-    print("answered", count)
+    print("answered", answered)
     udp.sendto(b"end", target) if form != "connected" else udp.send(b"end")
 
 
