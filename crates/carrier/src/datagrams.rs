@@ -7,28 +7,24 @@
 
 use crate::addresses::{self, Own};
 use crate::carrier::{Carrier, Entry, Phase, Place, later};
-use crate::export::ip_options;
-use crate::links::{LinkError, Ticket};
+use crate::links::{LinkError, RING, Ticket};
 use crate::metastate::Way;
 use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token};
 use crate::{raw, replay};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
-use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
-use sojourn_pump::now;
-use sojourn_session::{HopT, LendT, OfferT, ReasonT, WayT};
+use sojourn_proto::record::{Kind, SessionRecord, UdpOptions, UdpRecord};
+use sojourn_pump::{now, options};
+use sojourn_session::{HopT, LendT, OfferT, ReasonT, RingT, WayT};
 use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// `asm-generic/socket.h`, `linux/in.h`, `linux/in6.h`, `linux/udp.h`.
 const SO_NO_CHECK: (i32, i32) = (libc::SOL_SOCKET, 11);
-const IP_MTU_DISCOVER: (i32, i32) = (libc::IPPROTO_IP, 10);
 const UDP_SEGMENT: (i32, i32) = (libc::SOL_UDP, 103);
 const UDP_GRO: (i32, i32) = (libc::SOL_UDP, 104);
-/// `IP_PMTUDISC_WANT`, `DO` and `PROBE`: packets say that they must not be cut.
-const KEEPS_WHOLE: core::ops::RangeInclusive<i32> = 1..=3;
 
 /// What a session is to have.
 #[derive(Clone, Debug)]
@@ -201,7 +197,8 @@ impl Carrier {
         entry.phase = Phase::Datagrams(Box::new(lodger));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, record });
+        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         Ok(())
     }
 
@@ -334,8 +331,7 @@ fn record_of(
         sndbuf: size(sockopt::socket_send_buffer_size(socket)),
         ..UdpOptions::default()
     };
-    let keeps_whole = KEEPS_WHOLE.contains(&raw::number(socket, IP_MTU_DISCOVER).unwrap_or(1));
-    let ip = IpOptions { dont_fragment: keeps_whole, ..ip_options(socket, local) };
+    let ip = options::read_ip(socket, local);
     let udp = UdpRecord { options, receive_queue: Vec::new() };
     SessionRecord { local, remote, ip, kind: Kind::Udp(udp) }
 }

@@ -4,7 +4,7 @@ use crate::carrier::later;
 use crate::metastate::Way;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
-use sojourn_netif::{PacketOptions, packet};
+use sojourn_netif::{PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use std::collections::HashMap;
@@ -26,6 +26,10 @@ pub(crate) enum LinkError {
 
 /// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
 const LINGER_US: u64 = 1_000_000;
+
+/// The ring that a program's packet socket has: what fits its slots is seen without a system call. Segments that offloads make do not, and are
+/// taken from the socket.
+pub(crate) const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
 
 /// How often it is looked for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
@@ -91,6 +95,7 @@ impl Links {
         if let Entry::Vacant(place) = link.owners.entry(pid) {
             let prepare = |socket: BorrowedFd<'_>| {
                 packet::configure(socket.as_fd(), &PacketOptions::default())
+                    .and_then(|()| Ring::prepare(socket, RING))
                     .map_err(io::Error::other)
             };
             let (id, socket) = link.filter.add_owner(prepare)?;
@@ -127,14 +132,14 @@ impl Links {
             at >= over
         };
         self.links.retain(|_, Link { filter, owners, idle_since }| {
-            owners.retain(|_, owner| {
-                let stays = owner.sessions > 0 || !is_over(owner.idle_since);
-                if !stays {
-                    *idle_since = owner.idle_since;
-                    let _ = filter.remove_owner(owner.id);
-                }
-                stays
-            });
+            let mut leaves = |owner: &Owner| owner.sessions == 0 && is_over(owner.idle_since);
+            let leaving: Vec<_> = owners.extract_if(|_, owner| leaves(owner)).collect();
+            for (_, owner) in leaving {
+                *idle_since = owner.idle_since;
+                // While this copy is open the socket keeps its place among the others.
+                drop(owner.socket);
+                let _ = filter.remove_owner(owner.id);
+            }
             // Dropped, it is detached.
             !owners.is_empty() || !is_over(*idle_since)
         });

@@ -6,7 +6,7 @@ use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
-use crate::links::{LinkError, Ticket};
+use crate::links::{LinkError, RING, Ticket};
 use crate::metastate::{Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::replay;
@@ -18,7 +18,7 @@ use rustix::net::SendFlags;
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use sojourn_pump::{now, position, unread, unsent};
-use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT};
+use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT, RingT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -52,14 +52,16 @@ pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
 }
 
 impl Carrier {
-    /// Sockets that are handed in, and what the server says of those that were. A socket comes last: its program may have had it here before,
-    /// and the server says that that is over.
+    /// Sockets that are handed in, and what the server says of those that were.
     pub(crate) fn take_from_gate(&mut self) {
         self.gate.quiet();
-        let mut sockets = Vec::new();
         while let Some(handed) = self.gate.next() {
             match handed {
-                Handed::Socket(socket) => sockets.push(socket),
+                Handed::Socket(socket) => {
+                    // Its session may have been here before, and have been left while it was kept waiting: that comes first.
+                    self.take_events();
+                    self.offer(socket);
+                }
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
@@ -67,10 +69,6 @@ impl Carrier {
             }
         }
         self.take_events();
-        if !sockets.is_empty() {
-            sockets.into_iter().for_each(|socket| self.offer(socket));
-            self.take_events();
-        }
     }
 
     fn take_events(&mut self) {
@@ -262,7 +260,8 @@ impl Carrier {
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, record });
+        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         Ok(())
     }
 

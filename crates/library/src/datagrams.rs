@@ -252,8 +252,8 @@ impl Session {
         if is_server_there {
             self.await_server(stream, || stream.peer_flushing().is_some());
         }
-        let Some((engine, net)) = library().engine().zip(library().net()) else { return };
-        let (token, record) = net.end_datagrams(engine, self.slot());
+        let Some(net) = library().net() else { return };
+        let (token, record) = net.end_datagrams(self.slot());
         let (Some(token), Some(record)) = (token, record) else { return };
         let has_unread = match &record.kind {
             Kind::Udp(udp) => !udp.receive_queue.is_empty(),

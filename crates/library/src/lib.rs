@@ -5,6 +5,7 @@
 //! out and going home, waiting for one and for many, `fork`. What is not: C, `errno`, packets.
 //! Read `docs/streams.md` first, then `table`, `session`, `engine`.
 
+mod asks;
 mod calls;
 mod carried;
 mod datagrams;
@@ -50,7 +51,9 @@ mod sets;
 mod sets_tests;
 mod sleep;
 mod table;
+mod watch;
 
+pub use asks::{Answer, Queue, Set};
 pub use calls::{Call, Path, Recv, Send, Use};
 pub use datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use descriptors::{Origin, SocketOption};
@@ -59,6 +62,9 @@ pub use poll::PollFd;
 pub use session::Session;
 pub use set::EpollEvent;
 pub use table::Entry;
+
+pub use sojourn_pump::options::Change;
+pub use sojourn_pump::tcp_info;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use engine::Engine;

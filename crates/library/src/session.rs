@@ -83,6 +83,8 @@ pub(crate) struct Receiver {
     pub(crate) datagrams: Option<Waiting>,
     /// The kernel was asked last, where both had something: see `datagrams`.
     pub(crate) was_kernels_turn: bool,
+    /// How many they were.
+    pub(crate) promised: usize,
 }
 
 /// Facts that do not change while a session is joined.
@@ -134,6 +136,9 @@ pub struct Session {
     pub(crate) is_lent: AtomicBool,
     /// Of a UDP socket: bits of `datagrams::form`.
     pub(crate) form: AtomicU32,
+    /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was lent: see `asks`.
+    pub(crate) keepalive: AtomicBool,
+    pub(crate) has_new_options: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
     pub(crate) is_over: AtomicBool,
     /// Counts what the slot has been used for.
@@ -169,6 +174,8 @@ impl Session {
             is_carried: AtomicBool::new(false),
             is_lent: AtomicBool::new(false),
             form: AtomicU32::new(0),
+            keepalive: AtomicBool::new(false),
+            has_new_options: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),

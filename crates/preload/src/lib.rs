@@ -33,6 +33,7 @@ mod late;
 mod library;
 mod messages;
 mod next;
+mod options;
 mod pause;
 mod process;
 mod raw;

@@ -1,7 +1,7 @@
 //! The protocol library's interface, in one place.
 
 pub(crate) use sojourn_library::{
-    Attempt, Call, Datagram, EpollEvent, Got, Host, Interrupt, Library, Origin, PARTS_MAX, Path,
-    PollFd, Recv, Send, SocketOption, Use, library,
+    Answer, Attempt, Call, Change, Datagram, EpollEvent, Got, Host, Interrupt, Library, Origin,
+    PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use, library, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

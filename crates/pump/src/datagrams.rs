@@ -6,6 +6,7 @@
 //! Read `docs/moves.md`, "UDP", then `sojourn_proto::udp`.
 
 use crate::carried::Hop;
+use crate::hash::Words;
 use crate::pump::{LinkId, Pump};
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, SessionRecord};
@@ -18,6 +19,7 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::udp::HEADER_BYTES;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -148,11 +150,11 @@ impl Datagrams {
 /// All UDP sockets of a pump.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    all: HashMap<u32, Datagrams>,
+    all: HashMap<u32, Datagrams, BuildHasherDefault<Words>>,
     /// Connected ones, by what their own frames say.
-    connected: HashMap<FlowKey, u32>,
+    connected: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
     /// The others, by their ports.
-    others: HashMap<u16, Vec<u32>>,
+    others: HashMap<u16, Vec<u32>, BuildHasherDefault<Words>>,
     rung: Vec<u32>,
 }
 
@@ -229,14 +231,11 @@ impl Pump {
         self.sockets.insert(number, one);
     }
 
-    /// A socket less; and its interface if that is not used any more.
-    pub fn remove_datagrams(
-        &mut self,
-        number: u32,
-    ) -> Option<(Datagrams, Option<Box<dyn Interface + Send>>)> {
+    /// A socket less.
+    pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
         let one = self.sockets.remove(number)?;
-        let unused = self.leave_link(one.link);
-        Some((one, unused))
+        self.leave_link(one.link, at);
+        Some(one)
     }
 
     /// The way of a socket to a destination; `None`: the kernel sends there.

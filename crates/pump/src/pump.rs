@@ -4,14 +4,19 @@
 
 use crate::carried::{Carried, Ending, Hop, scratch};
 use crate::datagrams::Sockets;
+use crate::hash::Words;
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::{self, Frame};
 use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
 
 /// Frames taken from one interface in a round.
 const BUDGET: usize = 64;
+
+/// An interface without sessions is kept for so long (microseconds), for the next: longer than the server keeps its own end of it.
+const LINGER_US: u64 = 10_000_000;
 
 /// Names an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
@@ -20,6 +25,8 @@ pub(crate) struct Link {
     pub(crate) id: LinkId,
     pub(crate) packets: Box<dyn Interface + Send>,
     pub(crate) sessions: usize,
+    /// When the last of them left.
+    idle_since: Instant,
 }
 
 struct Entry {
@@ -39,13 +46,19 @@ pub struct Pump {
     pub(crate) links: Vec<Link>,
     /// Those of UDP sockets.
     pub(crate) sockets: Sockets,
-    entries: HashMap<u32, Entry>,
+    entries: HashMap<u32, Entry, BuildHasherDefault<Words>>,
     /// By what their own frames say.
-    flows: HashMap<FlowKey, u32>,
+    flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
     pub(crate) scratch: Box<[u8]>,
+}
+
+impl Link {
+    fn idle_until(&self) -> Instant {
+        Instant::from_micros(self.idle_since.as_micros() + LINGER_US)
+    }
 }
 
 impl core::fmt::Debug for Pump {
@@ -66,8 +79,8 @@ impl Default for Pump {
         Self {
             links: Vec::new(),
             sockets: Sockets::default(),
-            entries: HashMap::new(),
-            flows: HashMap::new(),
+            entries: HashMap::default(),
+            flows: HashMap::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             scratch: scratch(),
@@ -81,9 +94,21 @@ impl Pump {
         self.links.iter().any(|link| link.id == id)
     }
 
-    /// One more interface. It goes with its last session.
-    pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>) {
-        self.links.push(Link { id, packets, sessions: 0 });
+    /// One more interface.
+    pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>, at: Instant) {
+        self.links.push(Link { id, packets, sessions: 0, idle_since: at });
+    }
+
+    /// An interface that no session has used for a while: it is for the caller to drop.
+    pub fn take_idle_link(&mut self, at: Instant) -> Option<Box<dyn Interface + Send>> {
+        let is_over = |link: &Link| link.sessions == 0 && at >= link.idle_until();
+        let found = self.links.iter().position(is_over)?;
+        Some(self.links.swap_remove(found).packets)
+    }
+
+    /// When there is one, unless it is used again.
+    pub fn next_idle_link(&self) -> Option<Instant> {
+        self.links.iter().filter(|link| link.sessions == 0).map(Link::idle_until).min()
     }
 
     /// One more session, under a number that no other has.
@@ -98,20 +123,21 @@ impl Pump {
         self.mark(number);
     }
 
-    /// A session less; and its interface if that is not used any more.
-    pub fn remove(&mut self, number: u32) -> Option<(Carried, Option<Box<dyn Interface + Send>>)> {
+    /// A session less.
+    pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
         self.flows.remove(&entry.flow);
-        let unused = self.leave_link(entry.link);
-        Some((entry.carried, unused))
+        self.leave_link(entry.link, at);
+        Some(entry.carried)
     }
 
-    /// A session less on an interface, which is not used any more if it was the last.
-    pub(crate) fn leave_link(&mut self, id: LinkId) -> Option<Box<dyn Interface + Send>> {
-        let at = self.links.iter().position(|link| link.id == id)?;
-        self.links[at].sessions -= 1;
-        (self.links[at].sessions == 0).then(|| self.links.swap_remove(at).packets)
+    /// A session less on an interface.
+    pub(crate) fn leave_link(&mut self, id: LinkId, at: Instant) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.id == id) {
+            link.sessions -= 1;
+            link.idle_since = at;
+        }
     }
 
     /// Something has happened to a session: bytes were written, or room was made.
@@ -122,6 +148,11 @@ impl Pump {
             entry.is_dirty = true;
             self.dirty.push(number);
         }
+    }
+
+    /// A session, to be asked or told something; [marked](Self::mark) if it is told.
+    pub fn session(&mut self, number: u32) -> Option<&mut Carried> {
+        self.entries.get_mut(&number).map(|entry| &mut entry.carried)
     }
 
     /// The way to a session's peer has changed.

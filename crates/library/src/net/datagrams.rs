@@ -53,7 +53,7 @@ impl Net {
         let mut pump = lock(&self.pump);
         if !pump.has_link(lent.link) {
             let Some(packets) = self.open_link(engine, lent) else { return false };
-            pump.add_link(lent.link, Box::new(packets));
+            pump.add_link(lent.link, packets, now());
         }
         if !other.ledger().claim() {
             return false;
@@ -63,6 +63,7 @@ impl Net {
         pump.insert_datagrams(session.slot(), one);
         self.count.fetch_add(1, Ordering::SeqCst);
         self.leave(pump);
+        library().set_hears_packets(session, self.watch.packets());
         session.receives_datagrams(socket);
         // SYNC: before the look whether it is frozen; pairs with `return_datagrams`, which freezes and then looks here.
         session.is_lent.store(true, Ordering::SeqCst);
@@ -70,19 +71,15 @@ impl Net {
     }
 
     /// Its datagrams come to the kernel again, and what was on its way has been taken: ends carrying it. Its token, and what was not read.
-    pub(crate) fn end_datagrams(
-        &self,
-        engine: &Engine,
-        slot: u32,
-    ) -> (Option<u64>, Option<SessionRecord>) {
+    pub(crate) fn end_datagrams(&self, slot: u32) -> (Option<u64>, Option<SessionRecord>) {
         let mut pump = lock(&self.pump);
-        pump.turn(now());
-        let removed = pump.remove_datagrams(slot);
+        let at = now();
+        pump.turn(at);
+        let removed = pump.remove_datagrams(slot, at);
         self.leave(pump);
         let token = lock(&self.tokens).remove(&slot);
-        let Some((one, unused)) = removed else { return (token, None) };
+        let Some(one) = removed else { return (token, None) };
         self.count.fetch_sub(1, Ordering::SeqCst);
-        self.close_link(engine, unused);
         (token, one.leave())
     }
 
