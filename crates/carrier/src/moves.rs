@@ -81,7 +81,7 @@ impl Carrier {
                     self.entries.remove(&refusal.local);
                 }
                 // To libraries only.
-                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Way(_) => {}
+                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) | EventT::Way(_) => {}
             }
         }
     }

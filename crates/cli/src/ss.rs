@@ -31,13 +31,14 @@ pub(crate) fn ss(options: &Ss) -> Result<()> {
     if server.is_none() {
         note("no session server answers: only what /proc shows is listed; see `sojourn doctor`");
     }
-    print(&text(&sessions, options.why))
+    print(&text(&sessions, options.why, options.details))
 }
 
-/// The lines, headings first; `why` puts a sentence below each session that is in the kernel.
-fn text(rows: &[Row], why: bool) -> String {
+/// The lines, headings first; `why` puts a sentence below each session that is in the kernel, `details` how the connection is below each that is away
+/// from it and has one.
+fn text(rows: &[Row], why: bool, details: bool) -> String {
     let mut table = Table::new(&[
-        ">STREAM",
+        ">SESSION",
         "KIND",
         "HOME",
         "REASON",
@@ -54,15 +55,18 @@ fn text(rows: &[Row], why: bool) -> String {
         table.row(cells(row));
     }
     let text = table.text();
-    if !why {
+    if !why && !details {
         return text;
     }
     let mut lines = text.lines();
     let mut explained: Vec<String> = lines.next().map(str::to_owned).into_iter().collect();
     for (line, row) in lines.zip(rows) {
         explained.push(line.to_owned());
-        if row.is_in_kernel() {
+        if why && row.is_in_kernel() {
             explained.push(format!("        {}", row.sentence()));
+        }
+        if let Some(connection) = row.connection.as_ref().filter(|_| details) {
+            explained.push(format!("        {connection}"));
         }
     }
     explained.join("\n") + "\n"
@@ -75,7 +79,7 @@ fn cells(row: &Row) -> Vec<String> {
         None => pid.to_string(),
     });
     vec![
-        or_dash(row.stream.map(|number| number.to_string())),
+        or_dash(row.name().map(|name| name.to_string())),
         row.kind.into(),
         row.home.into(),
         if row.is_in_kernel() { row.reason.into() } else { "-".into() },
@@ -97,22 +101,34 @@ mod tests {
 
     #[test]
     fn json_keeps_its_schema() {
+        let mut carried = joined();
+        carried.connection = Some(crate::sessions::tests::connection());
         let list = List {
             version: 1,
             server: Some("/run/sojourn/server".into()),
-            sessions: vec![joined(), waiting()],
+            sessions: vec![carried, waiting()],
         };
         let json = serde_json::to_string_pretty(&list).unwrap();
         assert_eq!(json, include_str!("../tests/ss.json").trim_end());
     }
 
     #[test]
-    fn every_line_says_where_and_why() {
-        let rows = [joined(), waiting()];
-        let text = text(&rows, true);
+    fn details_are_below_the_sessions_that_have_them() {
+        let mut carried = joined();
+        carried.connection = Some(crate::sessions::tests::connection());
+        let text = text(&[carried, joined()], false, true);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines[0].contains("STREAM") && lines[0].contains("REASON"));
+        assert!(lines[2].trim_start().starts_with("established  windows "), "{text}");
+    }
+
+    #[test]
+    fn every_line_says_where_and_why() {
+        let rows = [joined(), waiting()];
+        let text = text(&rows, true, false);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].contains("SESSION") && lines[0].contains("REASON"));
         assert!(lines[1].contains("library  -") && lines[1].contains("7/redis-server"), "{text}");
         assert!(lines[2].contains("kernel   no-peer"), "{text}");
         assert!(lines[3].contains("sojourn run"), "{text}");

@@ -10,6 +10,7 @@
 mod asks;
 mod carried;
 mod datagrams;
+pub mod figures;
 mod hash;
 pub mod options;
 pub mod parcel;

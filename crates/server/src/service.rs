@@ -19,9 +19,10 @@ use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
-    AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer, ENDS_MAX, EventT,
-    FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT,
-    PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer, WhereT,
+    AdminConnectionsOut, AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer,
+    ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
+    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer, WantedT,
+    WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -346,6 +347,7 @@ impl SessionServer for Sojournd {
             Some(Delivery::Refused { local, reason }) => {
                 EventT::Refused(RefusalT { local, reason })
             }
+            Some(Delivery::Wanted { inode }) => EventT::Wanted(WantedT { inode }),
             Some(Delivery::Carried(what)) => match *what {
                 Carried::Lend(lent) => EventT::Lend(lent),
                 Carried::Reroute(rerouted) => EventT::Rerouted(rerouted),
@@ -387,6 +389,10 @@ impl SessionServer for Sojournd {
         let Ok(seen) = seen else { return Ok(false) };
         let now_ms = self.now_ms();
         Ok(registry.adopt(caller.client, seen.identity, wish, stream, side, now_ms)?)
+    }
+
+    fn declined(&self, caller: &Caller, inode: u64, reason: ReasonT) {
+        self.lock().registry.declined(caller.client, inode, reason, self.now_ms());
     }
 
     fn client_gone(&self, client: ClientId) {
@@ -469,12 +475,26 @@ impl AdminServer for Sojournd {
         Ok(AdminRefusedOut { count: refusals.len() as u32, refusals: Some(refusals) })
     }
 
+    fn connections(&self, caller: &Caller) -> Result<AdminConnectionsOut, Fault> {
+        let connections = self.lock().registry.connections(caller.credentials.uid, &Memory);
+        let count = connections.len() as u32;
+        Ok(AdminConnectionsOut { count, connections: Some(connections) })
+    }
+
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
         let mut state = self.lock();
         let State { registry, errands, .. } = &mut *state;
         let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
         Self::ring(registry, errands);
         Ok(is_there)
+    }
+
+    fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
+        let mut state = self.lock();
+        let State { registry, errands, .. } = &mut *state;
+        let is_told = registry.want(pid, inode, caller.credentials.uid, self.now_ms());
+        Self::ring(registry, errands);
+        Ok(is_told)
     }
 
     fn stop(&self, caller: &Caller, force: bool) {

@@ -42,6 +42,10 @@ impl Maker for Fake {
     fn totals(&self, region: &Descriptor) -> [u64; 2] {
         if region.is_none() { [0; 2] } else { [1000, 10] }
     }
+
+    fn figures(&self, region: &Descriptor) -> Option<sojourn_pump::figures::Figures> {
+        region.as_fd().map(|_| sojourn_pump::figures::Figures { cwnd: 10, ..Default::default() })
+    }
 }
 
 pub(super) fn client(index: u32) -> ClientId {

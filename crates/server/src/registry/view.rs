@@ -1,7 +1,9 @@
 //! What administrators see, and what they may do.
 
+use super::events::Event;
 use super::{CARRIER, End, Maker, Process, Registry, State};
-use sojourn_session::{HomeT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_ipc::ClientId;
+use sojourn_session::{ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;
 
 impl Registry {
@@ -15,6 +17,39 @@ impl Registry {
         }
         rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.stream));
         rows
+    }
+
+    /// How the ends that are carried to other hosts are, as far as user `uid` may see them.
+    #[must_use]
+    pub fn connections(&self, uid: u32, maker: &dyn Maker) -> Vec<ConnectionInfoT> {
+        let programs = self.processes.iter().filter(|(id, _)| **id != CARRIER).map(|(_, p)| p);
+        let seen = programs.filter(|p| uid == 0 || p.who.uid == uid);
+        let ends = seen.flat_map(|p| p.ends.values().map(|end| (p.who.pid, end)));
+        let mut rows: Vec<_> =
+            ends.filter_map(|(pid, end)| self.connection(pid, end, maker)).collect();
+        rows.sort_by_key(|row| (row.pid, row.stream));
+        rows
+    }
+
+    fn connection(&self, pid: u32, end: &End, maker: &dyn Maker) -> Option<ConnectionInfoT> {
+        let State::Joined { stream, .. } = end.state else { return None };
+        let region = &self.streams.get(&stream).filter(|_| end.identity.key.is_carried())?.region;
+        let told = maker.figures(region)?;
+        Some(ConnectionInfoT {
+            stream,
+            pid,
+            state: told.state.into(),
+            mss: told.mss,
+            snd_wnd: told.snd_wnd,
+            rcv_wnd: told.rcv_wnd,
+            cwnd: told.cwnd,
+            ssthresh: told.ssthresh,
+            srtt_us: told.srtt_us,
+            rttvar_us: told.rttvar_us,
+            unacked: told.unacked,
+            retransmissions: told.retransmissions,
+            loss_events: told.loss_events,
+        })
     }
 
     /// The refusals that are remembered, as far as user `uid` may see them; in order of process and age.
@@ -73,6 +108,28 @@ impl Registry {
         }
         self.recall(number, ReasonT::User, now_ms);
         true
+    }
+
+    /// Asks a process of that user's, or any for root, to offer what it has of a socket or pipe. False: there is none of that number.
+    pub fn want(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
+        let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
+        let Some((id, process)) =
+            known.find(|(_, p)| p.who.pid == pid && pid != 0 && (uid == 0 || p.who.uid == uid))
+        else {
+            return false;
+        };
+        // What is remembered from now on is what came of it.
+        process.forget_refusal(inode);
+        let id = *id;
+        self.push(id, Event::Wanted { inode }, now_ms);
+        true
+    }
+
+    /// A process does not offer what was wanted.
+    pub fn declined(&mut self, id: ClientId, inode: u64, reason: ReasonT, now_ms: u64) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.note_refusal(inode, reason, now_ms);
+        }
     }
 
     /// Bytes through streams, those that have ended and those that live.

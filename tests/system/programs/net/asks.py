@@ -52,8 +52,13 @@ def say(text):
 
 def serve():
     listener = socket.create_server((os.environ["ADDRESS"], int(os.environ["PORT"])))
-    peer, _ = listener.accept()
-    peer.setsockopt(TCP, socket.TCP_NODELAY, 1)
+    while True:
+        peer, _ = listener.accept()
+        peer.setsockopt(TCP, socket.TCP_NODELAY, 1)
+        answer(peer)
+
+
+def answer(peer):
     while command := peer.recv(1):
         word, count = command, struct.unpack("!I", whole(peer, 4))[0]
         if word == b"e":
@@ -230,4 +235,31 @@ def call():
     peer.close()
 
 
-serve() if sys.argv[1] == "serve" else call()
+def bulk():
+    """Pieces there and back, until a file says that it is enough."""
+    peer = socket.create_connection((os.environ["ADDRESS"], int(os.environ["PORT"])))
+    peer.setsockopt(TCP, socket.TCP_NODELAY, 1)
+    data = bytes(i * 11 & 0xFF for i in range(100_000))
+    await_file("end", lambda: echo(peer, data))
+    known, _ = info(peer)
+    say(f"retransmitted {known['total_retrans'] > 0}, round-trip time {2_000 < known['rtt'] < 400_000}")
+
+
+def hand():
+    """Makes its program known by one connection; then pieces there and back on another, too few of them to be worth a move."""
+    first = socket.create_connection((os.environ["ADDRESS"], int(os.environ["PORT"])))
+    await_file("known", lambda: echo(first))
+    first.close()
+    peer = socket.create_connection((os.environ["ADDRESS"], int(os.environ["PORT"])))
+    data = bytes(i * 11 & 0xFF for i in range(60_000))
+
+    def piece():
+        echo(peer, data)
+        time.sleep(0.004)
+
+    piece()
+    tell("second")
+    await_file("end", piece)
+
+
+{"serve": serve, "call": call, "bulk": bulk, "hand": hand}[sys.argv[1]]()

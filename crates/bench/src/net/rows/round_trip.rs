@@ -13,7 +13,7 @@ use crate::net::way::{Wait, Way};
 use crate::net::world::{Between, World, parse};
 
 /// Whether Sojourn carries datagrams: not yet.
-const CARRIES_UDP: bool = false;
+const CARRIES_UDP: bool = true;
 /// Before measuring: time to become hot and to move.
 const WARM: Duration = Duration::from_millis(120);
 
