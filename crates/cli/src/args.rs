@@ -390,7 +390,7 @@ mod tests {
             &["sojourn"][..],
             &["sojourn", "run"],
             &["sojourn", "run", "--no-such", "true"],
-            &["sojourn", "ss", "--kind", "udp"],
+            &["sojourn", "ss", "--kind", "sctp"],
             &["sojourn", "move", "x", "kernel"],
             &["sojourn", "move", "1", "server"],
             &["sojourn", "move", "@x", "library"],
