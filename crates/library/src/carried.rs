@@ -9,14 +9,9 @@ use crate::receive::Step;
 use crate::session::{Receiver, RxPhase, Session, lock};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use sojourn_pump::FlowKey;
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
-
-/// Nobody is there to take a session back.
-#[derive(Clone, Copy, Debug)]
-struct NoCarrier;
 
 /// How long the carrier may take to put a session back. Then it counts as lost, as if the peer had reset it.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
@@ -32,7 +27,7 @@ impl Session {
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
-            rx.promised = kernel::input_queue(self.number());
+            rx.promised = if self.is_datagram() { 0 } else { kernel::input_queue(self.number()) };
             rx.is_promised = rx.promised > 0;
         }
     }
@@ -47,7 +42,7 @@ impl Session {
     /// The kernel's socket has nothing to say: the session is away from it, and on the way home it is disconnected for a moment,
     /// which looks like a hang-up.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.is_carried() && lock(&self.rx).phase == RxPhase::Ring
+        self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
     }
 
     /// The carrier is ready: both directions switch as soon as no thread sits in the kernel.
@@ -62,18 +57,16 @@ impl Session {
         self.wake_own(stream);
     }
 
-    /// Says to the carrier that the stream is frozen, and where the session stands if that is known here: then its addresses. An error: there
-    /// is no carrier any more.
-    fn tell_carrier(&self, stream: &Stream) -> Result<Option<FlowKey>, NoCarrier> {
+    /// Says to the carrier that the stream is frozen, and where the session stands if that is known here. False: there is no carrier any more.
+    fn tell_carrier(&self, stream: &Stream) -> bool {
         // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
         if self.is_lent.swap(false, Ordering::SeqCst) {
             let library = crate::library();
-            let flow = library.net().and_then(|net| net.give_back(self.slot()));
-            return flow.map(Some).ok_or(NoCarrier);
+            return library.net().is_some_and(|net| net.give_back(self.slot()));
         }
         stream.set_flushed(0);
         stream.attention();
-        Ok(None)
+        true
     }
 
     fn await_return(&self, stream: &Stream) {
@@ -91,12 +84,11 @@ impl Session {
     /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
     /// written and not read. It reads what is left in our ring itself.
     pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
-        let told = self.tell_carrier(stream);
-        if told.is_ok() && reason != ReasonT::PeerDied {
-            self.await_return(stream);
+        if self.is_datagram() {
+            return self.return_datagrams(rx, stream, reason);
         }
-        if let (Ok(Some(flow)), Some(net)) = (told, crate::library().net()) {
-            net.take_late(&flow, stream.peer_flushed().is_some());
+        if self.tell_carrier(stream) && reason != ReasonT::PeerDied {
+            self.await_return(stream);
         }
         // Neither the kernel nor anybody else knows where the connection stands.
         if stream.peer_flushed().is_none() {

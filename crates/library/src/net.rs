@@ -9,6 +9,8 @@
 //! A session is lent by the session server, with a record of where its connection stands, and given back with another one on a
 //! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
 
+mod datagrams;
+
 use crate::Library;
 use crate::engine::Engine;
 use crate::session::{Session, lock};
@@ -23,7 +25,6 @@ use sojourn_ipc::{Connection, Deadline};
 use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::FlowKey;
 use sojourn_pump::{Carried, Hop, Pump, now, parcel};
 use sojourn_session::{CarryClient, HopT, LendT, RingT};
 use sojourn_stream::Stream;
@@ -192,34 +193,15 @@ impl Net {
     pub(crate) fn reroute(&self, slot: u32, hop: &HopT) {
         let mut pump = lock(&self.pump);
         pump.reroute(slot, &hop_of(hop), now());
+        pump.forget_ways(slot);
         self.serve_and_leave(pump);
     }
 
-    /// The frozen session goes home: tells the server where it stands. What still comes for it is kept for [`Net::take_late`]. `None`:
-    /// it was not carried here, or there is no server.
-    pub(crate) fn give_back(&self, slot: u32) -> Option<FlowKey> {
+    /// The frozen session goes home: tells the server where it stands. False: it was not carried here, or there is no server.
+    pub(crate) fn give_back(&self, slot: u32) -> bool {
         let removed = lock(&self.pump).remove(slot, now());
-        let mut carried = removed?;
-        let flow = carried.flow();
+        let Some(mut carried) = removed else { return false };
         self.count.fetch_sub(1, Ordering::SeqCst);
-        if self.tell_server(slot, &mut carried) {
-            return Some(flow);
-        }
-        self.take_late(&flow, false);
-        None
-    }
-
-    /// The session of that flow `is_home`, and what came for it meanwhile is said to the kernel; or it is over.
-    pub(crate) fn take_late(&self, flow: &FlowKey, is_home: bool) {
-        if let Some(late) = self.with_pump(|pump| pump.take_late(flow, now()))
-            && is_home
-        {
-            // If this fails the peer sends it again.
-            let _ = late.replay();
-        }
-    }
-
-    fn tell_server(&self, slot: u32, carried: &mut Carried) -> bool {
         let token = lock(&self.tokens).remove(&slot);
         let Some((token, record)) = token.zip(carried.leave(now())) else { return false };
         let Ok(file) = parcel::pack(&record) else { return false };

@@ -9,9 +9,9 @@
 
 mod asks;
 mod carried;
+mod datagrams;
 pub mod figures;
 mod hash;
-mod late;
 pub mod options;
 pub mod parcel;
 pub mod position;
@@ -20,6 +20,5 @@ pub mod tcp_info;
 
 pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
-pub use late::Late;
+pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use pump::{LinkId, Pump, now};
-pub use sojourn_wire::FlowKey;

@@ -3,8 +3,8 @@
 //! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
 
 use crate::carried::{Carried, Ending, Hop, scratch};
+use crate::datagrams::Sockets;
 use crate::hash::Words;
-use crate::late::{Late, Strays};
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
@@ -12,8 +12,6 @@ use sojourn_wire::frame::{self, Frame};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// Rounds in which late frames are looked for at most.
-const ROUNDS_LATE: usize = 64;
 /// Frames taken from one interface in a round.
 const BUDGET: usize = 64;
 
@@ -23,10 +21,10 @@ const LINGER_US: u64 = 10_000_000;
 /// Names an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
 
-struct Link {
-    id: LinkId,
-    packets: Box<dyn Interface + Send>,
-    sessions: usize,
+pub(crate) struct Link {
+    pub(crate) id: LinkId,
+    pub(crate) packets: Box<dyn Interface + Send>,
+    pub(crate) sessions: usize,
     /// When the last of them left.
     idle_since: Instant,
 }
@@ -45,16 +43,16 @@ struct Entry {
 
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
+    /// Those of UDP sockets.
+    pub(crate) sockets: Sockets,
     entries: HashMap<u32, Entry, BuildHasherDefault<Words>>,
     /// By what their own frames say.
     flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
-    /// What has come for sessions that are on their way here, or home.
-    strays: Strays,
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
-    scratch: Box<[u8]>,
+    pub(crate) scratch: Box<[u8]>,
 }
 
 impl Link {
@@ -80,9 +78,9 @@ impl Default for Pump {
     fn default() -> Self {
         Self {
             links: Vec::new(),
+            sockets: Sockets::default(),
             entries: HashMap::default(),
             flows: HashMap::default(),
-            strays: Strays::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             scratch: scratch(),
@@ -116,45 +114,30 @@ impl Pump {
     /// One more session, under a number that no other has.
     pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried) {
         let flow = carried.flow();
-        let early = self.strays.take(&flow);
         self.flows.insert(flow, number);
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
         }
-        let mut entry =
-            Entry { carried, link, flow, timer: None, is_dirty: false, is_ending: false };
-        if let Some(early) = early {
-            let at = now();
-            early.for_each(|frame, size| {
-                entry.is_ending |= entry.carried.arrived(frame, size, at).is_err();
-            });
-        }
+        let entry = Entry { carried, link, flow, timer: None, is_dirty: false, is_ending: false };
         self.entries.insert(number, entry);
         self.mark(number);
     }
 
-    /// A session less. What still comes for it is kept for [`Pump::take_late`].
+    /// A session less.
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
         self.flows.remove(&entry.flow);
-        if let Some(link) = self.links.iter_mut().find(|link| link.id == entry.link) {
-            link.sessions -= 1;
-            link.idle_since = at;
-        }
+        self.leave_link(entry.link, at);
         Some(entry.carried)
     }
 
-    /// What has come for a session, by its own frames' addresses, since it was removed: its packets are the kernel's again.
-    pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
-        // What came before they were.
-        for _ in 0..ROUNDS_LATE {
-            if !self.receive(at) {
-                break;
-            }
+    /// A session less on an interface.
+    pub(crate) fn leave_link(&mut self, id: LinkId, at: Instant) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.id == id) {
+            link.sessions -= 1;
+            link.idle_since = at;
         }
-        self.serve(at);
-        self.strays.take(flow)
     }
 
     /// Something has happened to a session: bytes were written, or room was made.
@@ -194,19 +177,18 @@ impl Pump {
     }
 
     fn receive(&mut self, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, strays, .. } = self;
+        let Self { links, flows, entries, dirty, sockets, .. } = self;
         let mut any = false;
         for link in links {
             let kind = link.packets.properties().link;
             let mut accept = |received: Received<'_>| {
                 let Some(frame) = parse(&received, kind) else { return };
-                let Some(number) = flows.get(&frame.key.reversed()) else {
-                    let size = received.vnet.segments.map_or(0, |segments| segments.size);
-                    strays.keep(&frame, size, at);
-                    return;
-                };
-                let Some(entry) = entries.get_mut(number) else { return };
                 let size = received.vnet.segments.map_or(0, |segments| segments.size);
+                if let Some(datagram) = frame.datagram() {
+                    return sockets.arrived(&frame, datagram.payload(), size);
+                }
+                let Some(number) = flows.get(&frame.key.reversed()) else { return };
+                let Some(entry) = entries.get_mut(number) else { return };
                 entry.is_ending |= entry.carried.arrived(&frame, size, at).is_err();
                 if !entry.is_dirty {
                     entry.is_dirty = true;
@@ -215,6 +197,7 @@ impl Pump {
             };
             any |= link.packets.receive(BUDGET, &mut accept).is_ok_and(|count| count > 0);
         }
+        sockets.ring();
         any
     }
 
