@@ -10,6 +10,7 @@
 mod asks;
 pub mod bulk;
 mod carried;
+mod datagrams;
 pub mod figures;
 mod hash;
 pub mod options;
@@ -20,4 +21,5 @@ pub mod tcp_info;
 
 pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
+pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use pump::{LinkId, Pump, now};

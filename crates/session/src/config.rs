@@ -43,6 +43,8 @@ pub struct Config {
     pub unix: bool,
     /// Pipes may move.
     pub pipe: bool,
+    /// UDP sockets may be carried by their programs.
+    pub udp: bool,
     /// TCP ports, of either end.
     pub ports: Ports,
     /// TCP addresses, of the other end.
@@ -78,6 +80,7 @@ impl Default for Config {
             tcp: true,
             unix: true,
             pipe: true,
+            udp: true,
             ports: Ports::default(),
             addresses: Addresses::default(),
             programs: Programs::default(),
@@ -135,6 +138,9 @@ pub enum ConfigError {
         cause: String,
     },
 }
+
+/// The smallest ring there is.
+const RING_BYTES_UDP: u32 = 4 << 10;
 
 /// What the variables begin with.
 const PREFIX: &str = "SOJOURN_";
@@ -210,6 +216,8 @@ impl Config {
             KindT::Tcp => self.ring_bytes_tcp,
             KindT::Unix => self.ring_bytes_unix,
             KindT::Pipe => self.ring_bytes_pipe,
+            // Its rings carry nothing.
+            KindT::Udp => RING_BYTES_UDP,
         }
     }
 
@@ -220,6 +228,7 @@ impl Config {
             KindT::Tcp => self.tcp,
             KindT::Unix => self.unix,
             KindT::Pipe => self.pipe,
+            KindT::Udp => self.udp,
         }
     }
 }
