@@ -4,6 +4,7 @@
 //! Not here: what the protocol thread does (`protocol`).
 
 use crate::Library;
+use crate::bulk::Histories;
 use crate::net::Net;
 use crate::session::{Pool, lock};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use rustix::process::Resource;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Mapping;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock};
 
 /// Sessions, and sets, that children can ask for: as many sets as there can be.
@@ -29,6 +31,8 @@ pub(crate) enum Job {
     Left { local: u64, reason: ReasonT, sent: u64, received: u64 },
     /// A session's flush was cut short: go on when there is room.
     Flush { slot: u32 },
+    /// A UDP socket's session is to learn how to send there.
+    AskWay { local: u64, to: IpAddr },
     /// The number's descriptor is about to be something else: forget the offer.
     Withdraw { fd: i32 },
 }
@@ -54,6 +58,8 @@ pub(crate) struct Engine {
     /// What carries sessions to other hosts, once there are such sessions; and whether its thread runs.
     pub(crate) net: OnceLock<Option<Net>>,
     pub(crate) has_net_thread: AtomicBool,
+    /// What is remembered of bulk transfers.
+    pub(crate) bulk: Mutex<Histories>,
     /// Numbers of the library's own descriptors.
     own: Mutex<Vec<i32>>,
 }
@@ -82,6 +88,7 @@ impl Engine {
             watched: AtomicI32::new(-1),
             net: OnceLock::new(),
             has_net_thread: AtomicBool::new(false),
+            bulk: Mutex::default(),
             own: Mutex::new(own),
         })
     }

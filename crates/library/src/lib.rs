@@ -6,8 +6,10 @@
 //! Read `docs/streams.md` first, then `table`, `session`, `engine`.
 
 mod asks;
+mod bulk;
 mod calls;
 mod carried;
+mod datagrams;
 mod descriptors;
 mod engine;
 mod environment;
@@ -57,6 +59,7 @@ mod watch;
 
 pub use asks::{Answer, Queue, Set};
 pub use calls::{Call, Path, Recv, Send, Use};
+pub use datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use descriptors::{Origin, SocketOption};
 pub use host::{Host, Interrupt, Plain};
 pub use poll::PollFd;

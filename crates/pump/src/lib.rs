@@ -12,7 +12,9 @@
 )]
 
 mod asks;
+pub mod bulk;
 mod carried;
+mod datagrams;
 pub mod figures;
 mod hash;
 pub mod options;
@@ -23,4 +25,5 @@ pub mod tcp_info;
 
 pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
+pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use pump::{LinkId, Pump, now};

@@ -43,6 +43,8 @@ pub struct Config {
     pub unix: bool,
     /// Pipes may move.
     pub pipe: bool,
+    /// UDP sockets may be carried by their programs.
+    pub udp: bool,
     /// TCP ports, of either end.
     pub ports: Ports,
     /// TCP addresses, of the other end.
@@ -59,6 +61,8 @@ pub struct Config {
     pub ring_bytes_unix: u32,
     /// Ring bytes of a pipe.
     pub ring_bytes_pipe: u32,
+    /// Bulk transfers with other hosts go home where the kernel is measured to be faster.
+    pub measure_bulk: bool,
     /// When a waiter spins.
     pub spin: Spin,
     /// The longest time a waiter spins (µs); 0: about what a wake-up costs on this machine.
@@ -76,6 +80,7 @@ impl Default for Config {
             tcp: true,
             unix: true,
             pipe: true,
+            udp: true,
             ports: Ports::default(),
             addresses: Addresses::default(),
             programs: Programs::default(),
@@ -84,6 +89,7 @@ impl Default for Config {
             ring_bytes_tcp: 256 << 10,
             ring_bytes_unix: 64 << 10,
             ring_bytes_pipe: 64 << 10,
+            measure_bulk: true,
             spin: Spin::Adaptive,
             spin_budget_us: 0,
             strict: false,
@@ -132,6 +138,9 @@ pub enum ConfigError {
         cause: String,
     },
 }
+
+/// The smallest ring there is.
+const RING_BYTES_UDP: u32 = 4 << 10;
 
 /// What the variables begin with.
 const PREFIX: &str = "SOJOURN_";
@@ -207,6 +216,8 @@ impl Config {
             KindT::Tcp => self.ring_bytes_tcp,
             KindT::Unix => self.ring_bytes_unix,
             KindT::Pipe => self.ring_bytes_pipe,
+            // Its rings carry nothing.
+            KindT::Udp => RING_BYTES_UDP,
         }
     }
 
@@ -217,6 +228,7 @@ impl Config {
             KindT::Tcp => self.tcp,
             KindT::Unix => self.unix,
             KindT::Pipe => self.pipe,
+            KindT::Udp => self.udp,
         }
     }
 }

@@ -62,6 +62,12 @@ pub const SETTINGS: &[Setting] = &[
     setting!(unix, "on|off", switch, "Move Unix stream connections."),
     setting!(pipe, "on|off", switch, "Move pipes."),
     setting!(
+        udp,
+        "on|off",
+        switch,
+        "Carry what UDP sockets exchange with other hosts, where the server does that for TCP (`sojournd --network`)."
+    ),
+    setting!(
         ports,
         "PORTS",
         str::parse,
@@ -107,6 +113,12 @@ pub const SETTINGS: &[Setting] = &[
     setting!(ring_bytes_tcp, "BYTES", ring, "The same for TCP connections."),
     setting!(ring_bytes_unix, "BYTES", ring, "The same for Unix connections."),
     setting!(ring_bytes_pipe, "BYTES", ring, "The same for pipes."),
+    setting!(
+        measure_bulk,
+        "on|off",
+        switch,
+        "Measure bulk transfers with other hosts, and leave them to the kernel where it is faster."
+    ),
     setting!(
         spin,
         "adaptive|always|never",
