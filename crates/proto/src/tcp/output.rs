@@ -44,7 +44,6 @@ impl Connection {
     }
 
     /// Anything but an acknowledgement alone.
-
     fn plan(&mut self, now: Instant) -> Option<Plan> {
         if self.exported {
             return None;
