@@ -86,8 +86,8 @@ impl Links {
         })
     }
 
-    /// From now on the session's packets come to the program's socket, and the kernel does not see them.
-    pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
+    /// Makes what a program needs for its first session on an interface: that takes a while, and later it would wait for it.
+    pub(crate) fn prepare(&mut self, way: &Way, pid: u32) -> Result<&mut Link, LinkError> {
         // Never used twice, used or not.
         self.last += 1;
         let number = self.last;
@@ -102,6 +102,13 @@ impl Links {
             let owner = Owner { id, number, socket, sessions: 0, idle_since: now() };
             place.insert(owner);
         }
+        link.filter.attach_hook()?;
+        Ok(link)
+    }
+
+    /// From now on the session's packets come to the program's socket, and the kernel does not see them.
+    pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
+        let link = self.prepare(way, pid)?;
         let owner = link.owners.get_mut(&pid).ok_or(LinkError::Descriptors)?;
         let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
             .map_err(|_| LinkError::Descriptors)?;
@@ -114,7 +121,7 @@ impl Links {
     pub(crate) fn give_back(&mut self, interface: u32, pid: u32, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };
         // Not being there is what is wanted.
-        let _ = link.filter.remove_flow(key);
+        let _ = link.filter.release_flow(key);
         if let Some(owner) = link.owners.get_mut(&pid) {
             owner.sessions -= 1;
             owner.idle_since = now();
@@ -139,6 +146,7 @@ impl Links {
                 // While this copy is open the socket keeps its place among the others.
                 drop(owner.socket);
                 let _ = filter.remove_owner(owner.id);
+                filter.detach_if_idle();
             }
             // Dropped, it is detached.
             !owners.is_empty() || !is_over(*idle_since)

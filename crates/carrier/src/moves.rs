@@ -138,6 +138,10 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Resources, 0, 0);
             return;
         };
+        // While the program still has the kernel for both directions. If it fails now it fails later, and is told then.
+        if let Some(way) = way_of(&mut self.metastate, &entry.key) {
+            let _ = self.links.prepare(&way, place.peer_pid);
+        }
         // The program's side may send this way, and then says so. It receives from the kernel for the time being: that the
         // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
@@ -205,11 +209,12 @@ impl Carrier {
     /// The program's side receives from the kernel for the time being; now it may give that up, too.
     fn ask_for_the_rest(&mut self, local: u64, way: &Way) {
         // Before it does: it takes a while.
-        if let Err(error) = self.links.open(way) {
+        let Some(entry) = self.entries.get(&local) else { return };
+        let pid = entry.place.map_or(0, |place| place.peer_pid);
+        if let Err(error) = self.links.prepare(way, pid) {
             self.sessions.warn(format_args!("{}: {error}", way.name));
             return self.end(local);
         }
-        let Some(entry) = self.entries.get(&local) else { return };
         if let Phase::Waiting { stream, .. } = &entry.phase
             && !stream.is_ringing()
         {
