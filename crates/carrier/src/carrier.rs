@@ -11,7 +11,7 @@
 
 use crate::inboxes::Inboxes;
 use crate::links::Links;
-use crate::metastate::{Metastate, Way};
+use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
@@ -73,6 +73,9 @@ pub(crate) struct Lent {
     pub(crate) record: SessionRecord,
     pub(crate) token: u64,
     pub(crate) way: Way,
+    /// What its program knows its packet socket by, and the socket's link address if it is a port's.
+    pub(crate) link: u64,
+    pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
     /// See `Carrier::look_for_slipped`.
@@ -248,14 +251,14 @@ impl Carrier {
             let Phase::Lent(lent) = &mut entry.phase else { continue };
             if is_cut(metastate, &entry.key) {
                 lent.is_cut = true;
-                sessions.reroute(*local, HopT { is_cut: true, ..hop_of(&lent.way) });
+                sessions.reroute(*local, HopT { is_cut: true, ..hop_of(&lent.way, lent.port) });
                 continue;
             }
             match way_of(metastate, &entry.key) {
                 Some(way) if way == lent.way && !lent.is_cut => {}
                 Some(way) if lent.way.interface == way.interface => {
                     lent.is_cut = false;
-                    sessions.reroute(*local, hop_of(&way));
+                    sessions.reroute(*local, hop_of(&way, lent.port));
                     lent.way = way;
                 }
                 // By another interface, or not at all for the moment: the kernel knows what to do.

@@ -5,8 +5,8 @@
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
-use crate::links::{LinkError, Ticket};
-use crate::metastate::{Metastate, Way, WayError};
+use crate::links::{LinkError, Program, Ticket};
+use crate::metastate::{Mac, Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::replay;
 use crate::sessions::Handed;
@@ -187,7 +187,9 @@ impl Carrier {
     /// The program's side receives from the kernel for the time being; now it may give that up, too.
     fn ask_for_the_rest(&mut self, local: u64, way: &Way) {
         // Before it does: it takes a while.
-        if let Err(error) = self.links.open(way) {
+        let Some(entry) = self.entries.get(&local) else { return };
+        let prepared = self.program_of(entry).map(|program| self.links.prepare(way, program));
+        if let Some(Err(error)) = prepared {
             self.sessions.warn(format_args!("{}: {error}", way.name));
             return self.end(local);
         }
@@ -199,6 +201,11 @@ impl Carrier {
             stream.attention();
         }
         self.look_at(local, Some(later(now(), TAKE_EVERY_US)));
+    }
+
+    fn program_of(&self, entry: &Entry) -> Option<Program> {
+        let pid = entry.place?.peer_pid;
+        Some(Program { pid, may_have_packets: self.sessions.may_have_packets(pid) })
     }
 
     /// Sends a session home that the kernel has received something of after it was taken out.
@@ -218,27 +225,31 @@ impl Carrier {
     fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
         // Before the packets are turned away: it takes a while.
         let tuning = crate::tuning::read();
+        let Some(program) = self.entries.get(&local).and_then(|entry| self.program_of(entry))
+        else {
+            return Ok(());
+        };
         let Self { entries, links, sessions, tokens, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
-        let Some(Place { peer_pid, .. }) = entry.place else { return Ok(()) };
         let Phase::Waiting { socket, .. } = &entry.phase else { return Ok(()) };
-        let ticket = links.take(&way, peer_pid, entry.key)?;
+        let Ticket { number: link, socket: packets, port } =
+            links.take(&way, program, entry.key)?;
         grace();
         let taken = read_out(socket, &tuning).and_then(|record| {
             let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
             Ok((record, parcel))
         });
         let (record, parcel) = taken.inspect_err(|_| {
-            links.give_back(way.interface, peer_pid, &entry.key);
+            links.give_back(way.interface, link, &entry.key);
         })?;
         let token = token();
-        let Ticket { number: link, socket: packets } = ticket;
-        let hop = hop_of(&way);
+        let hop = hop_of(&way, port);
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
         let stream = *stream;
         let next_look_us = SLIP_FIRST_US * 10;
-        let lent = Lent { socket, stream, record, token, way, is_cut: false, next_look_us };
+        let is_cut = false;
+        let lent = Lent { socket, stream, record, token, way, link, port, is_cut, next_look_us };
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
@@ -292,11 +303,10 @@ impl Carrier {
         let unknown = || Known { record: last_known(lent), has_ended: false };
         let Known { mut record, has_ended } = known.unwrap_or_else(unknown);
         add_slipped(&mut record, lent);
-        let pid = entry.place.map_or(0, |place| place.peer_pid);
         let mut links = Some(&mut self.links);
         let mut hear = || {
             if let Some(links) = links.take() {
-                links.give_back(lent.way.interface, pid, &entry.key);
+                links.give_back(lent.way.interface, lent.link, &entry.key);
             }
         };
         let imported = import(&record, lent.socket.as_fd(), &mut hear);
@@ -398,10 +408,12 @@ fn token() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// What of a way is in frames.
-pub(crate) fn hop_of(way: &Way) -> HopT {
-    let (own, next) = way.link.unwrap_or_default();
-    HopT { is_cut: false, has_addresses: way.link.is_some(), own, next, mtu: way.mtu }
+/// What of a way is in frames. `port`: the link address of the program's port, if it has one; a port is Ethernet whatever the link
+/// is, and nobody looks at the target then.
+pub(crate) fn hop_of(way: &Way, port: Option<Mac>) -> HopT {
+    let link = way.link.or(port.map(|own| (own, own)));
+    let (own, next) = link.unwrap_or_default();
+    HopT { is_cut: false, has_addresses: link.is_some(), own, next, mtu: way.mtu }
 }
 
 /// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel. It is given room for

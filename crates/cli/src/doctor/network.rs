@@ -44,7 +44,7 @@ pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
 /// Whether the server was started with `--network`.
 fn is_asked_to_carry(pid: u32) -> bool {
     let line = fs::read(format!("{PROC}/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).any(|word| word == b"--network")
+    line.split(|byte| *byte == 0).any(|word| word == b"--network" || word.starts_with(b"--network="))
 }
 
 /// Whether the thread that carries is there: without rights it has ended.
