@@ -19,6 +19,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
+use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
@@ -92,12 +93,12 @@ impl Lent {
 }
 
 /// What a join has named.
-#[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) own_inbox: u64,
     pub(crate) own_slot: u32,
     pub(crate) peer_inbox: u64,
     pub(crate) peer_pid: u32,
+    pub(crate) peer_process: Descriptor,
 }
 
 /// The carrier.

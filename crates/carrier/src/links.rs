@@ -3,11 +3,10 @@
 
 use crate::carrier::later;
 use crate::metastate::{Mac, Way};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
-use sojourn_netif::{OpenError, PacketOptions, packet};
+use sojourn_ipc::rt::Descriptor;
+use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use std::collections::HashMap;
@@ -27,12 +26,14 @@ pub(crate) enum LinkError {
     Socket(#[from] OpenError),
     #[error("no descriptors left")]
     Descriptors,
-    #[error("the program is gone")]
-    Gone,
 }
 
 /// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
 const LINGER_US: u64 = 1_000_000;
+
+/// The ring that a program's packet socket has: what fits its slots is seen without a system call. Segments that offloads make do not, and are
+/// taken from the socket.
+pub(crate) const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
 
 /// How often it is looked for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
@@ -40,9 +41,8 @@ const FRAGMENTS_EVERY_US: u64 = 1_000_000;
 /// A program's way to the packets of an interface.
 struct Owner {
     id: OwnerId,
-    pid: u32,
-    /// Says whether it is still that process.
-    process: OwnedFd,
+    /// The program's, see there.
+    process: Descriptor,
     socket: OwnedFd,
     /// Of a port: the link address that its frames are sent from.
     port: Option<Mac>,
@@ -69,9 +69,10 @@ pub(crate) struct Ticket {
 }
 
 /// A program to be given packets.
-#[derive(Clone, Copy)]
 pub(crate) struct Program {
-    pub(crate) pid: u32,
+    /// Its process as its connection to the server has it: while somebody keeps this no other program has the same, also not one that
+    /// the process becomes.
+    pub(crate) process: Descriptor,
     /// It may have a packet socket on the interface itself; else it gets a port.
     pub(crate) may_have_packets: bool,
 }
@@ -91,34 +92,29 @@ impl Default for Links {
 }
 
 impl Owner {
-    /// Whether the program's next session may go this way. The process may have given up its rights, or be another one of the same
-    /// number, which must not find in the socket what came for the first.
-    fn is_for(&self, program: Program) -> bool {
-        self.pid == program.pid
-            && self.port.is_none() == program.may_have_packets
-            && !has_ended(&self.process)
+    /// Whether the program's next session may go this way. It may have given up its rights, or have become another one by execve(2), which
+    /// knows nothing of the socket and where the kernel stands in its ring, and must not find there what came for the first.
+    fn is_for(&self, program: &Program) -> bool {
+        self.process == program.process && self.port.is_none() == program.may_have_packets
     }
-}
-
-fn has_ended(process: &OwnedFd) -> bool {
-    let mut set = [PollFd::new(process, PollFlags::IN)];
-    poll(&mut set, Some(&Timespec::default())) != Ok(0)
 }
 
 /// What an owner consists of.
 type Made = (OwnerId, OwnedFd, Option<Mac>);
 
+fn set_up(socket: BorrowedFd<'_>) -> Result<(), OpenError> {
+    packet::configure(socket, &PacketOptions::default())?;
+    Ring::prepare(socket, RING)
+}
+
 fn direct(filter: &mut Filter) -> Result<Made, LinkError> {
-    let prepare = |socket: BorrowedFd<'_>| {
-        packet::configure(socket.as_fd(), &PacketOptions::default()).map_err(io::Error::other)
-    };
-    let (id, socket) = filter.add_owner(prepare)?;
+    let (id, socket) = filter.add_owner(|socket| set_up(socket).map_err(io::Error::other))?;
     Ok((id, socket, None))
 }
 
 fn port(filter: &mut Filter) -> Result<Made, LinkError> {
     let port = filter.open_port()?;
-    if let Err(error) = packet::configure(port.descriptor.as_fd(), &PacketOptions::default()) {
+    if let Err(error) = set_up(port.descriptor.as_fd()) {
         let _ = filter.remove_owner(port.owner);
         return Err(error.into());
     }
@@ -141,18 +137,16 @@ impl Links {
     pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
         let number = self.last + 1;
         let link = self.open(way)?;
-        let Program { pid, may_have_packets } = program;
-        let known = link.owners.iter().find(|(_, owner)| owner.is_for(program));
+        let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
         if let Some((number, _)) = known {
             return Ok(*number);
         }
-        let process = Pid::from_raw(pid as i32).ok_or(LinkError::Gone)?;
-        let process = pidfd_open(process, PidfdFlags::empty()).map_err(|_| LinkError::Gone)?;
-        let (id, socket, port) = match may_have_packets {
+        let (id, socket, port) = match program.may_have_packets {
             true => direct(&mut link.filter)?,
             false => port(&mut link.filter)?,
         };
-        let owner = Owner { id, pid, process, socket, port, sessions: 0, idle_since: now() };
+        let Program { process, .. } = program;
+        let owner = Owner { id, process, socket, port, sessions: 0, idle_since: now() };
         link.owners.insert(number, owner);
         // Never used twice.
         self.last = number;
@@ -168,7 +162,7 @@ impl Links {
     ) -> Result<Ticket, LinkError> {
         let number = self.prepare(way, program)?;
         let link = self.open(way)?;
-        let owner = link.owners.get_mut(&number).ok_or(LinkError::Gone)?;
+        let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
         let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
             .map_err(|_| LinkError::Descriptors)?;
         link.filter.add_flow(key, owner.id)?;

@@ -5,7 +5,7 @@
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
-use crate::links::{LinkError, Program, Ticket};
+use crate::links::{LinkError, Program, RING, Ticket};
 use crate::metastate::{Mac, Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::replay;
@@ -17,7 +17,7 @@ use rustix::net::SendFlags;
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use sojourn_pump::{now, position, unread, unsent};
-use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT};
+use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT, RingT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -125,9 +125,9 @@ impl Carrier {
         stream.consent();
         stream.attention();
         let since = now();
-        entry.place = Some(place);
         entry.phase = Phase::Waiting { socket, stream: Box::new(stream), since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
+        entry.place = Some(place);
         self.look_at(local, Some(since));
     }
 
@@ -146,6 +146,7 @@ impl Carrier {
             own_slot: join.own.slot,
             peer_inbox: join.peer.id,
             peer_pid: join.peer_pid,
+            peer_process: join.peer_process.clone(),
         };
         Some((stream, place))
     }
@@ -204,8 +205,9 @@ impl Carrier {
     }
 
     fn program_of(&self, entry: &Entry) -> Option<Program> {
-        let pid = entry.place?.peer_pid;
-        Some(Program { pid, may_have_packets: self.sessions.may_have_packets(pid) })
+        let place = entry.place.as_ref()?;
+        let may_have_packets = self.sessions.may_have_packets(place.peer_pid);
+        Some(Program { process: place.peer_process.clone(), may_have_packets })
     }
 
     /// Sends a session home that the kernel has received something of after it was taken out.
@@ -253,7 +255,8 @@ impl Carrier {
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, record });
+        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         Ok(())
     }
 

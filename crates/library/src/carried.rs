@@ -27,7 +27,8 @@ impl Session {
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
-            rx.is_promised = kernel::input_queue(self.number()) > 0;
+            rx.promised = kernel::input_queue(self.number());
+            rx.is_promised = rx.promised > 0;
         }
     }
 
@@ -61,8 +62,7 @@ impl Session {
         // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
         if self.is_lent.swap(false, Ordering::SeqCst) {
             let library = crate::library();
-            let known = library.engine().zip(library.net());
-            return known.is_some_and(|(engine, net)| net.give_back(engine, self.slot()));
+            return library.net().is_some_and(|net| net.give_back(self.slot()));
         }
         stream.set_flushed(0);
         stream.attention();
