@@ -192,14 +192,14 @@ impl Links {
             at >= over
         };
         self.links.retain(|_, Link { filter, owners, idle_since }| {
-            owners.retain(|_, owner| {
-                let stays = owner.sessions > 0 || !is_over(owner.idle_since);
-                if !stays {
-                    *idle_since = owner.idle_since;
-                    let _ = filter.remove_owner(owner.id);
-                }
-                stays
-            });
+            let mut leaves = |owner: &Owner| owner.sessions == 0 && is_over(owner.idle_since);
+            let leaving: Vec<_> = owners.extract_if(|_, owner| leaves(owner)).collect();
+            for (_, owner) in leaving {
+                *idle_since = owner.idle_since;
+                // While this copy is open the socket keeps its place among the others.
+                drop(owner.socket);
+                let _ = filter.remove_owner(owner.id);
+            }
             // Dropped, it is detached.
             !owners.is_empty() || !is_over(*idle_since)
         });

@@ -56,12 +56,20 @@ impl Carrier {
         self.gate.quiet();
         while let Some(handed) = self.gate.next() {
             match handed {
-                Handed::Socket(socket) => self.offer(socket),
+                Handed::Socket(socket) => {
+                    // Its session may have been here before, and have been left while it was kept waiting: that comes first.
+                    self.take_events();
+                    self.offer(socket);
+                }
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
             }
         }
+        self.take_events();
+    }
+
+    fn take_events(&mut self) {
         loop {
             match self.sessions.next() {
                 EventT::Case0 => return,

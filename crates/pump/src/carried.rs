@@ -4,6 +4,7 @@
 //! it is given. Bytes that the program has written stay in its ring until the peer has acknowledged them: should the
 //! process die, they are there. Read `docs/moves.md`.
 
+use crate::figures::{Beat, Figures};
 use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
@@ -56,6 +57,7 @@ pub struct Carried {
     identification: u16,
     /// The peer's FIN has come, right behind the last byte.
     has_ended: bool,
+    beat: Beat,
 }
 
 /// The headers of a session's frames along a way.
@@ -93,7 +95,9 @@ impl Carried {
         // The ledger says nothing before the session is claimed: until then it stands where the record says.
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
-        Some(Self { stream, connection, header, hop, handed, identification, has_ended })
+        let beat = Beat::default();
+        stream.ledger().tell_figures(&Figures::of(&connection, now).words());
+        Some(Self { stream, connection, header, hop, handed, identification, has_ended, beat })
     }
 
     /// Addresses and ports of the frames that it sends.
@@ -169,7 +173,7 @@ impl Carried {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.connection.next_timeout()
+        [self.connection.next_timeout(), self.beat.next()].into_iter().flatten().min()
     }
 
     /// The way has changed.
@@ -215,9 +219,13 @@ impl Carried {
     }
 
     /// For whoever must go on without us.
-    fn tell(&self, now: Instant) {
+    fn tell(&mut self, now: Instant) {
         let words = position::words(&self.connection.position(now));
         self.stream.ledger().tell(&words);
+        if self.beat.is_due(now) {
+            let figures = Figures::of(&self.connection, now);
+            self.stream.ledger().tell_figures(&figures.words());
+        }
     }
 
     /// From the connection into the stream.

@@ -9,6 +9,7 @@
 
 mod asks;
 mod carried;
+pub mod figures;
 mod hash;
 pub mod options;
 pub mod parcel;

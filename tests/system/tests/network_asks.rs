@@ -24,10 +24,9 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn role(stage: &Stage, end: End, script: &str) -> Running {
+fn role(stage: &Stage, end: End, role: &str) -> Running {
     let mut command = stage.command(end, "python3");
-    command.arg(programs().join("net").join(script));
-    command.arg(if end == End::A { "serve" } else { "call" });
+    command.arg(programs().join("net/asks.py")).arg(role);
     Running::start(command).unwrap()
 }
 
@@ -37,13 +36,13 @@ fn asks(link: &Link, under: Under) -> String {
     // What is asked at home must not be what makes it move again.
     stage.worlds[1].set("MOVE_AFTER_CALLS", "100");
     let tell = |name: &str| std::fs::write(stage.work().join(name), "").unwrap();
-    let server = role(&stage, End::A, "asks.py");
+    let server = role(&stage, End::A, "serve");
     stage.await_listener(link, stage.port).unwrap();
-    let caller = role(&stage, End::B, "asks.py");
+    let caller = role(&stage, End::B, "call");
     let mut admin = (under != Under::Nobody).then(|| Admin::new(&stage.worlds[1]).unwrap());
     let away = |admin: &mut Option<Admin>| {
         if let Some(admin) = admin {
-            until("away", || !admin.away().unwrap().is_empty());
+            until("away", || !admin.connections().unwrap().is_empty());
         }
     };
     away(&mut admin);
@@ -52,7 +51,7 @@ fn asks(link: &Link, under: Under) -> String {
     until("asked away", || is_told("asked-away"));
     if let Some(admin) = &mut admin {
         admin.recall_all().unwrap();
-        until("home", || admin.away().unwrap().is_empty());
+        until("home", || admin.connections().unwrap().is_empty());
     }
     tell("home");
     until("asked at home", || is_told("asked-home"));
@@ -80,4 +79,44 @@ fn the_same_answers_away_as_at_home() {
     assert!(differ.is_empty(), "(plain, carried): {differ:#?}");
     assert_eq!(plain.lines().count(), carried.lines().count(), "{carried}");
     assert!(!plain.contains("False") && !plain.contains("sound [F"), "{plain}");
+}
+
+/// A caller that sends pieces there and back over a link that is not good, under Sojourn.
+fn bulk(link: &Link) -> (Stage, [Running; 2], Admin) {
+    let stage = Stage::new(link, Under::Client).unwrap();
+    let server = role(&stage, End::A, "serve");
+    stage.await_listener(link, stage.port).unwrap();
+    let caller = role(&stage, End::B, "bulk");
+    let admin = Admin::new(&stage.worlds[1]).unwrap();
+    (stage, [server, caller], admin)
+}
+
+#[test]
+fn figures_of_a_session_under_loss() {
+    let Some((a, b)) = hosts() else { return };
+    let delay = Duration::from_micros(1_500);
+    let bad = Conditions { delay, loss: 0.02, ..Conditions::default() };
+    let link = Link::through(&a, &b, 1500, 7, bad).unwrap();
+    let (stage, [server, caller], mut admin) = bulk(&link);
+    until("losses are told", || {
+        let all = admin.connections().unwrap();
+        all.iter().any(|one| one.retransmissions > 0 && one.loss_events > 0)
+    });
+    let told = admin.connections().unwrap().remove(0);
+    assert!(told.state == 1 && told.mss == 1448 && told.cwnd >= 1, "{told:?}");
+    assert!((2_000..400_000).contains(&told.srtt_us) && told.rttvar_us > 0, "{told:?}");
+    assert!(told.snd_wnd > 1448 && told.rcv_wnd > 1448 && told.ssthresh < 100_000, "{told:?}");
+    let sessions = stage.worlds[1].sessions().unwrap();
+    let row = sessions["sessions"].as_array().unwrap().iter().find(|row| row["stream"].is_string());
+    let row = row.unwrap();
+    assert_eq!(row["connection"]["state"], "established", "{row}");
+    assert!(row["connection"]["loss_events"].as_u64().unwrap() >= u64::from(told.loss_events));
+    assert!(row["sent"].as_u64().unwrap() > 0 && row["received"].as_u64().unwrap() > 0, "{row}");
+    let text = stage.worlds[1].sojourn(&["ss", "--details"]).unwrap();
+    assert!(text.contains("established  windows "), "{text}");
+    std::fs::write(stage.work().join("end"), "").unwrap();
+    let said = caller.finish(LIMIT).unwrap().success("the caller").unwrap();
+    assert_eq!(said, "retransmitted True, round-trip time True\n");
+    drop(server);
+    stage.end().unwrap();
 }

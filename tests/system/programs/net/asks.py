@@ -230,4 +230,14 @@ def call():
     peer.close()
 
 
-serve() if sys.argv[1] == "serve" else call()
+def bulk():
+    """Pieces there and back, until a file says that it is enough."""
+    peer = socket.create_connection((os.environ["ADDRESS"], int(os.environ["PORT"])))
+    peer.setsockopt(TCP, socket.TCP_NODELAY, 1)
+    data = bytes(i * 11 & 0xFF for i in range(100_000))
+    await_file("end", lambda: echo(peer, data))
+    known, _ = info(peer)
+    say(f"retransmitted {known['total_retrans'] > 0}, round-trip time {2_000 < known['rtt'] < 400_000}")
+
+
+{"serve": serve, "call": call, "bulk": bulk}[sys.argv[1]]()
