@@ -399,14 +399,17 @@ fn last_known(lent: &Lent) -> SessionRecord {
     let Lent { stream, .. } = lent;
     let first = tcp.snd_una.wrapping_add(stream.read_so_far().unwrap_or(0) as u32);
     let mut skip = 0;
-    if position::apply(&stream.ledger().told(), tcp) {
+    let is_told = position::apply(&stream.ledger().told(), tcp);
+    if is_told {
         tcp.receive_queue = unread(stream);
         // What was acknowledged last may be in the ring still.
         skip = tcp.snd_una.wrapping_sub(first) as usize;
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
-    if sent > tcp.send_queue.len() {
+    // What it has sent after it told us last may be any of this. A kernel that has not sent what the peer acknowledges would not listen to
+    // the peer any more.
+    if is_told || sent > tcp.send_queue.len() {
         tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
     }
     record
