@@ -9,6 +9,7 @@
 //!
 //! No packet and no byte of a session passes here. The thread sleeps until something happens. Read `docs/moves.md`.
 
+use crate::datagrams::{Lodger, Plan};
 use crate::inboxes::Inboxes;
 use crate::links::Links;
 use crate::metastate::{Mac, Metastate, Way};
@@ -43,6 +44,8 @@ pub struct StartError(&'static str, Errno);
 pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) phase: Phase,
+    /// What a UDP socket's session is to have; `None` for TCP.
+    pub(crate) plan: Option<Box<Plan>>,
     /// Once it is joined.
     pub(crate) place: Option<Place>,
     /// Its place among those to be looked at.
@@ -51,7 +54,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn offered(key: Key, socket: OwnedFd) -> Self {
-        Self { key, phase: Phase::Offered { socket }, place: None, due: None }
+        Self { key, phase: Phase::Offered { socket }, plan: None, place: None, due: None }
+    }
+
+    pub(crate) fn planned(key: Key, plan: Plan) -> Self {
+        let plan = Some(Box::new(plan));
+        Self { key, phase: Phase::Between, plan, place: None, due: None }
     }
 }
 
@@ -62,6 +70,10 @@ pub(crate) enum Phase {
     Waiting { socket: OwnedFd, stream: Box<Stream>, since: Instant },
     /// The program's library carries it.
     Lent(Box<Lent>),
+    /// A UDP socket's; joined; the program's side is not ready yet.
+    Expected { stream: Box<Stream>, since: Instant },
+    /// A UDP socket's; the program's library carries it.
+    Datagrams(Box<Lodger>),
     /// On its way from one to another.
     Between,
 }
@@ -238,6 +250,8 @@ impl Carrier {
                 self.end(local);
             }
             Phase::Lent(_) => self.look_for_slipped(local),
+            Phase::Expected { .. } => self.try_take_datagrams(local),
+            Phase::Datagrams(_) => self.attend_datagrams(local),
         }
     }
 
@@ -249,6 +263,11 @@ impl Carrier {
         self.links.refresh();
         let Self { entries, metastate, sessions, .. } = self;
         for (local, entry) in entries {
+            if let Phase::Datagrams(lodger) = &entry.phase {
+                // Its library asks for each way anew.
+                sessions.reroute(*local, hop_of(&lodger.way, lodger.port));
+                continue;
+            }
             let Phase::Lent(lent) = &mut entry.phase else { continue };
             if is_cut(metastate, &entry.key) {
                 lent.is_cut = true;

@@ -69,6 +69,7 @@ pub(crate) struct Ticket {
 }
 
 /// A program to be given packets.
+#[derive(Clone)]
 pub(crate) struct Program {
     /// Its process as its connection to the server has it: while somebody keeps this no other program has the same, also not one that
     /// the process becomes.

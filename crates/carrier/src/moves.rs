@@ -3,6 +3,7 @@
 //! Read the head of `carrier` and `docs/moves.md` first.
 
 use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
+use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
 use crate::links::{LinkError, Program, RING, Ticket};
@@ -23,10 +24,10 @@ use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
 
 /// Ring bytes wanted for each direction.
-const RING_BYTES: u32 = 256 * 1024;
+pub(crate) const RING_BYTES: u32 = 256 * 1024;
 /// How often a session that may not be taken out yet is looked at (microseconds), and for how long at most.
-const TAKE_EVERY_US: u64 = 200;
-const TAKE_LIMIT_US: u64 = 2_000_000;
+pub(crate) const TAKE_EVERY_US: u64 = 200;
+pub(crate) const TAKE_LIMIT_US: u64 = 2_000_000;
 /// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
 /// processor: so long it takes at most (microseconds).
 const GRACE_US: u64 = 50;
@@ -64,6 +65,7 @@ impl Carrier {
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
+                Handed::AskWay { local, to } => self.tell_way(local, to),
             }
         }
         self.take_events();
@@ -79,7 +81,7 @@ impl Carrier {
                     self.entries.remove(&refusal.local);
                 }
                 // To libraries only.
-                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) => {}
+                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) | EventT::Way(_) => {}
             }
         }
     }
@@ -93,6 +95,8 @@ impl Carrier {
                 lent.call_home();
                 self.attend(recall.local);
             }
+            // So does the library itself.
+            Some(Phase::Datagrams(_)) if !is_over => {}
             _ => self.end(recall.local),
         }
     }
@@ -100,6 +104,9 @@ impl Carrier {
     fn offer(&mut self, socket: OwnedFd) {
         self.last_local += 1;
         let local = self.last_local;
+        if datagrams::is_of_datagrams(&socket) {
+            return self.offer_datagrams(local, socket);
+        }
         let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
         let key = addresses(socket.as_fd())
             .ok()
@@ -122,6 +129,9 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Closed, 0, 0);
             return;
         };
+        if entry.plan.is_some() {
+            return self.joined_datagrams(local, opened);
+        }
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let (Some((stream, place)), Phase::Offered { socket }) = (opened, phase) else {
             self.entries.remove(&local);
@@ -139,7 +149,7 @@ impl Carrier {
         self.look_at(local, Some(since));
     }
 
-    fn open(&mut self, join: &JoinT) -> Option<(Stream, Place)> {
+    pub(crate) fn open(&mut self, join: &JoinT) -> Option<(Stream, Place)> {
         let (own, is_new) = self.inboxes.open(&join.own)?;
         if is_new {
             self.watch(own.attention_fd(), INBOX).ok()?;
@@ -212,7 +222,7 @@ impl Carrier {
         self.look_at(local, Some(later(now(), TAKE_EVERY_US)));
     }
 
-    fn program_of(&self, entry: &Entry) -> Option<Program> {
+    pub(crate) fn program_of(&self, entry: &Entry) -> Option<Program> {
         let place = entry.place.as_ref()?;
         let may_have_packets = self.sessions.may_have_packets(place.peer_pid);
         Some(Program { process: place.peer_process.clone(), may_have_packets })
@@ -271,6 +281,9 @@ impl Carrier {
     /// A library has given a session back.
     pub(crate) fn given_back(&mut self, token: u64, has_ended: bool, parcel: &OwnedFd) {
         let Some(local) = self.tokens.get(&token).copied() else { return };
+        if self.entries.get(&local).is_some_and(|entry| entry.plan.is_some()) {
+            return self.datagrams_back(local, parcel);
+        }
         let record = sojourn_pump::parcel::open(parcel);
         if let Err(error) = &record
             && let Some(entry) = self.entries.get(&local)
@@ -295,6 +308,11 @@ impl Carrier {
                 (0, 0)
             }
             Phase::Lent(lent) => self.put_back(&entry, &lent, known),
+            Phase::Expected { stream, .. } => {
+                datagrams::let_go(&stream);
+                (0, 0)
+            }
+            Phase::Datagrams(lodger) => self.end_datagrams(&entry, *lodger),
         };
         self.sessions.left(local, ReasonT::PeerLeft, sent, received);
         if let Some(place) = entry.place {
@@ -416,7 +434,7 @@ fn last_known(lent: &Lent) -> SessionRecord {
 }
 
 /// A number that nobody can guess.
-fn token() -> u64 {
+pub(crate) fn token() -> u64 {
     let mut bytes = [0; 8];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)

@@ -5,7 +5,8 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, WayT};
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// The session server, as the carrier sees it. No call waits.
@@ -22,6 +23,8 @@ pub trait Sessions: Send {
     fn lend(&self, local: u64, lent: LendT);
     /// Tells that library of another way.
     fn reroute(&self, local: u64, hop: HopT);
+    /// Tells that library how a UDP socket's session may send somewhere; `local` of it is filled in.
+    fn tell_way(&self, local: u64, way: WayT);
     /// As in the interface.
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
 }
@@ -39,6 +42,13 @@ pub enum Handed {
         has_ended: bool,
         /// A file with its record.
         record: OwnedFd,
+    },
+    /// The library at the other side of a UDP socket's session wants to send there: `session::ask_way` of the interface.
+    AskWay {
+        /// The carrier's number of it.
+        local: u64,
+        /// Where it wants to send.
+        to: IpAddr,
     },
 }
 

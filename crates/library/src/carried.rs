@@ -27,7 +27,7 @@ impl Session {
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
-            rx.promised = kernel::input_queue(self.number());
+            rx.promised = if self.is_datagram() { 0 } else { kernel::input_queue(self.number()) };
             rx.is_promised = rx.promised > 0;
         }
     }
@@ -42,7 +42,7 @@ impl Session {
     /// The kernel's socket has nothing to say: the session is away from it, and on the way home it is disconnected for a moment,
     /// which looks like a hang-up.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.is_carried() && lock(&self.rx).phase == RxPhase::Ring
+        self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
     }
 
     /// The carrier is ready: both directions switch as soon as no thread sits in the kernel.
@@ -84,6 +84,9 @@ impl Session {
     /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
     /// written and not read. It reads what is left in our ring itself.
     pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+        if self.is_datagram() {
+            return self.return_datagrams(rx, stream, reason);
+        }
         if self.tell_carrier(stream) && reason != ReasonT::PeerDied {
             self.await_return(stream);
         }

@@ -11,7 +11,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{Carrier, Door, Sessions, door};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::Caller;
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
@@ -114,6 +114,10 @@ impl Sessions for Place {
 
     fn reroute(&self, local: u64, hop: HopT) {
         self.tell(local, Carried::Reroute(RerouteT { local, hop }));
+    }
+
+    fn tell_way(&self, local: u64, way: WayT) {
+        self.tell(local, Carried::Way(way));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {
