@@ -6,7 +6,7 @@
 //! Read `docs/moves.md`, "UDP", then `carrier` and `moves`.
 
 use crate::addresses::{self, Own};
-use crate::carrier::{Carrier, Entry, Phase, later};
+use crate::carrier::{Carrier, Entry, Phase, Place, later};
 use crate::links::{LinkError, RING, Ticket};
 use crate::metastate::{Mac, Way};
 use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token};
@@ -125,9 +125,9 @@ impl Carrier {
         stream.start_ring();
         stream.attention();
         let since = now();
-        entry.place = Some(place);
         entry.phase = Phase::Expected { stream: Box::new(stream), since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
+        entry.place = Some(place);
         self.look_at(local, Some(since));
     }
 
@@ -258,7 +258,7 @@ impl Carrier {
     }
 
     /// Of an ended session: bytes sent and received, which nobody has counted.
-    pub(crate) fn end_datagrams(&mut self, entry: &Entry, lodger: Lodger) -> (u64, u64) {
+    pub(crate) fn end_datagrams(&mut self, lodger: Lodger) -> (u64, u64) {
         self.tokens.remove(&lodger.token);
         for key in &lodger.keys {
             self.links.give_back(lodger.way.interface, lodger.link, key);

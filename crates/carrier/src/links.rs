@@ -134,10 +134,12 @@ impl Links {
         })
     }
 
-    /// Sees to it that the program has its way to the interface's packets; what the program knows that by.
+    /// Makes what a program needs for its first session on an interface, which takes a while and later would be waited for. What the program
+    /// knows it by.
     pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
         let number = self.last + 1;
         let link = self.open(way)?;
+        link.filter.attach_hook()?;
         let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
         if let Some((number, _)) = known {
             return Ok(*number);
@@ -175,7 +177,7 @@ impl Links {
     pub(crate) fn give_back(&mut self, interface: u32, number: u64, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };
         // Not being there is what is wanted.
-        let _ = link.filter.remove_flow(key);
+        let _ = link.filter.release_flow(key);
         if let Some(owner) = link.owners.get_mut(&number) {
             owner.sessions -= 1;
             owner.idle_since = now();
@@ -200,6 +202,7 @@ impl Links {
                 // While this copy is open the socket keeps its place among the others.
                 drop(owner.socket);
                 let _ = filter.remove_owner(owner.id);
+                filter.detach_if_idle();
             }
             // Dropped, it is detached.
             !owners.is_empty() || !is_over(*idle_since)

@@ -10,7 +10,7 @@ use crate::links::{LinkError, Program, RING, Ticket};
 use crate::metastate::{Mac, Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::replay;
-use crate::sessions::Handed;
+use crate::sessions::{Handed, Sessions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -138,6 +138,10 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Resources, 0, 0);
             return;
         };
+        // While the program still has the kernel for both directions. If it fails now it fails later, and is told then.
+        if let Some(way) = way_of(&mut self.metastate, &entry.key) {
+            let _ = self.links.prepare(&way, program_at(&*self.sessions, &place));
+        }
         // The program's side may send this way, and then says so. It receives from the kernel for the time being: that the
         // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
@@ -212,7 +216,6 @@ impl Carrier {
             self.sessions.warn(format_args!("{}: {error}", way.name));
             return self.end(local);
         }
-        let Some(entry) = self.entries.get(&local) else { return };
         if let Phase::Waiting { stream, .. } = &entry.phase
             && !stream.is_ringing()
         {
@@ -223,9 +226,7 @@ impl Carrier {
     }
 
     pub(crate) fn program_of(&self, entry: &Entry) -> Option<Program> {
-        let place = entry.place.as_ref()?;
-        let may_have_packets = self.sessions.may_have_packets(place.peer_pid);
-        Some(Program { process: place.peer_process.clone(), may_have_packets })
+        entry.place.as_ref().map(|place| program_at(&*self.sessions, place))
     }
 
     /// Sends a session home that the kernel has received something of after it was taken out.
@@ -312,7 +313,7 @@ impl Carrier {
                 datagrams::let_go(&stream);
                 (0, 0)
             }
-            Phase::Datagrams(lodger) => self.end_datagrams(&entry, *lodger),
+            Phase::Datagrams(lodger) => self.end_datagrams(*lodger),
         };
         self.sessions.left(local, ReasonT::PeerLeft, sent, received);
         if let Some(place) = entry.place {
@@ -431,6 +432,12 @@ fn last_known(lent: &Lent) -> SessionRecord {
         tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
     }
     record
+}
+
+/// The program at the other side of a stream.
+fn program_at(sessions: &dyn Sessions, place: &Place) -> Program {
+    let may_have_packets = sessions.may_have_packets(place.peer_pid);
+    Program { process: place.peer_process.clone(), may_have_packets }
 }
 
 /// A number that nobody can guess.

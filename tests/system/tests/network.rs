@@ -133,6 +133,10 @@ fn packet_sockets(host: &Host) -> usize {
 
 #[test]
 fn programs_that_follow_another() {
+    if std::env::var_os("LAB_PORTS").is_some() {
+        // Their packet sockets are on no interface of the host.
+        return;
+    }
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     // News of the interface have the filter looked at again: there are to be none.
