@@ -173,6 +173,12 @@ impl Carrier {
         let Self { entries, links, sessions, tokens, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
         let (Some(plan), Some(program)) = (&entry.plan, program) else { return Ok(()) };
+        if let Kind::Udp(udp) = &plan.record.kind
+            && udp.options.no_checksum
+            && !program.may_have_packets
+        {
+            return Err(LinkError::NoChecksum);
+        }
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Expected { stream, since } = phase else { return Ok(()) };
         let parcel = sojourn_pump::parcel::pack(&plan.record);

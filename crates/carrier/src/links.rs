@@ -24,6 +24,8 @@ pub(crate) enum LinkError {
     Flow(#[from] FlowError),
     #[error("a packet socket: {0}")]
     Socket(#[from] OpenError),
+    #[error("a port takes no datagrams without checksum")]
+    NoChecksum,
     #[error("no descriptors left")]
     Descriptors,
 }
