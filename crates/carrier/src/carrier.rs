@@ -12,7 +12,7 @@
 use crate::datagrams::{Lodger, Plan};
 use crate::inboxes::Inboxes;
 use crate::links::Links;
-use crate::metastate::{Metastate, Way};
+use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
@@ -20,6 +20,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
+use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
@@ -85,6 +86,9 @@ pub(crate) struct Lent {
     pub(crate) record: SessionRecord,
     pub(crate) token: u64,
     pub(crate) way: Way,
+    /// What its program knows its packet socket by, and the socket's link address if it is a port's.
+    pub(crate) link: u64,
+    pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
     /// See `Carrier::look_for_slipped`.
@@ -101,12 +105,12 @@ impl Lent {
 }
 
 /// What a join has named.
-#[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) own_inbox: u64,
     pub(crate) own_slot: u32,
     pub(crate) peer_inbox: u64,
     pub(crate) peer_pid: u32,
+    pub(crate) peer_process: Descriptor,
 }
 
 /// The carrier.
@@ -261,20 +265,20 @@ impl Carrier {
         for (local, entry) in entries {
             if let Phase::Datagrams(lodger) = &entry.phase {
                 // Its library asks for each way anew.
-                sessions.reroute(*local, hop_of(&lodger.way));
+                sessions.reroute(*local, hop_of(&lodger.way, lodger.port));
                 continue;
             }
             let Phase::Lent(lent) = &mut entry.phase else { continue };
             if is_cut(metastate, &entry.key) {
                 lent.is_cut = true;
-                sessions.reroute(*local, HopT { is_cut: true, ..hop_of(&lent.way) });
+                sessions.reroute(*local, HopT { is_cut: true, ..hop_of(&lent.way, lent.port) });
                 continue;
             }
             match way_of(metastate, &entry.key) {
                 Some(way) if way == lent.way && !lent.is_cut => {}
                 Some(way) if lent.way.interface == way.interface => {
                     lent.is_cut = false;
-                    sessions.reroute(*local, hop_of(&way));
+                    sessions.reroute(*local, hop_of(&way, lent.port));
                     lent.way = way;
                 }
                 // By another interface, or not at all for the moment: the kernel knows what to do.

@@ -1,10 +1,12 @@
-//! The interfaces that carried sessions go over: for each one a packet filter, and a packet socket for each program.
+//! The interfaces that carried sessions go over: for each one a packet filter, and for each program a packet socket: on the interface
+//! itself, or at the far end of a port (`docs/packet-path.md`).
 
 use crate::carrier::later;
-use crate::metastate::Way;
+use crate::metastate::{Mac, Way};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
-use sojourn_netif::{PacketOptions, Ring, RingLayout, packet};
+use sojourn_ipc::rt::Descriptor;
+use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use std::collections::HashMap;
@@ -20,6 +22,10 @@ pub(crate) enum LinkError {
     Owner(#[from] OwnerError),
     #[error(transparent)]
     Flow(#[from] FlowError),
+    #[error("a packet socket: {0}")]
+    Socket(#[from] OpenError),
+    #[error("a port takes no datagrams without checksum")]
+    NoChecksum,
     #[error("no descriptors left")]
     Descriptors,
 }
@@ -34,12 +40,14 @@ pub(crate) const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
 /// How often it is looked for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
 
-/// A program's packet socket on an interface.
+/// A program's way to the packets of an interface.
 struct Owner {
     id: OwnerId,
-    /// What the program knows it by.
-    number: u64,
+    /// The program's, see there.
+    process: Descriptor,
     socket: OwnedFd,
+    /// Of a port: the link address that its frames are sent from.
+    port: Option<Mac>,
     sessions: usize,
     /// When the last of them left.
     idle_since: Instant,
@@ -48,8 +56,8 @@ struct Owner {
 /// One interface.
 pub(crate) struct Link {
     filter: Filter,
-    /// By process.
-    owners: HashMap<u32, Owner>,
+    /// By what their programs know them by.
+    owners: HashMap<u64, Owner>,
     /// When it was attached, or the last owner went.
     idle_since: Instant,
 }
@@ -58,6 +66,18 @@ pub(crate) struct Link {
 pub(crate) struct Ticket {
     pub(crate) number: u64,
     pub(crate) socket: OwnedFd,
+    /// Of a port: the link address that its frames are sent from.
+    pub(crate) port: Option<Mac>,
+}
+
+/// A program to be given packets.
+#[derive(Clone)]
+pub(crate) struct Program {
+    /// Its process as its connection to the server has it: while somebody keeps this no other program has the same, also not one that
+    /// the process becomes.
+    pub(crate) process: Descriptor,
+    /// It may have a packet socket on the interface itself; else it gets a port.
+    pub(crate) may_have_packets: bool,
 }
 
 /// All of them, by the interfaces' numbers.
@@ -74,6 +94,36 @@ impl Default for Links {
     }
 }
 
+impl Owner {
+    /// Whether the program's next session may go this way. It may have given up its rights, or have become another one by execve(2), which
+    /// knows nothing of the socket and where the kernel stands in its ring, and must not find there what came for the first.
+    fn is_for(&self, program: &Program) -> bool {
+        self.process == program.process && self.port.is_none() == program.may_have_packets
+    }
+}
+
+/// What an owner consists of.
+type Made = (OwnerId, OwnedFd, Option<Mac>);
+
+fn set_up(socket: BorrowedFd<'_>) -> Result<(), OpenError> {
+    packet::configure(socket, &PacketOptions::default())?;
+    Ring::prepare(socket, RING)
+}
+
+fn direct(filter: &mut Filter) -> Result<Made, LinkError> {
+    let (id, socket) = filter.add_owner(|socket| set_up(socket).map_err(io::Error::other))?;
+    Ok((id, socket, None))
+}
+
+fn port(filter: &mut Filter) -> Result<Made, LinkError> {
+    let port = filter.open_port()?;
+    if let Err(error) = set_up(port.descriptor.as_fd()) {
+        let _ = filter.remove_owner(port.owner);
+        return Err(error.into());
+    }
+    Ok((port.owner, port.descriptor, Some(port.mac.0)))
+}
+
 impl Links {
     /// Sees to it that the interface of a way has its filter.
     pub(crate) fn open(&mut self, way: &Way) -> Result<&mut Link, LinkError> {
@@ -86,43 +136,51 @@ impl Links {
         })
     }
 
-    /// Makes what a program needs for its first session on an interface: that takes a while, and later it would wait for it.
-    pub(crate) fn prepare(&mut self, way: &Way, pid: u32) -> Result<&mut Link, LinkError> {
-        // Never used twice, used or not.
-        self.last += 1;
-        let number = self.last;
+    /// Makes what a program needs for its first session on an interface, which takes a while and later would be waited for. What the program
+    /// knows it by.
+    pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
+        let number = self.last + 1;
         let link = self.open(way)?;
-        if let Entry::Vacant(place) = link.owners.entry(pid) {
-            let prepare = |socket: BorrowedFd<'_>| {
-                packet::configure(socket.as_fd(), &PacketOptions::default())
-                    .and_then(|()| Ring::prepare(socket, RING))
-                    .map_err(io::Error::other)
-            };
-            let (id, socket) = link.filter.add_owner(prepare)?;
-            let owner = Owner { id, number, socket, sessions: 0, idle_since: now() };
-            place.insert(owner);
-        }
         link.filter.attach_hook()?;
-        Ok(link)
+        let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
+        if let Some((number, _)) = known {
+            return Ok(*number);
+        }
+        let (id, socket, port) = match program.may_have_packets {
+            true => direct(&mut link.filter)?,
+            false => port(&mut link.filter)?,
+        };
+        let Program { process, .. } = program;
+        let owner = Owner { id, process, socket, port, sessions: 0, idle_since: now() };
+        link.owners.insert(number, owner);
+        // Never used twice.
+        self.last = number;
+        Ok(number)
     }
 
     /// From now on the session's packets come to the program's socket, and the kernel does not see them.
-    pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
-        let link = self.prepare(way, pid)?;
-        let owner = link.owners.get_mut(&pid).ok_or(LinkError::Descriptors)?;
+    pub(crate) fn take(
+        &mut self,
+        way: &Way,
+        program: Program,
+        key: Key,
+    ) -> Result<Ticket, LinkError> {
+        let number = self.prepare(way, program)?;
+        let link = self.open(way)?;
+        let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
         let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
             .map_err(|_| LinkError::Descriptors)?;
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
-        Ok(Ticket { number: owner.number, socket })
+        Ok(Ticket { number, socket, port: owner.port })
     }
 
-    /// From now on they are the kernel's.
-    pub(crate) fn give_back(&mut self, interface: u32, pid: u32, key: &Key) {
+    /// From now on they are the kernel's. `number` as in the ticket.
+    pub(crate) fn give_back(&mut self, interface: u32, number: u64, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };
         // Not being there is what is wanted.
         let _ = link.filter.release_flow(key);
-        if let Some(owner) = link.owners.get_mut(&pid) {
+        if let Some(owner) = link.owners.get_mut(&number) {
             owner.sessions -= 1;
             owner.idle_since = now();
         }

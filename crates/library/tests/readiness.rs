@@ -37,7 +37,7 @@ fn role() {
     let words: Vec<&str> = role.split(' ').collect();
     if words[0] == "server" {
         let options =
-            Options { place: Place::At(words[1].into()), idle_exit: None, network: false };
+            Options { place: Place::At(words[1].into()), idle_exit: None, network: None };
         sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
         return;
     }

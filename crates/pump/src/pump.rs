@@ -212,7 +212,7 @@ impl Pump {
                 let Some(frame) = parse(&received, kind) else { return };
                 let size = received.vnet.segments.map_or(0, |segments| segments.size);
                 if let Some(datagram) = frame.datagram() {
-                    return sockets.arrived(&frame, datagram.payload(), size);
+                    return sockets.arrived(&frame, datagram.payload(), size, at);
                 }
                 let Some(number) = flows.get(&frame.key.reversed()) else { return };
                 let Some(entry) = entries.get_mut(number) else { return };

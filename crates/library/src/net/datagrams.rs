@@ -60,7 +60,7 @@ impl Net {
         }
         lock(&self.tokens).insert(session.slot(), lent.token);
         let one = Datagrams::new(Arc::clone(&socket), other, lent.link);
-        pump.insert_datagrams(session.slot(), one);
+        pump.insert_datagrams(session.slot(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         self.leave(pump);
         library().set_hears_packets(session, self.watch.packets());
