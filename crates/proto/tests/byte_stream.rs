@@ -1,7 +1,7 @@
 //! The one law that everything rests on: what one end writes is what the other reads, in order, once, whatever the link does.
 //!
 //! Two connections, a link that loses, doubles, delays and reorders segments as a seed says, programs that write and read in pieces, moves
-//! (export and import) in the middle. Throughput and fairness are the simulation's to look at, not this test's.
+//! (export and import) in the middle, bytes kept by the connection or by its embedding. Throughput and fairness are the simulation's to look at, not this test's.
 
 use proptest::prelude::*;
 use sojourn_proto::record::*;
@@ -51,6 +51,8 @@ struct Setting {
     ecn: bool,
     starts: (u32, u32),
     bytes: [usize; 2],
+    /// The embedding keeps what is written, and takes what arrives as it comes.
+    embeds: [bool; 2],
 }
 
 struct Packet {
@@ -62,6 +64,11 @@ struct Packet {
 
 struct End {
     connection: Connection,
+    limits: Limits,
+    embeds: bool,
+    is_shut: bool,
+    /// Sequence number of the first byte.
+    start: u32,
     to_write: usize,
     written: usize,
     read: usize,
@@ -69,6 +76,39 @@ struct End {
 }
 
 impl End {
+    /// How many bytes the other end has acknowledged.
+    fn acknowledged(&self) -> usize {
+        let outq = self.connection.siocoutq();
+        self.written - outq.saturating_sub(usize::from(self.is_shut && outq > 0))
+    }
+
+    /// What an embedding finds for a transmit.
+    fn find(&self, index: usize, offset: u64, length: usize, seq: u32) -> Vec<u8> {
+        if length == 0 {
+            return Vec::new();
+        }
+        let from = self.acknowledged() + offset as usize;
+        assert!(from + length <= self.written, "no such bytes");
+        assert_eq!(seq, self.start.wrapping_add(from as u32), "another place");
+        (from..from + length).map(|place| byte(index, place)).collect()
+    }
+
+    /// Takes a segment, and of what the connection leaves to us a part at once.
+    fn take(&mut self, index: usize, now: Instant, arrival: &Arrival<'_>, part: u64) {
+        if !self.embeds {
+            self.connection.on_segment(now, arrival);
+            return;
+        }
+        let (_, lent) = self.connection.on_segment_lent(now, arrival);
+        let Some(bytes) = lent else { return };
+        let read = (part % (bytes.len() as u64 + 1)) as usize;
+        for (offset, got) in bytes[..read].iter().enumerate() {
+            assert_eq!(*got, byte(1 - index, self.read + offset), "lent {}", self.read + offset);
+        }
+        self.connection.settle(bytes, read);
+        self.read += read;
+    }
+
     fn has_nothing_to_do(&self) -> bool {
         let closed = self.written == self.to_write && !self.connection.can_send();
         let full = self.written < self.to_write && self.connection.send_room() == 0;
@@ -142,7 +182,6 @@ struct World {
     now: Instant,
     dice: Dice,
     weather: Weather,
-    limits: Limits,
     moved: u32,
 }
 
@@ -151,12 +190,21 @@ impl World {
         let segments = if setting.gso { 64 } else { 1 };
         let limits = Limits { gso_max_segments: segments, gaps_max: 8, ..Limits::default() };
         let now = Instant::ZERO + Duration::from_secs(100);
-        let end = |index: usize| End {
-            connection: Connection::import(&record(setting, index), &limits, now).expect("imports"),
-            to_write: setting.bytes[index],
-            written: 0,
-            read: 0,
-            finished: false,
+        let end = |index: usize| {
+            let record = record(setting, index);
+            let embeds = setting.embeds[index];
+            let limits = Limits { send_elsewhere: if embeds { 50_000 } else { 0 }, ..limits };
+            End {
+                connection: Connection::import(&record, &limits, now).expect("imports"),
+                limits,
+                embeds,
+                is_shut: false,
+                start: if index == 0 { setting.starts.0 } else { setting.starts.1 },
+                to_write: setting.bytes[index],
+                written: 0,
+                read: 0,
+                finished: false,
+            }
         };
         World {
             ends: [end(0), end(1)],
@@ -165,7 +213,6 @@ impl World {
             now,
             dice: Dice(weather.seed | 1),
             weather,
-            limits,
             moved: 0,
         }
     }
@@ -174,10 +221,15 @@ impl World {
     fn transmit(&mut self, from: usize) {
         for _ in 0..100_000 {
             let Some(transmit) = self.ends[from].connection.poll_transmit(self.now) else { return };
-            let payload = transmit.payload.concat();
             let (header, size) = (transmit.header, usize::from(transmit.segment_size));
-            let ect = transmit.ect;
-            assert!(transmit.segment_size == 0 || payload.len() > size, "no need to cut");
+            let (ect, offset, length) = (transmit.ect, transmit.offset, transmit.length);
+            let mut payload = transmit.payload.concat();
+            if self.ends[from].embeds {
+                assert!(payload.is_empty(), "it has them not");
+                payload = self.ends[from].find(from, offset, length, header.seq.0);
+            }
+            assert_eq!(payload.len(), length);
+            assert!(size == 0 || payload.len() > size, "no need to cut");
             let size = if size == 0 { payload.len().max(1) } else { size };
             let pieces: Vec<&[u8]> =
                 if payload.is_empty() { vec![&[]] } else { payload.chunks(size).collect() };
@@ -250,9 +302,14 @@ impl World {
         let wanted = (self.dice.roll(9_000) as usize).min(end.to_write - end.written);
         let bytes: Vec<u8> =
             (end.written..end.written + wanted).map(|place| byte(index, place)).collect();
-        end.written += end.connection.send(&[&bytes], self.dice.chance(100));
+        let more = self.dice.chance(100);
+        end.written += match end.embeds {
+            true => end.connection.send_elsewhere(bytes.len(), more),
+            false => end.connection.send(&[&bytes], more),
+        };
         if end.written == end.to_write && end.connection.can_send() && self.dice.chance(300) {
             end.connection.shutdown_send();
+            end.is_shut = true;
         }
         let mut buffer = vec![0; self.dice.roll(20_000) as usize];
         let count = end.connection.recv(&mut [&mut buffer]);
@@ -272,11 +329,15 @@ impl World {
         }
         self.moved += 1;
         let end = &mut self.ends[index];
-        let record = end.connection.export(self.now).expect("one home");
+        let from = end.acknowledged();
+        let mut record = end.connection.export(self.now).expect("one home");
+        if let (Kind::Tcp(tcp), true) = (&mut record.kind, end.embeds) {
+            tcp.send_queue = (from..end.written).map(|place| byte(index, place)).collect();
+        }
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
         assert_eq!(SessionRecord::decode(&bytes).as_ref(), Ok(&record));
-        end.connection = Connection::import(&record, &self.limits, self.now).expect("imports");
+        end.connection = Connection::import(&record, &end.limits, self.now).expect("imports");
     }
 
     fn step(&mut self) {
@@ -294,7 +355,8 @@ impl World {
                     segment_size: packet.segment_size,
                     congestion: packet.congestion,
                 };
-                self.ends[to].connection.on_segment(self.now, &arrival);
+                let part = self.dice.roll(1 << 20);
+                self.ends[to].take(to, self.now, &arrival, part);
                 self.transmit(to);
             }
             return;
@@ -355,11 +417,14 @@ prop_compose! {
         sndbuf in 5_000u32..300_000,
         starts in any::<(u32, u32)>(),
         near_wrap in any::<bool>(),
+        embeds in any::<[bool; 2]>(),
         bytes in (0usize..80_000, 0usize..20_000),
     ) -> Setting {
         let starts = if near_wrap { (u32::MAX - starts.0 % 50_000, u32::MAX - 3) } else { starts };
         let bytes = [bytes.0, bytes.1];
-        Setting { mss, sack, stamps, scale, rcvbuf, sndbuf, nodelay, reno, gso, ecn, starts, bytes }
+        Setting {
+            mss, sack, stamps, scale, rcvbuf, sndbuf, nodelay, reno, gso, ecn, starts, bytes, embeds,
+        }
     }
 }
 
@@ -400,6 +465,7 @@ fn a_fair_day() {
         ecn: false,
         starts: (7, 9),
         bytes: [500_000, 20_000],
+        embeds: [true, false],
     };
     let weather = Weather { seed: 9, loss: 0, doubling: 0, jitter_us: 0, delay_us: 100, moves: 0 };
     transfer(&setting, weather);
