@@ -6,10 +6,12 @@
 //!
 //! Not here: which packets go where (`sojourn_filter`), bytes and packets of sessions that are away (`sojourn_pump`).
 
+mod adopt;
 mod carrier;
 mod export;
 mod import;
 mod inboxes;
+mod keeping;
 mod links;
 pub mod metastate;
 mod moves;
@@ -23,4 +25,5 @@ mod tuning;
 pub use carrier::{Carrier, StartError};
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
+pub use keeping::{ARGUMENT as KEEP, keep};
 pub use sessions::{Door, Gate, Handed, Sessions, door};

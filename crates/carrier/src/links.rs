@@ -1,6 +1,7 @@
 //! The interfaces that carried sessions go over: for each one a packet filter, and a packet socket for each program.
 
 use crate::carrier::later;
+use crate::keeping::{Keeping, Label};
 use crate::metastate::Way;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
@@ -53,6 +54,7 @@ pub(crate) struct Link {
 /// What a program needs to take part in an interface.
 pub(crate) struct Ticket {
     pub(crate) number: u64,
+    pub(crate) owner: OwnerId,
     pub(crate) socket: OwnedFd,
 }
 
@@ -62,15 +64,23 @@ pub(crate) struct Links {
     last: u64,
     /// When it is looked for fragments next.
     fragments_at: Instant,
+    /// What the next server would need.
+    pub(crate) keeping: Keeping,
 }
 
-impl Default for Links {
-    fn default() -> Self {
-        Self { links: HashMap::new(), last: 0, fragments_at: Instant::ZERO }
-    }
-}
+/// How often it is looked whether a keeper that was let go of has ended (microseconds).
+const CHILDREN_EVERY_US: u64 = 50_000;
 
 impl Links {
+    /// None yet.
+    pub(crate) fn new(keeping: Keeping) -> Self {
+        let mut bytes = [0; 8];
+        // Numbers of an earlier server are not to come again: programs may know them still. Without randomness that is so by chance.
+        let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+        let last = u64::from_ne_bytes(bytes) >> 1;
+        Self { links: HashMap::new(), last, fragments_at: Instant::ZERO, keeping }
+    }
+
     /// Sees to it that the interface of a way has its filter.
     pub(crate) fn open(&mut self, way: &Way) -> Result<&mut Link, LinkError> {
         Ok(match self.links.entry(way.interface) {
@@ -82,12 +92,79 @@ impl Links {
         })
     }
 
+    /// An interface's filter, of an earlier server. Its owners are known by its sessions.
+    pub(crate) fn adopt(
+        &mut self,
+        index: u32,
+        holdings: Vec<(String, OwnedFd)>,
+    ) -> Result<(), LinkError> {
+        let filter = Filter::adopt(holdings, Options::default())?;
+        self.links.insert(index, Link { filter, owners: HashMap::new(), idle_since: now() });
+        Ok(())
+    }
+
+    /// An interface's number of an earlier server, and name, if its filter was adopted.
+    pub(crate) fn name_of(&self, index: u32) -> Option<&str> {
+        Some(&self.links.get(&index)?.filter.interface().name)
+    }
+
+    /// A session of an earlier server, as that has labelled it: the filter must say the same of it. False: it says something else.
+    pub(crate) fn adopt_session(&mut self, label: &Label, key: &Key) -> bool {
+        let Some(link) = self.links.get_mut(&label.interface) else { return false };
+        let id = OwnerId(label.owner);
+        if !link.filter.rule(key).is_ok_and(|rule| rule.owner == id) {
+            return false;
+        }
+        if let Entry::Vacant(place) = link.owners.entry(label.pid) {
+            let mut sockets = link.filter.sockets();
+            let found = sockets.find(|(owner, _)| *owner == id);
+            let copy = found.and_then(|(_, fd)| rustix::io::fcntl_dupfd_cloexec(fd, 0).ok());
+            let Some(socket) = copy else { return false };
+            let number = label.link;
+            place.insert(Owner { id, number, socket, sessions: 0, idle_since: now() });
+        }
+        // One program has one owner.
+        match link.owners.get_mut(&label.pid) {
+            Some(owner) if owner.id == id => owner.sessions += 1,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Gives everything to the kernel that no adopted session is about. The sessions that were nobody's.
+    pub(crate) fn drop_strays(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
+        let mut strays = Vec::new();
+        for (index, link) in &mut self.links {
+            let flows: Vec<_> = link.filter.flows().filter(|(key, _)| !is_known(key)).collect();
+            for (key, _) in flows {
+                let _ = link.filter.remove_flow(&key);
+                strays.push(key);
+            }
+            let known: Vec<_> = link.owners.values().map(|owner| owner.id).collect();
+            let owners: Vec<_> = link.filter.sockets().map(|(owner, _)| owner).collect();
+            for owner in owners.into_iter().filter(|owner| !known.contains(owner)) {
+                let _ = link.filter.remove_owner(owner);
+            }
+            self.keeping.link(*index, &link.filter, false);
+        }
+        strays
+    }
+
+    /// Has a new keeper hold all filters.
+    pub(crate) fn keep_anew(&mut self) {
+        for (index, link) in &self.links {
+            self.keeping.link(*index, &link.filter, true);
+        }
+    }
+
     /// From now on the session's packets come to the program's socket, and the kernel does not see them.
     pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
         // Never used twice, used or not.
         self.last += 1;
         let number = self.last;
         let link = self.open(way)?;
+        let is_first = link.filter.flows().next().is_none();
+        let mut is_new = false;
         if let Entry::Vacant(place) = link.owners.entry(pid) {
             let prepare = |socket: BorrowedFd<'_>| {
                 packet::configure(socket.as_fd(), &PacketOptions::default())
@@ -96,13 +173,19 @@ impl Links {
             let (id, socket) = link.filter.add_owner(prepare)?;
             let owner = Owner { id, number, socket, sessions: 0, idle_since: now() };
             place.insert(owner);
+            is_new = true;
         }
         let owner = link.owners.get_mut(&pid).ok_or(LinkError::Descriptors)?;
         let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
             .map_err(|_| LinkError::Descriptors)?;
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
-        Ok(Ticket { number: owner.number, socket })
+        let ticket = Ticket { number: owner.number, owner: owner.id, socket };
+        if is_first || is_new {
+            let link = self.links.get(&way.interface).ok_or(LinkError::Descriptors)?;
+            self.keeping.link(way.interface, &link.filter, is_first);
+        }
+        Ok(ticket)
     }
 
     /// From now on they are the kernel's.
@@ -113,6 +196,10 @@ impl Links {
         if let Some(owner) = link.owners.get_mut(&pid) {
             owner.sessions -= 1;
             owner.idle_since = now();
+        }
+        if link.filter.flows().next().is_none() {
+            // It has no hook any more.
+            self.keeping.link(interface, &link.filter, false);
         }
     }
 
@@ -126,7 +213,9 @@ impl Links {
             }
             at >= over
         };
-        self.links.retain(|_, Link { filter, owners, idle_since }| {
+        let Self { links, keeping, .. } = self;
+        links.retain(|index, Link { filter, owners, idle_since }| {
+            let before = owners.len();
             owners.retain(|_, owner| {
                 let stays = owner.sessions > 0 || !is_over(owner.idle_since);
                 if !stays {
@@ -136,8 +225,19 @@ impl Links {
                 stays
             });
             // Dropped, it is detached.
-            !owners.is_empty() || !is_over(*idle_since)
+            let stays = !owners.is_empty() || !is_over(*idle_since);
+            if !stays {
+                keeping.forget_link(*index);
+            } else if owners.len() < before {
+                keeping.link(*index, filter, false);
+            }
+            stays
         });
+        keeping.tidy();
+        if keeping.is_ending() {
+            let look = later(at, CHILDREN_EVERY_US);
+            next = Some(next.map_or(look, |next: Instant| next.min(look)));
+        }
         next
     }
 

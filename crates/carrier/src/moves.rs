@@ -2,9 +2,10 @@
 //!
 //! Read the head of `carrier` and `docs/moves.md` first.
 
-use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
+use crate::carrier::{Carrier, Entry, INBOX, Joined, Kept, Lent, Phase, Place, later};
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
+use crate::keeping::Label;
 use crate::links::{LinkError, Ticket};
 use crate::metastate::{Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
@@ -57,6 +58,8 @@ impl Carrier {
         while let Some(handed) = self.gate.next() {
             match handed {
                 Handed::Socket(socket) => self.offer(socket),
+                Handed::Registered { stream, pid } => self.registered(stream, pid),
+                Handed::AllHome => self.all_home(),
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
@@ -89,6 +92,22 @@ impl Carrier {
         }
     }
 
+    /// The server ends, and leaves no session behind if it can.
+    fn all_home(&mut self) {
+        self.is_leaving = true;
+        for local in self.entries.keys().copied().collect::<Vec<_>>() {
+            match self.entries.get(&local).map(|entry| &entry.phase) {
+                Some(Phase::Lent(lent)) => lent.call_home(),
+                Some(Phase::Offered { .. }) => {
+                    self.entries.remove(&local);
+                    self.sessions.left(local, ReasonT::NoPeer, 0, 0);
+                }
+                _ => {}
+            }
+            self.attend(local);
+        }
+    }
+
     fn offer(&mut self, socket: OwnedFd) {
         self.last_local += 1;
         let local = self.last_local;
@@ -99,7 +118,7 @@ impl Carrier {
         self.sessions.offer(socket.as_fd(), &what);
         match key {
             // An event says what came of it.
-            Some(key) if way_of(&mut self.metastate, &key).is_some() => {
+            Some(key) if !self.is_leaving && way_of(&mut self.metastate, &key).is_some() => {
                 self.entries.insert(local, Entry::offered(key, socket));
             }
             // The program is told so.
@@ -126,7 +145,13 @@ impl Carrier {
         stream.attention();
         let since = now();
         entry.place = Some(place);
-        entry.phase = Phase::Waiting { socket, stream: Box::new(stream), since };
+        let joined = Joined {
+            stream: join.stream,
+            side: join.side,
+            ring_bytes: join.ring_bytes,
+            region: join.region.clone(),
+        };
+        entry.phase = Phase::Waiting { socket, stream: Box::new(stream), joined, since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
         self.look_at(local, Some(since));
     }
@@ -145,6 +170,7 @@ impl Carrier {
             own_inbox: join.own.id,
             own_slot: join.own.slot,
             peer_inbox: join.peer.id,
+            peer_slot: join.peer.slot,
             peer_pid: join.peer_pid,
         };
         Some((stream, place))
@@ -153,9 +179,9 @@ impl Carrier {
     /// Takes the session out of the kernel, if that may be now.
     pub(crate) fn try_take(&mut self, local: u64) {
         let Some(entry) = self.entries.get_mut(&local) else { return };
-        let Phase::Waiting { socket, stream, since } = &entry.phase else { return };
+        let Phase::Waiting { socket, stream, since, .. } = &entry.phase else { return };
         let at = now();
-        if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
+        if self.is_leaving || stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
             return self.end(local);
         }
         if !is_quiet(stream, socket) {
@@ -172,6 +198,8 @@ impl Carrier {
             Some(Err(TakeError::Export(ExportError::Busy(_)))) => {
                 self.look_at(local, Some(later(at, TAKE_EVERY_US)));
             }
+            // Its program has kept it, having lost us.
+            Some(Err(TakeError::Kept)) => self.end(local),
             // Closed meanwhile: what that means to the program the kernel knows best.
             Some(Err(TakeError::Export(ExportError::State))) => self.end(local),
             Some(Err(error)) => {
@@ -218,27 +246,59 @@ impl Carrier {
     fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
         // Before the packets are turned away: it takes a while.
         let tuning = crate::tuning::read();
-        let Self { entries, links, sessions, tokens, .. } = self;
+        let Self { entries, links, sessions, tokens, peer_inboxes, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
-        let Some(Place { peer_pid, .. }) = entry.place else { return Ok(()) };
-        let Phase::Waiting { socket, .. } = &entry.phase else { return Ok(()) };
-        let ticket = links.take(&way, peer_pid, entry.key)?;
-        grace();
-        let taken = read_out(socket, &tuning).and_then(|record| {
-            let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
-            Ok((record, parcel))
+        let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
+            return Ok(());
+        };
+        let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
+        if !stream.ledger().take() {
+            return Err(TakeError::Kept);
+        }
+        let taken = links.take(&way, peer_pid, entry.key).map_err(TakeError::from);
+        let taken = taken.and_then(|ticket| {
+            grace();
+            let taken = read_out(socket, &tuning).and_then(|record| {
+                let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
+                Ok((ticket, record, parcel))
+            });
+            taken.inspect_err(|_| links.give_back(way.interface, peer_pid, &entry.key))
         });
-        let (record, parcel) = taken.inspect_err(|_| {
-            links.give_back(way.interface, peer_pid, &entry.key);
+        let (ticket, record, parcel) = taken.inspect_err(|_| {
+            stream.ledger().put_down();
         })?;
+        let Ticket { number: link, owner, socket: packets } = ticket;
         let token = token();
-        let Ticket { number: link, socket: packets } = ticket;
+        let label = Label {
+            token,
+            stream: joined.stream,
+            side: joined.side,
+            ring_bytes: joined.ring_bytes,
+            peer_inbox,
+            peer_slot,
+            pid: peer_pid,
+            interface: way.interface,
+            owner: owner.0,
+            link,
+        };
+        let inbox = peer_inboxes.descriptors(peer_inbox).unwrap_or_default();
+        let kept = Kept { label, region: joined.region.clone(), inbox };
+        links.keeping.hold(&kept, socket, parcel.as_fd());
         let hop = hop_of(&way);
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
-        let stream = *stream;
-        let next_look_us = SLIP_FIRST_US * 10;
-        let lent = Lent { socket, stream, record, token, way, is_cut: false, next_look_us };
+        let lent = Lent {
+            socket,
+            stream: *stream,
+            record,
+            token,
+            way,
+            is_cut: false,
+            next_look_us: SLIP_FIRST_US * 10,
+            kept,
+            is_known: true,
+            home_by: None,
+        };
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
@@ -287,8 +347,15 @@ impl Carrier {
     /// Bytes sent and received by the program while it was away.
     fn put_back(&mut self, entry: &Entry, lent: &Lent, known: Option<Known>) -> (u64, u64) {
         self.tokens.remove(&lent.token);
+        // Before the program closes it: it is to be the last that has it.
+        self.links.keeping.release(&lent.kept.label);
         let stream = &lent.stream;
         stream.freeze();
+        if stream.ledger().is_lost() {
+            // Its program has waited for us in vain, and taken it for reset.
+            self.links.give_back(lent.way.interface, lent.kept.label.pid, &entry.key);
+            return (0, 0);
+        }
         let unknown = || Known { record: last_known(lent), has_ended: false };
         let Known { mut record, has_ended } = known.unwrap_or_else(unknown);
         add_slipped(&mut record, lent);
@@ -341,6 +408,8 @@ enum TakeError {
     Export(#[from] ExportError),
     #[error("the record cannot be passed on: {0}")]
     Parcel(Errno),
+    #[error("the program has kept it")]
+    Kept,
 }
 
 /// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
@@ -408,6 +477,10 @@ pub(crate) fn hop_of(way: &Way) -> HopT {
 /// all of it: if the peer takes nothing at the moment, nobody waits for that here.
 fn give_up(socket: &OwnedFd, stream: &Stream) {
     stream.freeze();
+    if !stream.ledger().close() && stream.ledger().is_kept() {
+        // It has lost us, and does this itself.
+        return;
+    }
     let left = unsent(stream, 0);
     let _room = Room::to_send(socket.as_fd(), left.len());
     let mut done = 0;

@@ -18,6 +18,9 @@ const LINK: &str = "sojourn_link";
 const XDP_LINK: &str = "sojourn_xdplink";
 const MEMBER: &str = "sojourn_member";
 
+/// Those names of [`Filter::holdings`] whose descriptors are others each time when there is a first session again.
+pub const HOOKS: [&str; 2] = [LINK, XDP_LINK];
+
 impl Filter {
     /// Every descriptor that the filter needs to go on, with a name: letters, digits and `_`. Duplicates of these, held by another
     /// process, keep the filter as it is when this one dies.
@@ -32,6 +35,14 @@ impl Filter {
             }
         }
         held
+    }
+
+    /// The packet sockets that the filter has a copy of, by their owners.
+    pub fn sockets(&self) -> impl Iterator<Item = (OwnerId, BorrowedFd<'_>)> {
+        self.owners.iter().filter_map(|(owner, kind)| match kind {
+            Owner::Direct { socket, .. } => Some((*owner, socket.as_fd())),
+            _ => None,
+        })
     }
 
     /// The filter that these descriptors, by the names that [`Filter::holdings`] gave them, were of. Its sessions, owners and ports are as

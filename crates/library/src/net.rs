@@ -9,25 +9,23 @@
 //! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
 
 use crate::Library;
+use crate::carried::Connected;
 use crate::engine::Engine;
 use crate::session::{Session, lock};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::fd::{AsFd, OwnedFd};
-use sojourn_ipc::{Connection, Deadline};
-use sojourn_netif::Message;
+use rustix::fd::OwnedFd;
+use sojourn_netif::{Interface, Message};
+use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, Pump, now, parcel};
-use sojourn_session::{CarryClient, HopT, LendT};
+use sojourn_pump::{Carried, Hop, LinkId, Pump, now, parcel};
+use sojourn_session::{HopT, LendT};
 use sojourn_stream::Stream;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// How long the server may take to take a session back.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Events taken at once.
 const EVENTS: usize = 16;
 /// No time at which anything is due.
@@ -51,9 +49,26 @@ pub(crate) struct Net {
     wake: OwnedFd,
     /// When the thread looks next by itself, whatever happens (microseconds).
     looks_at: AtomicU64,
-    /// What the server knows the sessions by, by their slots.
-    tokens: Mutex<HashMap<u32, u64>>,
-    server: Mutex<Option<CarryClient<Connection>>>,
+    /// What the server knows the sessions by, and their links, by their slots.
+    tokens: Mutex<HashMap<u32, (u64, LinkId)>>,
+    /// See `carried`.
+    pub(crate) server: Mutex<Option<Connected>>,
+    /// Made so far.
+    pub(crate) connections: AtomicU64,
+    /// A session has waited for a server in vain; the next ones need not.
+    pub(crate) is_alone: AtomicBool,
+}
+
+/// A session that is on its way home.
+pub(crate) struct Parting {
+    pub(crate) token: u64,
+    link: LinkId,
+    pub(crate) carried: Carried,
+    /// Its interface, if no other session uses it.
+    packets: Option<Box<dyn Interface + Send>>,
+    record: SessionRecord,
+    /// The same record.
+    pub(crate) file: OwnedFd,
 }
 
 /// What of a way is in frames.
@@ -83,6 +98,8 @@ impl Net {
                 looks_at: AtomicU64::new(NEVER),
                 tokens: Mutex::default(),
                 server: Mutex::new(None),
+                connections: AtomicU64::new(0),
+                is_alone: AtomicBool::new(false),
             })
         });
         let net = made.as_ref()?;
@@ -94,23 +111,6 @@ impl Net {
             }
         }
         Some(net)
-    }
-
-    /// Whether sessions can be given back to the server; `connect` makes the connection if there is none.
-    pub(crate) fn knows_server(
-        &self,
-        connect: impl FnOnce() -> Option<CarryClient<Connection>>,
-    ) -> bool {
-        let mut server = lock(&self.server);
-        if server.is_none() {
-            *server = connect();
-        }
-        server.is_some()
-    }
-
-    /// The server that sessions were lent by is gone.
-    pub(crate) fn lose_server(&self) {
-        *lock(&self.server) = None;
     }
 
     /// Carries the session from now on. `other`: the side of its stream that the server had. False: it is not carried; the server finds
@@ -141,7 +141,7 @@ impl Net {
         if !carried.stream().ledger().claim() {
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), lent.token);
+        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
         pump.insert(session.slot(), lent.link, carried);
         self.count.fetch_add(1, Ordering::SeqCst);
         // SYNC: before the look whether it is frozen; pairs with `return_carried`, which freezes and then looks here.
@@ -165,23 +165,24 @@ impl Net {
         self.serve_and_leave(pump);
     }
 
-    /// The frozen session goes home: tells the server where it stands. False: it was not carried here, or there is no server.
-    pub(crate) fn give_back(&self, engine: &Engine, slot: u32) -> bool {
-        let removed = lock(&self.pump).remove(slot);
-        let Some((mut carried, unused)) = removed else { return false };
+    /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or there are no descriptors left.
+    pub(crate) fn part(&self, engine: &Engine, slot: u32) -> Option<Parting> {
+        let (mut carried, packets) = lock(&self.pump).remove(slot)?;
         self.count.fetch_sub(1, Ordering::SeqCst);
-        if let Some(fd) = unused.as_ref().and_then(|packets| packets.wait_fd()) {
+        if let Some(fd) = packets.as_ref().and_then(|packets| packets.wait_fd()) {
             let _ = epoll::delete(&self.set, fd);
             engine.release(fd);
         }
-        let token = lock(&self.tokens).remove(&slot);
-        let Some((token, record)) = token.zip(carried.leave(now())) else { return false };
-        let Ok(file) = parcel::pack(&record) else { return false };
-        let mut server = lock(&self.server);
-        let Some(client) = &mut *server else { return false };
-        let deadline = Deadline::after(ANSWER_LIMIT);
-        let has_ended = carried.has_ended();
-        client.with_deadline(deadline).give_back(token, has_ended, Some(file.as_fd())).is_ok()
+        let (token, link) = lock(&self.tokens).remove(&slot)?;
+        let record = carried.leave(now())?;
+        let file = parcel::pack(&record).ok()?;
+        Some(Parting { token, link, carried, packets, record, file })
+    }
+
+    /// Nobody takes the session: its peer is told that it is over.
+    pub(crate) fn reset(&self, mut parting: Parting) {
+        let Parting { link, carried, packets, record, .. } = &mut parting;
+        lock(&self.pump).reset((carried, record), packets.as_deref_mut(), *link, now());
     }
 
     /// Something has happened to a session on this side: it is served, by whoever turns the pump.

@@ -4,6 +4,7 @@
 
 use crate::carried::{Carried, Ending, Hop, scratch};
 use sojourn_netif::{Interface, Received};
+use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::{self, Frame};
@@ -92,6 +93,21 @@ impl Pump {
         let entry = Entry { carried, link, flow, timer: None, is_dirty: false, is_ending: false };
         self.entries.insert(number, entry);
         self.mark(number);
+    }
+
+    /// Nobody can go on with a session that was removed and has left with this record: its peer is told so, by the interface that went
+    /// with it, or else by that one.
+    pub fn reset(
+        &mut self,
+        gone: (&mut Carried, &SessionRecord),
+        own: Option<&mut (dyn Interface + Send + 'static)>,
+        link: LinkId,
+        at: Instant,
+    ) {
+        let known = self.links.iter_mut().find(|known| known.id == link);
+        if let Some(out) = own.or(known.map(|link| &mut *link.packets)) {
+            gone.0.reset(gone.1, out, at);
+        }
     }
 
     /// A session less; and its interface if that is not used any more.
