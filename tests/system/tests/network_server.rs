@@ -210,7 +210,8 @@ fn outlives(link: &Link, end: End, is_v6: bool, way: &str) {
         assert_eq!(transfer.await_away(), stream, "{death}");
     }
     let shown = transfer.world().sessions().unwrap();
-    let is_it = |session: &&serde_json::Value| session["stream"] == stream.to_string();
+    let number = serde_json::Value::from(stream.to_string());
+    let is_it = |session: &&serde_json::Value| session["stream"] == number;
     let session = shown["sessions"].as_array().unwrap().iter().find(is_it).expect("ss shows it");
     assert_eq!(session["home"], "library", "{session}");
     assert!(session["sent"].as_u64() > Some(PROGRESS), "{session}");
