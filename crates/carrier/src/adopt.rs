@@ -178,14 +178,13 @@ impl Carrier {
             let ledger = lent.stream.ledger();
             if is_dead || ledger.revoke() || !ledger.is_claimed() {
                 self.end(local);
-            } else if lent.stream.is_frozen() {
-                // Its library is about to give it back, or has given up.
-                let by = later(now(), HOME_LIMIT_US);
-                lent.home_by = Some(by);
-                self.look_at(local, Some(by));
-            } else {
-                self.attend(local);
+                continue;
             }
+            if lent.stream.is_frozen() {
+                // Its library is about to give it back, or has given up.
+                lent.home_by = Some(later(now(), HOME_LIMIT_US));
+            }
+            self.attend(local);
         }
     }
 

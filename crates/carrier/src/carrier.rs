@@ -30,6 +30,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 const EVENTS: usize = 32;
+/// How often it is looked at a session that was adopted on its way home (microseconds).
+const HOME_EVERY_US: u64 = 500_000;
 
 /// What an event is about.
 const GATE: u64 = 0;
@@ -295,10 +297,16 @@ impl Carrier {
             Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().revoke() => {
                 self.end(local);
             }
-            Phase::Lent(lent)
-                if lent.home_by.is_some_and(|by| lent.stream.is_frozen() && now() >= by) =>
-            {
+            // It has waited for us in vain.
+            Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().is_lost() => {
                 self.end(local);
+            }
+            Phase::Lent(lent) if lent.stream.is_frozen() && lent.home_by.is_some() => {
+                let at = now();
+                match lent.home_by <= Some(at) {
+                    true => self.end(local),
+                    false => self.look_at(local, Some(later(at, HOME_EVERY_US))),
+                }
             }
             Phase::Lent(_) => self.look_for_slipped(local),
         }

@@ -273,7 +273,8 @@ impl Keeping {
         }
     }
 
-    fn ready(&mut self) {
+    /// Sees to it that there is a keeper.
+    pub(crate) fn ready(&mut self) {
         if let Some(path) = self.path.clone().filter(|_| self.keeper.is_none())
             && let Ok((keeper, child)) = start(&path)
         {
@@ -326,11 +327,16 @@ pub fn keep(path: &Path) -> io::Result<()> {
     let listener = io::stdout().as_fd().try_clone_to_owned()?;
     let own = file_at(path);
     let kept = keeper::keep(control, &listener, PATIENCE);
+    // The kernel knows of them what is no longer true: as if they were not there, it resets their peers when these speak.
+    for fd in kept.iter().flat_map(|kept| kept.values()).flatten() {
+        // Of what is no such socket nothing comes.
+        let _ = crate::raw::disconnect(fd);
+    }
     // Before the listener closes, so that whoever finds nobody there finds no file either. It may be another keeper's by now.
     if own.is_some() && file_at(path) == own {
         let _ = std::fs::remove_file(path);
     }
-    kept
+    kept.map(drop)
 }
 
 /// Which file is there.

@@ -5,7 +5,7 @@ use crate::keeping::{Keeping, Label};
 use crate::metastate::Way;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
-use sojourn_netif::{PacketOptions, packet};
+use sojourn_netif::{PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use std::collections::HashMap;
@@ -28,6 +28,10 @@ pub(crate) enum LinkError {
 /// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
 const LINGER_US: u64 = 1_000_000;
 
+/// The ring that a program's packet socket has: what fits its slots is seen without a system call. Segments that offloads make do not, and are
+/// taken from the socket.
+pub(crate) const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
+
 /// How often it is looked for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
 
@@ -40,6 +44,8 @@ struct Owner {
     sessions: usize,
     /// When the last of them left.
     idle_since: Instant,
+    /// Of an earlier server: its program may have let go of it, and must not be given it again.
+    is_adopted: bool,
 }
 
 /// One interface.
@@ -87,6 +93,9 @@ impl Links {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
                 let filter = Filter::attach(&way.name, Options::default())?;
+                // Now, while nothing waits for it: starting a process takes a while.
+                self.keeping.ready();
+                self.keeping.link(way.interface, &filter, false);
                 place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
             }
         })
@@ -120,8 +129,15 @@ impl Links {
             let found = sockets.find(|(owner, _)| *owner == id);
             let copy = found.and_then(|(_, fd)| rustix::io::fcntl_dupfd_cloexec(fd, 0).ok());
             let Some(socket) = copy else { return false };
-            let number = label.link;
-            place.insert(Owner { id, number, socket, sessions: 0, idle_since: now() });
+            let owner = Owner {
+                id,
+                number: label.link,
+                socket,
+                sessions: 0,
+                idle_since: now(),
+                is_adopted: true,
+            };
+            place.insert(owner);
         }
         // One program has one owner.
         match link.owners.get_mut(&label.pid) {
@@ -168,10 +184,12 @@ impl Links {
         if let Entry::Vacant(place) = link.owners.entry(pid) {
             let prepare = |socket: BorrowedFd<'_>| {
                 packet::configure(socket.as_fd(), &PacketOptions::default())
+                    .and_then(|()| Ring::prepare(socket, RING))
                     .map_err(io::Error::other)
             };
             let (id, socket) = link.filter.add_owner(prepare)?;
-            let owner = Owner { id, number, socket, sessions: 0, idle_since: now() };
+            let owner =
+                Owner { id, number, socket, sessions: 0, idle_since: now(), is_adopted: false };
             place.insert(owner);
             is_new = true;
         }
@@ -217,7 +235,7 @@ impl Links {
         links.retain(|index, Link { filter, owners, idle_since }| {
             let before = owners.len();
             owners.retain(|_, owner| {
-                let stays = owner.sessions > 0 || !is_over(owner.idle_since);
+                let stays = owner.sessions > 0 || !owner.is_adopted && !is_over(owner.idle_since);
                 if !stays {
                     *idle_since = owner.idle_since;
                     let _ = filter.remove_owner(owner.id);

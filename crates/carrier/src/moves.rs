@@ -6,7 +6,7 @@ use crate::carrier::{Carrier, Entry, INBOX, Joined, Kept, Lent, Phase, Place, la
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
 use crate::keeping::Label;
-use crate::links::{LinkError, Ticket};
+use crate::links::{LinkError, RING, Ticket};
 use crate::metastate::{Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::replay;
@@ -18,7 +18,7 @@ use rustix::net::SendFlags;
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use sojourn_pump::{now, position, unread, unsent};
-use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT};
+use sojourn_session::{EventT, HopT, JoinT, LendT, OfferT, ReasonT, RecallT, RingT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -252,19 +252,18 @@ impl Carrier {
             return Ok(());
         };
         let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
-        if !stream.ledger().take() {
-            return Err(TakeError::Kept);
-        }
-        let taken = links.take(&way, peer_pid, entry.key).map_err(TakeError::from);
-        let taken = taken.and_then(|ticket| {
-            grace();
-            let taken = read_out(socket, &tuning).and_then(|record| {
+        let ticket = links.take(&way, peer_pid, entry.key)?;
+        grace();
+        // If this process dies before that the program goes on with the socket as it is.
+        let taken = match stream.ledger().take() {
+            false => Err(TakeError::Kept),
+            true => read_out(socket, &tuning).and_then(|record| {
                 let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
-                Ok((ticket, record, parcel))
-            });
-            taken.inspect_err(|_| links.give_back(way.interface, peer_pid, &entry.key))
-        });
-        let (ticket, record, parcel) = taken.inspect_err(|_| {
+                Ok((record, parcel))
+            }),
+        };
+        let (record, parcel) = taken.inspect_err(|_| {
+            links.give_back(way.interface, peer_pid, &entry.key);
             stream.ledger().put_down();
         })?;
         let Ticket { number: link, owner, socket: packets } = ticket;
@@ -302,7 +301,8 @@ impl Carrier {
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, record });
+        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         Ok(())
     }
 

@@ -223,11 +223,15 @@ enum Event {
     End(String),
 }
 
-/// Is the keeper: returns when there is nothing to be kept any more. Everything is closed then.
+/// Is the keeper: returns when there is nothing to be kept any more, and what it still holds then.
 ///
 /// # Errors
 /// The kernel's, when waiting fails.
-pub fn keep(control: OwnedFd, listener: &OwnedFd, patience: Patience) -> io::Result<()> {
+pub fn keep(
+    control: OwnedFd,
+    listener: &OwnedFd,
+    patience: Patience,
+) -> io::Result<BTreeMap<String, Vec<OwnedFd>>> {
     let mut held = Held { control: Some(control), fds: BTreeMap::new(), programs: BTreeMap::new() };
     // Since when there is no server, and no program.
     let (mut alone, mut idle) = (None, None);
@@ -236,7 +240,7 @@ pub fn keep(control: OwnedFd, listener: &OwnedFd, patience: Patience) -> io::Res
         if held.control.is_some() {
             (alone, idle) = (None, None);
         } else if held.programs.is_empty() {
-            return Ok(());
+            return Ok(held.fds);
         } else {
             alone = alone.or(Some(now));
             let is_over = held.programs.values().all(|program| program.has_ended);
@@ -247,7 +251,7 @@ pub fn keep(control: OwnedFd, listener: &OwnedFd, patience: Patience) -> io::Res
             idle.and_then(|since: Instant| since.checked_add(patience.after_programs)),
         ];
         match held.wait(listener.as_fd(), ends.into_iter().flatten().min())? {
-            None => return Ok(()),
+            None => return Ok(held.fds),
             Some(Event::Packet) => held.take_packet(),
             Some(Event::Server) => held.take_server(listener),
             Some(Event::End(program)) => {

@@ -65,12 +65,13 @@ impl Session {
     }
 
     /// The server is gone. What its carrier had not begun to take out of the kernel is in the kernel, but for what the program has
-    /// written to the ring meanwhile.
+    /// written to the ring meanwhile. What it had begun with, and not lent, only the next one may know.
     pub(crate) fn carrier_is_lost(&self) {
         if self.is_carried()
             && !self.is_lent()
-            && self.stream().is_some_and(|stream| stream.ledger().keep())
+            && let Some(stream) = self.stream()
         {
+            stream.ledger().keep();
             self.leave(ReasonT::ServerGone, false);
         }
     }
@@ -103,7 +104,7 @@ impl Session {
             }
             stream.withdraw_reader();
         }
-        if let (false, Some(_), Some((_, net))) = (is_decided(), parting, net) {
+        if let (false, Some((_, net))) = (is_decided(), net) {
             net.is_alone.store(!given.is_given(), Ordering::SeqCst);
         }
         false
@@ -119,7 +120,7 @@ impl Session {
         // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
         let is_lent = self.is_lent.swap(false, Ordering::SeqCst);
         let net = library.engine().zip(library.net()).filter(|_| is_lent);
-        let parting = net.and_then(|(engine, net)| net.part(engine, self.slot()));
+        let parting = net.and_then(|(_, net)| net.part(self.slot()));
         if !is_lent {
             stream.set_flushed(0);
             stream.attention();

@@ -49,6 +49,7 @@ mod sets;
 mod sets_tests;
 mod sleep;
 mod table;
+mod watch;
 
 pub use calls::{Call, Path, Recv, Send, Use};
 pub use descriptors::{Origin, SocketOption};

@@ -3,7 +3,8 @@
 //! # Who turns the pump
 //! Whoever has reason to, under one lock: a call that has written, for its own session; a call that finds nothing or waits, for all,
 //! as it is packets that it waits for; and a thread that sleeps for packets and timers, for what nobody waits for. A call that finds the
-//! pump being turned leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody sleeps under it.
+//! pump being turned leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody sleeps under it. Who
+//! sleeps for packets: `watch`.
 //!
 //! A session is lent by the session server, with a record of where its connection stands, and given back with another one on a
 //! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
@@ -12,16 +13,18 @@ use crate::Library;
 use crate::carried::Connected;
 use crate::engine::Engine;
 use crate::session::{Session, lock};
+use crate::watch::Watch;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fd::OwnedFd;
-use sojourn_netif::{Interface, Message};
+use rustix::io::Errno;
+use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Carried, Hop, LinkId, Pump, now, parcel};
-use sojourn_session::{HopT, LendT};
+use sojourn_session::{HopT, LendT, RingT};
 use sojourn_stream::Stream;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -34,6 +37,7 @@ const NEVER: u64 = u64::MAX;
 /// What an event of the thread's set is about.
 const WAKE: u64 = 0;
 const PACKETS: u64 = 1;
+const TICK: u64 = 2;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -44,8 +48,8 @@ pub(crate) struct Net {
     /// Sessions to be served that were marked while somebody turned the pump.
     marked: Mutex<Vec<u32>>,
     has_marked: AtomicBool,
-    /// What the thread sleeps in, and what wakes it.
-    set: OwnedFd,
+    pub(crate) watch: Watch,
+    /// Wakes the thread.
     wake: OwnedFd,
     /// When the thread looks next by itself, whatever happens (microseconds).
     looks_at: AtomicU64,
@@ -64,8 +68,6 @@ pub(crate) struct Parting {
     pub(crate) token: u64,
     link: LinkId,
     pub(crate) carried: Carried,
-    /// Its interface, if no other session uses it.
-    packets: Option<Box<dyn Interface + Send>>,
     record: SessionRecord,
     /// The same record.
     pub(crate) file: OwnedFd,
@@ -88,12 +90,13 @@ impl Net {
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let wake = engine.keep(eventfd(0, flags).ok()?);
             epoll::add(&set, &wake, EventData::new_u64(WAKE), EventFlags::IN).ok()?;
+            let watch = Watch::new(engine, set, PACKETS, TICK).ok()?;
             Some(Self {
                 pump: Mutex::default(),
                 count: AtomicU32::new(0),
                 marked: Mutex::default(),
                 has_marked: AtomicBool::new(false),
-                set,
+                watch,
                 wake,
                 looks_at: AtomicU64::new(NEVER),
                 tokens: Mutex::default(),
@@ -104,7 +107,7 @@ impl Net {
         });
         let net = made.as_ref()?;
         if !engine.has_net_thread.swap(true, Ordering::SeqCst) {
-            let work = Box::new(move || net.serve());
+            let work = Box::new(move || net.serve(engine));
             if !library.host().spawn("sojourn-net", work) {
                 engine.has_net_thread.store(false, Ordering::SeqCst);
                 return None;
@@ -132,7 +135,7 @@ impl Net {
         let mut pump = lock(&self.pump);
         if !pump.has_link(lent.link) {
             let Some(packets) = self.open_link(engine, lent) else { return false };
-            pump.add_link(lent.link, Box::new(packets));
+            pump.add_link(lent.link, packets, now());
         }
         let hop = hop_of(&lent.hop);
         let Some(carried) = Carried::new(other, &record, &hop, &Limits::default(), now()) else {
@@ -144,18 +147,33 @@ impl Net {
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
         pump.insert(session.slot(), lent.link, carried);
         self.count.fetch_add(1, Ordering::SeqCst);
+        crate::library().set_hears_packets(session, self.watch.packets());
         // SYNC: before the look whether it is frozen; pairs with `return_carried`, which freezes and then looks here.
         session.is_lent.store(true, Ordering::SeqCst);
         self.serve_and_leave(pump);
         true
     }
 
-    fn open_link(&self, engine: &Engine, lent: &LendT) -> Option<Message> {
+    fn open_link(&self, engine: &Engine, lent: &LendT) -> Option<Box<dyn Interface + Send>> {
         let socket = engine.keep(lent.packets.clone().into_owned().ok().flatten()?);
-        let packets = Message::from_descriptor(socket).ok()?;
-        let fd = sojourn_netif::Interface::wait_fd(&packets)?;
-        epoll::add(&self.set, fd, EventData::new_u64(PACKETS), EventFlags::IN).ok()?;
+        let RingT { slot_len, slots } = lent.ring;
+        let packets: Box<dyn Interface + Send> = match slots {
+            0 => Box::new(Message::from_descriptor(socket).ok()?),
+            _ => Box::new(Ring::map(socket, RingLayout { slot_len, slots }).ok()?),
+        };
+        self.watch.add(packets.wait_fd()?).ok()?;
         Some(packets)
+    }
+
+    /// Closes interfaces that have not been used for a while. When to look again.
+    fn close_idle_links(&self, engine: &Engine, pump: &mut Pump) -> Option<Instant> {
+        while let Some(packets) = pump.take_idle_link(now()) {
+            if let Some(fd) = packets.wait_fd() {
+                self.watch.remove(fd);
+                engine.release(fd);
+            }
+        }
+        pump.next_idle_link()
     }
 
     /// The way to a session's peer has changed.
@@ -166,23 +184,19 @@ impl Net {
     }
 
     /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or there are no descriptors left.
-    pub(crate) fn part(&self, engine: &Engine, slot: u32) -> Option<Parting> {
-        let (mut carried, packets) = lock(&self.pump).remove(slot)?;
+    pub(crate) fn part(&self, slot: u32) -> Option<Parting> {
+        let mut carried = lock(&self.pump).remove(slot, now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
-        if let Some(fd) = packets.as_ref().and_then(|packets| packets.wait_fd()) {
-            let _ = epoll::delete(&self.set, fd);
-            engine.release(fd);
-        }
         let (token, link) = lock(&self.tokens).remove(&slot)?;
         let record = carried.leave(now())?;
         let file = parcel::pack(&record).ok()?;
-        Some(Parting { token, link, carried, packets, record, file })
+        Some(Parting { token, link, carried, record, file })
     }
 
     /// Nobody takes the session: its peer is told that it is over.
     pub(crate) fn reset(&self, mut parting: Parting) {
-        let Parting { link, carried, packets, record, .. } = &mut parting;
-        lock(&self.pump).reset((carried, record), packets.as_deref_mut(), *link, now());
+        let Parting { link, carried, record, .. } = &mut parting;
+        lock(&self.pump).reset(*link, carried, record, now());
     }
 
     /// Something has happened to a session on this side: it is served, by whoever turns the pump.
@@ -206,8 +220,10 @@ impl Net {
     }
 
     fn turn_now(&self) -> bool {
+        let at = now();
+        self.watch.looked(at.as_micros());
         let Ok(mut pump) = self.pump.try_lock() else { return false };
-        let arrived = pump.turn(now());
+        let arrived = pump.turn(at);
         self.leave(pump);
         arrived
     }
@@ -251,34 +267,50 @@ impl Net {
         Some(pump)
     }
 
-    /// The thread.
-    fn serve(&self) {
+    /// The thread. It ends if its set was closed under it, by a program that closes what is not its own: then calls alone turn the pump.
+    fn serve(&self, engine: &Engine) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
-            let next = {
-                let mut pump = lock(&self.pump);
-                pump.turn(now());
-                let next = pump.next_timeout();
-                self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
-                self.leave(pump);
-                next
-            };
+            let mut pump = lock(&self.pump);
+            pump.turn(now());
+            let idle = self.close_idle_links(engine, &mut pump);
+            let next = [idle, pump.next_timeout()].into_iter().flatten().min();
+            self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
+            self.leave(pump);
+            if self.sleep(&mut events, next).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The thread sleeps until there is something to do for sessions.
+    fn sleep(&self, events: &mut Vec<epoll::Event>, next: Option<Instant>) -> Result<(), Errno> {
+        let mut is_idle = true;
+        while is_idle {
             let limit = next.map(|next| next.since(now()).as_micros()).map(|us| Timespec {
                 tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
                 tv_nsec: (us % 1_000_000 * 1000) as i64,
             });
             events.clear();
-            let spare = rustix::buffer::spare_capacity(&mut events);
-            // The set was closed under us by a program that closes what is not its own: then calls alone turn the pump.
-            if epoll::wait(&self.set, spare, limit.as_ref())
-                .is_err_and(|error| error != rustix::io::Errno::INTR)
-            {
-                return;
+            let spare = rustix::buffer::spare_capacity(events);
+            match epoll::wait(self.watch.set(), spare, limit.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
             }
-            if events.iter().any(|event| event.data.u64() == WAKE) {
-                let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            is_idle = !events.is_empty();
+            for event in events.iter() {
+                match event.data.u64() {
+                    TICK => {
+                        self.watch.tick(now().as_micros());
+                        continue;
+                    }
+                    WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
+                    _ => {}
+                }
+                is_idle = false;
             }
         }
+        Ok(())
     }
 }
 

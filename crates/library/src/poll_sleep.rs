@@ -12,7 +12,7 @@
 
 use crate::Library;
 use crate::poll::{PollFd, Polling};
-use crate::session::lock;
+use crate::session::{Session, lock};
 use crate::set_entry::bit;
 use crate::set_wait::ASK_INTERVAL_NS;
 use core::time::Duration;
@@ -21,14 +21,15 @@ use rustix::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
+use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
 use sojourn_stream::Inbox;
 use std::sync::{Arc, Mutex};
 
 /// Users of peers that one call can sleep for.
 const INBOXES_MAX: usize = 8;
-/// Descriptors that the kernel is asked about beside the program's: inboxes, and the thread's own.
-pub(crate) const EXTRA: usize = INBOXES_MAX + 1;
+/// Descriptors that the kernel is asked about beside the program's: inboxes, the thread's own, and packets.
+pub(crate) const EXTRA: usize = INBOXES_MAX + 2;
 /// Looks at the rings between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
@@ -69,6 +70,8 @@ struct Places {
     interest: u64,
     /// Sessions that leave word elsewhere.
     elsewhere: Vec<i32>,
+    /// There are some whose bytes come in packets.
+    has_lent: bool,
 }
 
 impl Polling<'_> {
@@ -151,6 +154,7 @@ impl Polling<'_> {
                 continue;
             };
             places.interest |= 1 << (slot % 64);
+            places.has_lent |= session.is_lent();
             if places.inboxes.iter().any(|known| Arc::ptr_eq(known, &inbox)) {
                 continue;
             }
@@ -180,16 +184,24 @@ impl Polling<'_> {
             }
         }
         let host = self.library.host();
+        let net = self.library.net().filter(|_| places.has_lent);
+        let watches = net.map(|net| net.watch.begin_sleep(true));
         host.wait_begins();
+        self.library.turn_net();
         let is_over = self.ring_has() || self.is_interrupted();
-        let slept = if is_over { Ok(0) } else { self.sleep_in_kernel(places, number, kernel) };
+        let packets = net.zip(watches).filter(|(_, watches)| *watches);
+        let extra = [number, packets.map_or(-1, |(net, _)| net.watch.packets())];
+        let slept = if is_over { Ok(0) } else { self.sleep_in_kernel(places, extra, kernel) };
+        if let Some((net, watches)) = net.zip(watches) {
+            net.watch.end_sleep(watches);
+        }
         let len = self.fds.len();
         self.must_ask |= !is_over && self.has_asked(&kernel[..len]);
         let is_interrupted = self.is_interrupted();
         host.wait_ends();
         places.inboxes.iter().for_each(|inbox| inbox.withdraw());
         let extra = if is_over { &[][..] } else { &kernel[self.fds.len()..] };
-        pollers.woke(places, number, extra);
+        pollers.woke(&places.inboxes, number, extra);
         match slept {
             // `poll` is never restarted (signal(7)), so both kinds of handlers end it.
             Err(Errno::INTR) => Ok(Slept::Interrupted),
@@ -202,23 +214,76 @@ impl Polling<'_> {
     fn sleep_in_kernel(
         &mut self,
         places: &Places,
-        number: i32,
+        others: [i32; 2],
         kernel: &mut [PollFd],
     ) -> Result<usize, Errno> {
         self.fill(kernel);
         let extra = &mut kernel[self.fds.len()..];
         extra.fill(PollFd::NONE);
         let numbers = places.inboxes.iter().map(|inbox| inbox.ready_fd().as_raw_fd());
-        for (asked, fd) in extra.iter_mut().zip(numbers.chain([number])) {
+        for (asked, fd) in extra.iter_mut().zip(numbers.chain(others)) {
             *asked = PollFd { fd, events: bit::IN as i16, revents: 0 };
         }
         self.library.host().poll(kernel, self.deadline.left(), self.mask)
     }
 }
 
+impl Session {
+    /// Sleeps for packets, and for word of the session otherwise: that the call may look again. `sleep`: how it sleeps if another
+    /// thread watches for packets, or if it leaves word in a set of the program's.
+    pub(crate) fn sleep_for_packets(
+        &self,
+        asked: u32,
+        limit: Duration,
+        ready: &dyn Fn() -> bool,
+        sleep: &dyn Fn() -> Woken,
+    ) -> Woken {
+        let library = crate::library();
+        let (Some(net), Some(pollers)) = (library.net(), library.pollers()) else { return sleep() };
+        let place = self.place().filter(|_| self.set() == 0);
+        let watches = net.watch.begin_sleep(place.is_some());
+        let event = place
+            .filter(|_| watches)
+            .and_then(|place| Some((place, library.poll_event(pollers).ok()?)));
+        let woken = match event {
+            Some((place, event)) => {
+                pollers.watch(self, asked, net.watch.packets(), place, event, (limit, ready))
+            }
+            // Nobody may have taken what came before the other one watched.
+            None if watches || ready() => Woken::Look,
+            None => sleep(),
+        };
+        net.watch.end_sleep(watches);
+        woken
+    }
+}
+
 impl Pollers {
+    fn watch(
+        &self,
+        session: &Session,
+        asked: u32,
+        packets: i32,
+        (inbox, slot): (Arc<Inbox>, u32),
+        event: OwnedFd,
+        (limit, ready): (Duration, &dyn Fn() -> bool),
+    ) -> Woken {
+        let number = event.as_raw_fd();
+        let interest = 1 << (slot % 64);
+        lock(&self.state).sleeping.push(Sleeper { interest, event, is_nudged: false });
+        inbox.announce();
+        session.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
+        let on = |fd| PollFd { fd, events: bit::IN as i16, revents: 0 };
+        let mut set = [on(inbox.ready_fd().as_raw_fd()), on(number), on(packets)];
+        let host = crate::library().host();
+        let slept = if ready() { Ok(1) } else { host.poll(&mut set, Some(limit), None) };
+        inbox.withdraw();
+        self.woke(&[inbox], number, &set[..2]);
+        if slept == Ok(0) { Woken::TimedOut } else { Woken::Look }
+    }
+
     /// The thread with the event `number` is awake; `extra` is what the kernel said of inboxes and event.
-    fn woke(&self, places: &Places, number: i32, extra: &[PollFd]) {
+    fn woke(&self, inboxes: &[Arc<Inbox>], number: i32, extra: &[PollFd]) {
         let mut state = lock(&self.state);
         let at = state.sleeping.iter().position(|sleeper| sleeper.event.as_raw_fd() == number);
         if let Some(sleeper) = at.map(|at| state.sleeping.swap_remove(at)) {
@@ -235,7 +300,7 @@ impl Pollers {
                 state.spare_events.push(sleeper.event);
             }
         }
-        for (inbox, said) in places.inboxes.iter().zip(extra) {
+        for (inbox, said) in inboxes.iter().zip(extra) {
             if said.revents != 0 {
                 let mut bits = 0;
                 inbox.take_ready(&mut |slot| bits |= 1u64 << (slot % 64));

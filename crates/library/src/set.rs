@@ -193,7 +193,17 @@ impl Set {
 
     /// No session is in it any more: the kernel's set has nothing of ours.
     pub(crate) fn let_inboxes_go(&self) {
-        lock(&self.state).let_inboxes_go(|_| true);
+        let mut state = lock(&self.state);
+        state.let_inboxes_go(|_| true);
+        if state.packets != 0 {
+            let _ = control(state.epfd, op::DEL, state.packets, (0, 0));
+            state.packets = 0;
+        }
+    }
+
+    /// A session in it is carried by this process from now on: who waits in it hears of packets.
+    pub(crate) fn hear_packets(&self, packets: i32) {
+        lock(&self.state).hear_packets(packets);
     }
 
     /// A one-shot registration of a hot descriptor is known from its next change on. Whether it is already.

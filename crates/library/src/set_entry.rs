@@ -38,6 +38,8 @@ pub(crate) mod bit {
 
 const PREFIX: u64 = 0x9d5e_52b7;
 const INBOX: u32 = 1 << 31;
+/// Like an inbox, but none.
+const PACKETS: u32 = !0;
 const FD_BITS: u32 = 20;
 /// Values a tag's count takes.
 const COUNTS: u32 = 1 << (31 - FD_BITS);
@@ -47,6 +49,8 @@ const COUNTS: u32 = 1 << (31 - FD_BITS);
 pub(crate) enum Tag {
     /// The event descriptor of the set's inbox with that index.
     Inbox(usize),
+    /// The packet sockets of the process.
+    Packets,
     /// A descriptor the library answers for, and the count of its registration.
     Descriptor(i32, u32),
 }
@@ -55,6 +59,7 @@ impl Tag {
     pub(crate) fn to_data(self) -> u64 {
         let low = match self {
             Self::Inbox(index) => INBOX | index as u32,
+            Self::Packets => PACKETS,
             Self::Descriptor(fd, count) => (count % COUNTS) << FD_BITS | fd as u32,
         };
         PREFIX << 32 | u64::from(low)
@@ -67,7 +72,9 @@ impl Tag {
             return None;
         }
         let low = data as u32;
-        Some(if low & INBOX != 0 {
+        Some(if low == PACKETS {
+            Self::Packets
+        } else if low & INBOX != 0 {
             Self::Inbox((low & !INBOX) as usize)
         } else {
             Self::Descriptor((low & ((1 << FD_BITS) - 1)) as i32, low >> FD_BITS)
@@ -178,6 +185,7 @@ mod tests {
         for tag in [
             Tag::Inbox(0),
             Tag::Inbox(7),
+            Tag::Packets,
             Tag::Descriptor(0, 0),
             Tag::Descriptor((1 << FD_BITS) - 1, COUNTS - 1),
             Tag::Descriptor(42, 5),

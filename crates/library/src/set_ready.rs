@@ -41,6 +41,14 @@ pub(crate) trait Look {
     fn stirred(&self, fd: i32);
     /// Takes packets that have arrived: what they bring shows in the inboxes.
     fn turn(&self) {}
+    /// A thread is about to sleep in a set that hears of packets; the answer is for [`Look::end_sleep`].
+    fn begin_sleep(&self) -> bool {
+        false
+    }
+    /// It is awake.
+    fn end_sleep(&self, watches: bool) {
+        let _ = watches;
+    }
 }
 
 /// A joined session in a set.

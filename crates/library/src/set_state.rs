@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub(crate) ready: ReadyList,
     /// A list that waiters can take along. Those that no session has any more are let go.
     pub(crate) inboxes: Arc<Vec<Option<Arc<Inbox>>>>,
+    /// The set of packet sockets that is registered in the kernel's, once a session was in it that its own process carries; else 0.
+    pub(crate) packets: i32,
     /// Threads that sleep, each announced on each inbox.
     pub(crate) sleepers: u32,
     /// Threads that spin.
@@ -173,6 +175,16 @@ impl State {
         Some(index)
     }
 
+    /// Who waits in the set hears of packets.
+    pub(crate) fn hear_packets(&mut self, packets: i32) {
+        if self.is_open && !self.is_unfit && self.packets == 0 {
+            let form = (bit::IN, Tag::Packets.to_data());
+            if control(self.epfd, op::ADD, packets, form).is_ok() {
+                self.packets = packets;
+            }
+        }
+    }
+
     pub(crate) fn index_of(&self, inbox: &Arc<Inbox>) -> Option<usize> {
         let is_it = |known: &Option<Arc<Inbox>>| {
             known.as_ref().is_some_and(|known| Arc::ptr_eq(known, inbox))
@@ -301,6 +313,8 @@ impl State {
         let (flags, data) = ({ said.flags }.bits(), { said.data }.u64());
         let (fd, count) = match Tag::of_data(data) {
             None => return Some(said),
+            // Whoever hears that looks for them.
+            Some(Tag::Packets) => return None,
             Some(Tag::Inbox(_)) => {
                 self.is_raised = true;
                 return None;

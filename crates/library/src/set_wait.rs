@@ -252,6 +252,18 @@ impl Set {
     }
 
     fn sleep(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        let hears_packets = lock(&self.state).packets != 0;
+        let watches = hears_packets.then(|| call.look.begin_sleep());
+        let slept = self.sleep_now(call);
+        if let Some(watches) = watches {
+            call.look.end_sleep(watches);
+            // What has woken us, perhaps.
+            call.look.turn();
+        }
+        slept
+    }
+
+    fn sleep_now(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
         call.look.turn();
         let version = {
             let mut state = lock(&self.state);

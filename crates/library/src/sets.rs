@@ -232,6 +232,14 @@ impl Library {
         }
     }
 
+    /// It is carried by this process from now on.
+    pub(crate) fn set_hears_packets(&self, session: &Session, packets: i32) {
+        let index = session.set().checked_sub(1);
+        if let Some(slot) = index.and_then(|index| self.sets()?.slot(index)) {
+            slot.set.hear_packets(packets);
+        }
+    }
+
     /// It is home again.
     pub(crate) fn set_left(&self, fd: i32, _session: &Session) {
         let Some(entry) = self.table.known(fd) else { return };
@@ -477,6 +485,16 @@ impl Library {
 impl Look for Library {
     fn turn(&self) {
         self.turn_net();
+    }
+
+    fn begin_sleep(&self) -> bool {
+        self.net().is_some_and(|net| net.watch.begin_sleep(true))
+    }
+
+    fn end_sleep(&self, watches: bool) {
+        if let Some(net) = self.net() {
+            net.watch.end_sleep(watches);
+        }
     }
 
     fn ring(&self, fd: i32) -> RingSays {

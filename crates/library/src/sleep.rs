@@ -6,6 +6,7 @@
 use crate::host::Interrupt;
 use crate::library;
 use crate::session::{RxPhase, Session, TxPhase, lock};
+use crate::set_entry::bit;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sojourn_shm::Deadline;
@@ -62,6 +63,7 @@ impl Session {
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
             sleep: &|said, limit| stream.sleep_reader(said, limit),
+            packets: self.is_lent().then_some((self, bit::IN)),
             withdraw: &|| stream.withdraw_reader(),
         };
         let waited = wait.run(self.rx_policy());
@@ -88,6 +90,7 @@ impl Session {
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
             sleep: &|said, limit| stream.sleep_writer(said, limit),
+            packets: self.is_lent().then_some((self, bit::OUT)),
             withdraw: &|| stream.withdraw_writer(),
         };
         let waited = wait.run(self.tx_policy());
@@ -105,6 +108,8 @@ struct Wait<'a> {
     ready: &'a dyn Fn() -> bool,
     announce: &'a dyn Fn() -> u32,
     sleep: &'a dyn Fn(u32, Option<Duration>) -> Woken,
+    /// It is packets that bring what is waited for: of that session, in that direction.
+    packets: Option<(&'a Session, u32)>,
     withdraw: &'a dyn Fn(),
 }
 
@@ -114,7 +119,12 @@ impl Wait<'_> {
     fn sleep_once(&self, said: u32) -> bool {
         let left = self.deadline.left();
         let limit = left.map_or(self.piece, |left| left.min(self.piece));
-        (self.sleep)(said, Some(limit)) == Woken::TimedOut && left == Some(limit)
+        let sleep = || (self.sleep)(said, Some(limit));
+        let woken = match self.packets {
+            Some((session, asked)) => session.sleep_for_packets(asked, limit, self.ready, &sleep),
+            None => sleep(),
+        };
+        woken == Woken::TimedOut && left == Some(limit)
     }
 
     fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {

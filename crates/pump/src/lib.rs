@@ -8,6 +8,7 @@
 //! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns the pump (`sojourn_library`).
 
 mod carried;
+mod hash;
 pub mod parcel;
 pub mod position;
 mod pump;

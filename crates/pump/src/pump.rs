@@ -3,15 +3,20 @@
 //! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
 
 use crate::carried::{Carried, Ending, Hop, scratch};
+use crate::hash::Words;
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::{self, Frame};
 use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
 
 /// Frames taken from one interface in a round.
 const BUDGET: usize = 64;
+
+/// An interface without sessions is kept for so long (microseconds), for the next: longer than the server keeps its own end of it.
+const LINGER_US: u64 = 10_000_000;
 
 /// Names an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
@@ -20,6 +25,8 @@ struct Link {
     id: LinkId,
     packets: Box<dyn Interface + Send>,
     sessions: usize,
+    /// When the last of them left.
+    idle_since: Instant,
 }
 
 struct Entry {
@@ -37,13 +44,19 @@ struct Entry {
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
     links: Vec<Link>,
-    entries: HashMap<u32, Entry>,
+    entries: HashMap<u32, Entry, BuildHasherDefault<Words>>,
     /// By what their own frames say.
-    flows: HashMap<FlowKey, u32>,
+    flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
     scratch: Box<[u8]>,
+}
+
+impl Link {
+    fn idle_until(&self) -> Instant {
+        Instant::from_micros(self.idle_since.as_micros() + LINGER_US)
+    }
 }
 
 impl core::fmt::Debug for Pump {
@@ -63,8 +76,8 @@ impl Default for Pump {
     fn default() -> Self {
         Self {
             links: Vec::new(),
-            entries: HashMap::new(),
-            flows: HashMap::new(),
+            entries: HashMap::default(),
+            flows: HashMap::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             scratch: scratch(),
@@ -78,9 +91,21 @@ impl Pump {
         self.links.iter().any(|link| link.id == id)
     }
 
-    /// One more interface. It goes with its last session.
-    pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>) {
-        self.links.push(Link { id, packets, sessions: 0 });
+    /// One more interface.
+    pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>, at: Instant) {
+        self.links.push(Link { id, packets, sessions: 0, idle_since: at });
+    }
+
+    /// An interface that no session has used for a while: it is for the caller to drop.
+    pub fn take_idle_link(&mut self, at: Instant) -> Option<Box<dyn Interface + Send>> {
+        let is_over = |link: &Link| link.sessions == 0 && at >= link.idle_until();
+        let found = self.links.iter().position(is_over)?;
+        Some(self.links.swap_remove(found).packets)
+    }
+
+    /// When there is one, unless it is used again.
+    pub fn next_idle_link(&self) -> Option<Instant> {
+        self.links.iter().filter(|link| link.sessions == 0).map(Link::idle_until).min()
     }
 
     /// One more session, under a number that no other has.
@@ -95,32 +120,29 @@ impl Pump {
         self.mark(number);
     }
 
-    /// Nobody can go on with a session that was removed and has left with this record: its peer is told so, by the interface that went
-    /// with it, or else by that one.
+    /// Nobody can go on with a session of that interface, which was removed and has left with this record: its peer is told so.
     pub fn reset(
         &mut self,
-        gone: (&mut Carried, &SessionRecord),
-        own: Option<&mut (dyn Interface + Send + 'static)>,
         link: LinkId,
+        carried: &mut Carried,
+        record: &SessionRecord,
         at: Instant,
     ) {
-        let known = self.links.iter_mut().find(|known| known.id == link);
-        if let Some(out) = own.or(known.map(|link| &mut *link.packets)) {
-            gone.0.reset(gone.1, out, at);
+        if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
+            carried.reset(record, &mut *link.packets, at);
         }
     }
 
-    /// A session less; and its interface if that is not used any more.
-    pub fn remove(&mut self, number: u32) -> Option<(Carried, Option<Box<dyn Interface + Send>>)> {
+    /// A session less.
+    pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
         self.flows.remove(&entry.flow);
-        let at = self.links.iter().position(|link| link.id == entry.link);
-        let unused = at.and_then(|at| {
-            self.links[at].sessions -= 1;
-            (self.links[at].sessions == 0).then(|| self.links.swap_remove(at).packets)
-        });
-        Some((entry.carried, unused))
+        if let Some(link) = self.links.iter_mut().find(|link| link.id == entry.link) {
+            link.sessions -= 1;
+            link.idle_since = at;
+        }
+        Some(entry.carried)
     }
 
     /// Something has happened to a session: bytes were written, or room was made.

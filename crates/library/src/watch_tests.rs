@@ -1,0 +1,98 @@
+//! Who watches for packets, and when the thread does again.
+
+use super::*;
+use rustix::event::{EventfdFlags, eventfd};
+
+const DATA: u64 = 7;
+const TICK: u64 = 8;
+const STEP: u64 = PERIOD.as_micros() as u64 / 2;
+
+struct World {
+    watch: Watch,
+    /// Stands for a packet socket; there is a packet.
+    _socket: OwnedFd,
+}
+
+impl World {
+    fn new() -> Self {
+        let engine = Engine::new();
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let watch = Watch::new(&engine, set, DATA, TICK).unwrap();
+        let socket = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        watch.add(socket.as_fd()).unwrap();
+        Self { watch, _socket: socket }
+    }
+
+    /// Whether the thread hears of the packet.
+    fn thread_hears(&self) -> bool {
+        let mut events = Vec::with_capacity(4);
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        epoll::wait(self.watch.set(), spare, Some(&none)).unwrap();
+        events.iter().any(|event| event.data.u64() == DATA)
+    }
+
+    /// Calls look again and again.
+    fn spin(&self) -> u64 {
+        (1..5).map(|step| step * STEP).inspect(|now| self.watch.looked(*now)).last().unwrap()
+    }
+}
+
+#[test]
+fn the_thread_watches_at_first_and_a_single_look_changes_nothing() {
+    let world = World::new();
+    assert!(world.thread_hears());
+    world.watch.looked(1_000_000);
+    assert!(world.thread_hears());
+}
+
+#[test]
+fn while_calls_look_the_thread_does_not_hear() {
+    let world = World::new();
+    let now = world.spin();
+    assert!(!world.thread_hears());
+    world.watch.tick(now + STEP);
+    assert!(!world.thread_hears(), "one has looked just now");
+    world.watch.tick(now + 2 * STEP);
+    assert!(world.thread_hears());
+}
+
+#[test]
+fn one_that_sleeps_watches_as_long_as_it_sleeps() {
+    let world = World::new();
+    let watches = world.watch.begin_sleep(true);
+    assert!(watches);
+    assert!(!world.thread_hears());
+    world.watch.tick(1_000_000);
+    assert!(!world.thread_hears());
+    world.watch.end_sleep(watches);
+    world.watch.tick(2_000_000);
+    assert!(world.thread_hears(), "it has gone and nobody looks");
+}
+
+#[test]
+fn a_second_one_relies_on_the_first_and_then_on_the_thread() {
+    let world = World::new();
+    let first = world.watch.begin_sleep(true);
+    let second = world.watch.begin_sleep(true);
+    assert!(first && !second);
+    assert!(!world.thread_hears());
+    world.watch.end_sleep(first);
+    assert!(world.thread_hears(), "at once");
+    let now = world.spin();
+    assert!(world.thread_hears(), "calls that look cannot be relied on by one that sleeps");
+    world.watch.end_sleep(second);
+    world.watch.looked(now + 1);
+    assert!(!world.thread_hears());
+}
+
+#[test]
+fn one_that_cannot_watch_leaves_it_to_the_thread() {
+    let world = World::new();
+    world.spin();
+    assert!(!world.thread_hears());
+    let watches = world.watch.begin_sleep(false);
+    assert!(!watches);
+    assert!(world.thread_hears());
+    world.watch.end_sleep(watches);
+}
