@@ -51,15 +51,33 @@ int sojourn_ingress(struct __sk_buff *skb)
 	return redirect_peer(flow->target, 0);
 }
 
+/* Whose frame this processor's last selection was about; 0: nobody's. The filter of the member that is selected runs next. */
+INLINE __u64 *wanted_here(void)
+{
+	__u32 key = REASONS;
+
+	return map_lookup(&sojourn_counts, &key);
+}
+
+INLINE void want(__u32 owner)
+{
+	__u64 *wanted = wanted_here();
+
+	if (wanted)
+		*wanted = owner;
+}
+
 /* In the fanout group: which member gets the frame. Member 0 is the sink. */
 SEC("socket")
 int sojourn_select(struct __sk_buff *skb)
 {
 	struct packet packet = {};
 	struct flow *flow = received(skb, 0, &packet);
+	int is_owned = flow && !packet.first_fragment && is_tapped(flow);
 	struct owner *owner;
 
-	if (!flow || packet.first_fragment || !is_tapped(flow))
+	want(is_owned ? flow->owner : 0);
+	if (!is_owned)
 		return 0;
 	owner = map_lookup(&sojourn_owners, &flow->owner);
 	return owner ? owner->index : 0;
@@ -114,10 +132,26 @@ int sojourn_owned(struct __sk_buff *skb)
 	return 0;
 }
 
-/* On the sink: nothing, at no cost. */
+/*
+ * On the sink: nothing, at hardly any cost. The kernel takes places modulo the number of members, so a frame for a place behind the last
+ * comes here; its owner's place is looked for elsewhere.
+ */
 SEC("socket")
 int sojourn_sink(struct __sk_buff *skb)
 {
+	__u64 *wanted = wanted_here();
+	struct config *config;
+	struct owner *theirs;
+	__u32 other;
+
+	if (!wanted || !*wanted)
+		return 0;
+	other = *wanted;
+	config = configuration();
+	theirs = map_lookup(&sojourn_owners, &other);
+	count(MISDIRECTED);
+	if (theirs && config)
+		theirs->index = theirs->index + 1 < config->members ? theirs->index + 1 : 1;
 	return 0;
 }
 

@@ -125,9 +125,10 @@ struct {
 	__type(value, struct config);
 } sojourn_config SEC(".maps");
 
+/* Behind the counts: whose frame is being delivered on this processor (`wanted_here`). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, REASONS);
+	__uint(max_entries, REASONS + 1);
 	__type(key, __u32);
 	__type(value, __u64);
 } sojourn_counts SEC(".maps");

@@ -18,7 +18,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
     ("sojourn-filter", &["sojourn-wire"]),
-    ("sojourn-pump", &["sojourn-netif", "sojourn-proto", "sojourn-stream", "sojourn-wire"]),
+    (
+        "sojourn-pump",
+        &["sojourn-netif", "sojourn-proto", "sojourn-shm", "sojourn-stream", "sojourn-wire"],
+    ),
     ("sojourn-carrier", SIDES),
     ("sojourn-server", SIDES),
     ("sojourn-library", SIDES),

@@ -10,15 +10,17 @@
 //! program reads in the kernel any more. Read `docs/moves.md` and the notes on each option in tcp(7).
 
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
-use crate::repair::{Info, Queue, Repair, TCP_MAXSEG, TCP_TIMESTAMP, Windows};
+use crate::repair::{Queue, Repair, TCP_INFO, TCP_MAXSEG, TCP_TIMESTAMP, Windows};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketAddrAny, sockopt};
+use rustix::net::{RecvFlags, SocketAddrAny};
 use sojourn_proto::record::{
-    EcnRecord, IpOptions, Kind, SessionRecord, TcpCounters, TcpOptions, TcpRecord, TcpState,
-    TcpTuning, TimestampUnit, TimestampsRecord,
+    EcnRecord, Kind, SessionRecord, TcpCounters, TcpOptions, TcpRecord, TcpState, TcpTuning,
+    TimestampUnit, TimestampsRecord,
 };
+use sojourn_proto::tcp::TcpInfo;
 use sojourn_proto::time::Duration;
+use sojourn_pump::{options, tcp_info};
 use std::net::{IpAddr, SocketAddr};
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
@@ -58,8 +60,8 @@ pub fn export(
     unread: &mut Vec<u8>,
 ) -> Result<SessionRecord, ExportError> {
     let (local, remote) = addresses(socket)?;
-    let info = Info::of(socket).map_err(step("TCP_INFO"))?;
-    if info.state() != ESTABLISHED {
+    let info = info_of(socket).map_err(step("TCP_INFO"))?;
+    if info.state != ESTABLISHED {
         return Err(ExportError::State);
     }
     if raw::queue_len(socket, SIOCOUTQ).map_err(step("SIOCOUTQ"))? > 0 {
@@ -77,8 +79,9 @@ pub fn export(
             break numbers;
         }
     };
-    let record = record_of(&numbers, &info, options(socket)?, tuning);
-    let ip = ip_options(socket, local);
+    let options = options::read(socket).map_err(step("options"))?;
+    let record = record_of(&numbers, &info, options, tuning);
+    let ip = options::read_ip(socket, local);
     if record.options.keepalive {
         // The kernel would ask the peer, be deaf for its answers, and reset the connection.
         raw::set_number(socket, KEEPALIVE, 0).map_err(step("SO_KEEPALIVE"))?;
@@ -96,7 +99,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(socket: BorrowedFd<'_>, info: &Info) -> Result<Self, ExportError> {
+    fn of(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<Self, ExportError> {
         let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
         let snd_nxt = repair.sequence(Queue::Send).map_err(step("TCP_QUEUE_SEQ"))?;
         let rcv_nxt = repair.sequence(Queue::Receive).map_err(step("TCP_QUEUE_SEQ"))?;
@@ -110,11 +113,14 @@ impl Numbers {
     }
 }
 
-/// The offsets are those of `struct tcp_info`.
-fn record_of(numbers: &Numbers, info: &Info, options: TcpOptions, tuning: &TcpTuning) -> TcpRecord {
+fn record_of(
+    numbers: &Numbers,
+    info: &TcpInfo,
+    options: TcpOptions,
+    tuning: &TcpTuning,
+) -> TcpRecord {
     let Numbers { snd_nxt, rcv_nxt, windows, timestamps, peer_mss } = *numbers;
-    let snd_mss = info.word(16);
-    let threshold = info.word(76);
+    let (snd_mss, threshold) = (info.snd_mss, info.snd_ssthresh);
     TcpRecord {
         state: TcpState::Established,
         closed: None,
@@ -130,19 +136,19 @@ fn record_of(numbers: &Numbers, info: &Info, options: TcpOptions, tuning: &TcpTu
         rcv_wnd: windows.rcv_wnd,
         rcv_wup: windows.rcv_wup,
         peer_mss,
-        advertised_mss: u16::try_from(info.word(84)).unwrap_or(u16::MAX),
+        advertised_mss: u16::try_from(info.advmss).unwrap_or(u16::MAX),
         user_mss: 0,
-        path_mtu: info.word(60),
-        window_scaling: info.options() & Info::WSCALE != 0,
-        snd_wscale: info.scales().0,
-        rcv_wscale: info.scales().1,
-        sack: info.options() & Info::SACK != 0,
+        path_mtu: info.pmtu,
+        window_scaling: info.options & tcp_info::WINDOW_SCALE != 0,
+        snd_wscale: info.snd_wscale,
+        rcv_wscale: info.rcv_wscale,
+        sack: info.options & tcp_info::SACK != 0,
         timestamps,
-        ecn: EcnRecord { negotiated: info.options() & Info::ECN != 0, ..EcnRecord::default() },
-        srtt: us(info.word(68)),
-        rttvar: us(info.word(72)),
-        min_rtt: us(info.word(148)),
-        cwnd: info.word(80).saturating_mul(snd_mss).max(1),
+        ecn: EcnRecord { negotiated: info.options & tcp_info::ECN != 0, ..EcnRecord::default() },
+        srtt: us(info.rtt),
+        rttvar: us(info.rttvar),
+        min_rtt: us(info.min_rtt),
+        cwnd: info.snd_cwnd.saturating_mul(snd_mss).max(1),
         // The kernel's "none" is the largest signed number.
         ssthresh: if threshold >= i32::MAX as u32 {
             u32::MAX
@@ -150,10 +156,10 @@ fn record_of(numbers: &Numbers, info: &Info, options: TcpOptions, tuning: &TcpTu
             threshold.saturating_mul(snd_mss)
         },
         w_max: 0,
-        reordering: info.word(88),
+        reordering: info.reordering,
         backoff: 0,
         probes: 0,
-        idle: Duration::from_millis(u64::from(info.word(56))),
+        idle: Duration::from_millis(u64::from(info.last_ack_recv)),
         stalled: Duration::ZERO,
         options,
         tuning: *tuning,
@@ -162,6 +168,12 @@ fn record_of(numbers: &Numbers, info: &Info, options: TcpOptions, tuning: &TcpTu
         out_of_order: Vec::new(),
         send_queue: Vec::new(),
     }
+}
+
+fn info_of(socket: BorrowedFd<'_>) -> Result<TcpInfo, Errno> {
+    let mut bytes = [0; tcp_info::LEN];
+    raw::getsockopt(socket, TCP_INFO, &mut bytes)?;
+    Ok(tcp_info::read(&bytes))
 }
 
 fn us(value: u32) -> Duration {
@@ -218,13 +230,13 @@ pub(crate) fn slipped(socket: impl AsFd) -> Vec<u8> {
 
 fn timestamps(
     socket: BorrowedFd<'_>,
-    info: &Info,
+    info: &TcpInfo,
 ) -> Result<Option<TimestampsRecord>, ExportError> {
-    if info.options() & Info::TIMESTAMPS == 0 {
+    if info.options & tcp_info::TIMESTAMPS == 0 {
         return Ok(None);
     }
     let value = raw::number(socket, TCP_TIMESTAMP).map_err(step("TCP_TIMESTAMP"))?.cast_unsigned();
-    let is_us = info.options() & Info::USEC_TS != 0;
+    let is_us = info.options & tcp_info::MICROSECONDS != 0;
     let unit = if is_us { TimestampUnit::Microseconds } else { TimestampUnit::Milliseconds };
     // What the peer said last the kernel does not tell; the first segment that comes will.
     Ok(Some(TimestampsRecord {
@@ -236,60 +248,23 @@ fn timestamps(
     }))
 }
 
-fn options(socket: BorrowedFd<'_>) -> Result<TcpOptions, ExportError> {
-    let tcp = |name| raw::number(socket, (libc::IPPROTO_TCP, name)).map_err(step("TCP option"));
-    let level = |name| raw::number(socket, (libc::SOL_SOCKET, name)).map_err(step("SO option"));
-    let count = |value: i32| u64::try_from(value).unwrap_or(0);
-    let mut congestion = [0; 16];
-    raw::getsockopt(socket, (libc::IPPROTO_TCP, libc::TCP_CONGESTION), &mut congestion)
-        .map_err(step("TCP_CONGESTION"))?;
-    Ok(TcpOptions {
-        nodelay: tcp(libc::TCP_NODELAY)? != 0,
-        cork: tcp(libc::TCP_CORK)? != 0,
-        quickack: tcp(libc::TCP_QUICKACK)? != 0,
-        keepalive: level(libc::SO_KEEPALIVE)? != 0,
-        keepalive_idle: Duration::from_secs(count(tcp(libc::TCP_KEEPIDLE)?)),
-        keepalive_interval: Duration::from_secs(count(tcp(libc::TCP_KEEPINTVL)?)),
-        keepalive_count: u8::try_from(tcp(libc::TCP_KEEPCNT)?).unwrap_or(u8::MAX),
-        user_timeout: Duration::from_millis(count(tcp(libc::TCP_USER_TIMEOUT)?)),
-        sndbuf: level(libc::SO_SNDBUF)?.cast_unsigned(),
-        rcvbuf: level(libc::SO_RCVBUF)?.cast_unsigned(),
-        congestion,
-        ..TcpOptions::default()
-    })
-}
-
-fn ip_options(socket: BorrowedFd<'_>, local: SocketAddr) -> IpOptions {
-    let mut options = IpOptions::default();
-    let (class, ttl) = if local.is_ipv4() {
-        (sockopt::ip_tos(socket).ok(), sockopt::ip_ttl(socket).ok())
-    } else {
-        let hops = sockopt::ipv6_unicast_hops(socket).ok().map(u32::from);
-        (sockopt::ipv6_tclass(socket).ok().and_then(|class| u8::try_from(class).ok()), hops)
-    };
-    options.traffic_class = class.unwrap_or(0);
-    options.hop_limit =
-        ttl.and_then(|ttl| u8::try_from(ttl).ok()).filter(|ttl| *ttl > 0).unwrap_or(64);
-    options
-}
-
-fn counters(info: &Info) -> TcpCounters {
-    let word = |at| u64::from(info.word(at));
+fn counters(info: &TcpInfo) -> TcpCounters {
     TcpCounters {
-        bytes_acked: info.long(120),
-        bytes_received: info.long(128),
-        segs_out: word(136),
-        segs_in: word(140),
-        data_segs_in: word(152),
-        data_segs_out: word(156),
-        delivered: word(192),
-        delivered_ce: word(196),
-        bytes_sent: info.long(200),
-        bytes_retrans: info.long(208),
-        dsack_dups: word(216),
-        reord_seen: word(220),
-        rcv_ooopack: word(224),
-        total_retrans: word(100),
-        ..TcpCounters::default()
+        bytes_acked: info.bytes_acked,
+        bytes_received: info.bytes_received,
+        bytes_sent: info.bytes_sent,
+        bytes_retrans: info.bytes_retrans,
+        segs_out: info.segs_out.into(),
+        segs_in: info.segs_in.into(),
+        data_segs_in: info.data_segs_in.into(),
+        data_segs_out: info.data_segs_out.into(),
+        delivered: info.delivered.into(),
+        delivered_ce: info.delivered_ce.into(),
+        dsack_dups: info.dsack_dups.into(),
+        reord_seen: info.reord_seen.into(),
+        rcv_ooopack: info.rcv_ooopack.into(),
+        total_retrans: info.total_retrans.into(),
+        total_rto: info.total_rto.into(),
+        total_rto_recoveries: info.total_rto_recoveries.into(),
     }
 }

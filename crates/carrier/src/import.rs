@@ -66,6 +66,7 @@ pub fn import(
     let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
     rebuild(tcp, socket, &repair, (&local, &remote))?;
     let (sent, unsent) = tcp.send_queue.split_at(tcp.sent());
+    sync_segment_size(socket);
     let _room = Room::make(socket, tcp.receive_queue.len(), tcp.send_queue.len());
     fill(socket, &repair, Queue::Receive, &tcp.receive_queue)?;
     fill(socket, &repair, Queue::Send, sent)?;
@@ -78,6 +79,17 @@ pub fn import(
         raw::set_number(socket, KEEPALIVE, 1).map_err(step("SO_KEEPALIVE"))?;
     }
     write_all(socket, unsent).map_err(step("send queue"))
+}
+
+/// The kernel has reckoned the size of segments when it connected, before it was told the peer's and the options; it does so again when a socket
+/// is told that it has no IP options. (Not one that has some.)
+fn sync_segment_size(socket: BorrowedFd<'_>) {
+    const NONE: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_OPTIONS), (libc::IPPROTO_IPV6, 57)];
+    for option in NONE {
+        if raw::getsockopt(socket, option, &mut [0; 40]) == Ok(0) {
+            let _ = raw::setsockopt(socket, option, &[]);
+        }
+    }
 }
 
 /// Buffers large enough for what is put back; the program's own sizes, and whether it has set them, come back when this

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sojourn_filter::keeper::{self, Keeper, Patience};
-use sojourn_filter::{Filter, HOOKS};
+use sojourn_filter::{Filter, HOOKS, OwnerId, holding_of};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io;
@@ -192,6 +192,16 @@ impl Keeping {
         }
         *held = now;
         self.check(told);
+    }
+
+    /// The owner is about to be removed.
+    pub(crate) fn forget_owner(&mut self, index: u32, owner: OwnerId) {
+        let name = holding_of(owner);
+        let is_held = self.links.get_mut(&index).is_some_and(|held| held.remove(&name));
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| is_held) {
+            let told = keeper.release(&format!("{LINK} {index} {name}"));
+            self.check(told);
+        }
     }
 
     /// The interface has no filter any more.

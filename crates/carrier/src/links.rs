@@ -233,20 +233,23 @@ impl Links {
         };
         let Self { links, keeping, .. } = self;
         links.retain(|index, Link { filter, owners, idle_since }| {
-            let before = owners.len();
-            owners.retain(|_, owner| {
-                let stays = owner.sessions > 0 || !owner.is_adopted && !is_over(owner.idle_since);
-                if !stays {
-                    *idle_since = owner.idle_since;
-                    let _ = filter.remove_owner(owner.id);
-                }
-                stays
-            });
+            let mut leaves = |owner: &Owner| {
+                owner.sessions == 0 && (owner.is_adopted || is_over(owner.idle_since))
+            };
+            let leaving: Vec<_> = owners.extract_if(|_, owner| leaves(owner)).collect();
+            let some_leave = !leaving.is_empty();
+            for (_, owner) in leaving {
+                *idle_since = owner.idle_since;
+                // While a copy is open the socket keeps its place among the others.
+                keeping.forget_owner(*index, owner.id);
+                drop(owner.socket);
+                let _ = filter.remove_owner(owner.id);
+            }
             // Dropped, it is detached.
             let stays = !owners.is_empty() || !is_over(*idle_since);
             if !stays {
                 keeping.forget_link(*index);
-            } else if owners.len() < before {
+            } else if some_leave {
                 keeping.link(*index, filter, false);
             }
             stays

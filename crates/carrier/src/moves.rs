@@ -57,7 +57,11 @@ impl Carrier {
         self.gate.quiet();
         while let Some(handed) = self.gate.next() {
             match handed {
-                Handed::Socket(socket) => self.offer(socket),
+                Handed::Socket(socket) => {
+                    // Its session may have been here before, and have been left while it was kept waiting: that comes first.
+                    self.take_events();
+                    self.offer(socket);
+                }
                 Handed::Registered { stream, pid } => self.registered(stream, pid),
                 Handed::AllHome => self.all_home(),
                 Handed::Back { token, has_ended, record } => {
@@ -65,6 +69,10 @@ impl Carrier {
                 }
             }
         }
+        self.take_events();
+    }
+
+    fn take_events(&mut self) {
         loop {
             match self.sessions.next() {
                 EventT::Case0 => return,

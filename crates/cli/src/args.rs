@@ -198,6 +198,9 @@ pub(crate) struct Ss {
     /// Below each session that is not accelerated, a sentence that says why
     #[arg(short, long)]
     pub(crate) why: bool,
+    /// Below each session with another host that is away, how its connection is: windows, round-trip time, losses
+    #[arg(short = 'i', long)]
+    pub(crate) details: bool,
     #[command(flatten)]
     pub(crate) filter: Filter,
     #[command(flatten)]

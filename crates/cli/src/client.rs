@@ -8,8 +8,8 @@ use rustix::net::sockopt;
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminListOut, AdminStatsOut, RefusedInfoT, SessionInfoT, admin_connect_options,
-    config,
+    AdminClient, AdminListOut, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionInfoT,
+    admin_connect_options, config,
 };
 use std::time::Duration;
 
@@ -84,6 +84,11 @@ impl Client {
     /// Offers that it has refused. A server of an older version does not tell.
     pub(crate) fn refused(&mut self) -> Vec<RefusedInfoT> {
         self.ask().refused().ok().and_then(|told| told.refusals).unwrap_or_default()
+    }
+
+    /// How sessions with other hosts are. As above.
+    pub(crate) fn connections(&mut self) -> Vec<ConnectionInfoT> {
+        self.ask().connections().ok().and_then(|told| told.connections).unwrap_or_default()
     }
 
     /// Its counters.

@@ -5,6 +5,7 @@
 //! (`tables`, `diag`), and who holds the other end (`found`). Why one of them is in the kernel is told from the outside,
 //! as far as that can be seen.
 
+mod connection;
 mod diag;
 mod found;
 mod processes;
@@ -12,6 +13,7 @@ mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use connection::Connection;
 pub(crate) use diag::works as unix_diag_works;
 pub(crate) use processes::PROC;
 
@@ -45,6 +47,8 @@ pub(crate) struct Row {
     pub(crate) received: Option<u64>,
     /// Since the move, or since it waits for its peer.
     pub(crate) age_ms: Option<u64>,
+    /// How the connection is, if it is with another host and away from the kernel.
+    pub(crate) connection: Option<Connection>,
     /// Of the socket or pipe, where `/proc` shows it.
     #[serde(skip)]
     pub(crate) inode: Option<u64>,
@@ -95,14 +99,15 @@ pub(crate) fn gather(
     filter: &Filter,
     all: bool,
 ) -> anyhow::Result<Vec<Row>> {
-    let (known, refused) = match client {
-        Some(client) => (client.list()?, client.refused()),
+    let (known, refused, connections) = match client {
+        Some(client) => (client.list()?, client.refused(), client.connections()),
         None => Default::default(),
     };
     let mut found = found::find(Path::new(PROC), all);
     explain(&mut found, &refused);
     let mut rows = merge(known, found);
     name_peers(&mut rows);
+    connection::add(&mut rows, &connections);
     rows.retain(|row| {
         let is_kind = filter.kind.is_none_or(|kind| kind_word(kind.of_interface()) == row.kind);
         is_kind && filter.pid.is_none_or(|pid| pid == row.pid || row.peer_pid == Some(pid))
@@ -160,6 +165,7 @@ fn of_server(info: SessionInfoT) -> Row {
         sent: is_away.then_some(info.sent),
         received: is_away.then_some(info.received),
         age_ms: Some(info.age_ms),
+        connection: None,
         inode: None,
     }
 }

@@ -31,11 +31,12 @@ pub(crate) fn ss(options: &Ss) -> Result<()> {
     if server.is_none() {
         note("no session server answers: only what /proc shows is listed; see `sojourn doctor`");
     }
-    print(&text(&sessions, options.why))
+    print(&text(&sessions, options.why, options.details))
 }
 
-/// The lines, headings first; `why` puts a sentence below each session that is in the kernel.
-fn text(rows: &[Row], why: bool) -> String {
+/// The lines, headings first; `why` puts a sentence below each session that is in the kernel, `details` how the connection is below each that is away
+/// from it and has one.
+fn text(rows: &[Row], why: bool, details: bool) -> String {
     let mut table = Table::new(&[
         ">STREAM",
         "KIND",
@@ -54,15 +55,18 @@ fn text(rows: &[Row], why: bool) -> String {
         table.row(cells(row));
     }
     let text = table.text();
-    if !why {
+    if !why && !details {
         return text;
     }
     let mut lines = text.lines();
     let mut explained: Vec<String> = lines.next().map(str::to_owned).into_iter().collect();
     for (line, row) in lines.zip(rows) {
         explained.push(line.to_owned());
-        if row.is_in_kernel() {
+        if why && row.is_in_kernel() {
             explained.push(format!("        {}", row.sentence()));
+        }
+        if let Some(connection) = row.connection.as_ref().filter(|_| details) {
+            explained.push(format!("        {connection}"));
         }
     }
     explained.join("\n") + "\n"
@@ -97,19 +101,31 @@ mod tests {
 
     #[test]
     fn json_keeps_its_schema() {
+        let mut carried = joined();
+        carried.connection = Some(crate::sessions::tests::connection());
         let list = List {
             version: 1,
             server: Some("/run/sojourn/server".into()),
-            sessions: vec![joined(), waiting()],
+            sessions: vec![carried, waiting()],
         };
         let json = serde_json::to_string_pretty(&list).unwrap();
         assert_eq!(json, include_str!("../tests/ss.json").trim_end());
     }
 
     #[test]
+    fn details_are_below_the_sessions_that_have_them() {
+        let mut carried = joined();
+        carried.connection = Some(crate::sessions::tests::connection());
+        let text = text(&[carried, joined()], false, true);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[2].trim_start().starts_with("established  windows "), "{text}");
+    }
+
+    #[test]
     fn every_line_says_where_and_why() {
         let rows = [joined(), waiting()];
-        let text = text(&rows, true);
+        let text = text(&rows, true, false);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[0].contains("STREAM") && lines[0].contains("REASON"));

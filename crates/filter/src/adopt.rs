@@ -21,6 +21,12 @@ const MEMBER: &str = "sojourn_member";
 /// Those names of [`Filter::holdings`] whose descriptors are others each time when there is a first session again.
 pub const HOOKS: [&str; 2] = [LINK, XDP_LINK];
 
+/// The name among [`Filter::holdings`] of an owner's packet socket.
+#[must_use]
+pub fn holding_of(owner: OwnerId) -> String {
+    format!("{MEMBER}{}", owner.0)
+}
+
 impl Filter {
     /// Every descriptor that the filter needs to go on, with a name: letters, digits and `_`. Duplicates of these, held by another
     /// process, keep the filter as it is when this one dies.
@@ -31,7 +37,7 @@ impl Filter {
         held.extend(self.event_fd().map(|fd| (format!("{MEMBER}0"), fd)));
         for (owner, kind) in &self.owners {
             if let Owner::Direct { socket, .. } = kind {
-                held.push((format!("{MEMBER}{}", owner.0), socket.as_fd()));
+                held.push((holding_of(*owner), socket.as_fd()));
             }
         }
         held

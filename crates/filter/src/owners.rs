@@ -4,8 +4,9 @@
 //! The kernel keeps a group's members in an array, and moves them: the last one takes the place of one that leaves; one whose ring
 //! changes goes to the end; after the interface was down they stand in the order in which they were made. The map of owners says which
 //! place each has. It is written here when the server itself changes the group, for which it keeps a copy of each socket, and by the
-//! programs when a frame shows that a member is elsewhere (`heal` in `bpf/filter.bpf.c`). Until then a frame may be lost, but never seen
-//! by another.
+//! programs when a frame shows that a member is elsewhere (`heal` and `sojourn_sink` in `bpf/filter.bpf.c`). Until then a frame may be
+//! lost, but never seen by another. So that none is lost in the ordinary way of things the server closes its copies from the last place on
+//! only: nobody moves then. A removed member that others stand behind keeps its place until they have gone.
 
 use crate::error::{Failed, OwnerError};
 use crate::filter::Filter;
@@ -23,6 +24,8 @@ use std::io;
 pub(crate) enum Owner {
     /// A member of the group; this is the server's copy of its socket.
     Direct { socket: OwnedFd, has_xsks: bool },
+    /// A removed member that others stand behind; nobody but this server has its socket, or need have.
+    Vacant { socket: OwnedFd },
     /// A removed member whose socket somebody still holds, by its inode.
     Lingering { inode: u64 },
     /// A port, by the server's side of it.
@@ -31,13 +34,13 @@ pub(crate) enum Owner {
 
 impl Owner {
     pub(crate) const fn is_usable(&self) -> bool {
-        !matches!(self, Self::Lingering { .. })
+        !matches!(self, Self::Vacant { .. } | Self::Lingering { .. })
     }
 
     pub(crate) const fn target(&self) -> Target {
         match self {
             Self::Direct { has_xsks: true, .. } => Target::Xsk,
-            Self::Direct { .. } | Self::Lingering { .. } => Target::Direct,
+            Self::Direct { .. } | Self::Vacant { .. } | Self::Lingering { .. } => Target::Direct,
             Self::Port { interface } => Target::Port { interface: *interface },
         }
     }
@@ -48,7 +51,8 @@ impl Owner {
 pub enum Removed {
     /// Nothing is left of it.
     Gone,
-    /// Somebody still has its socket, which receives nothing any more. It is looked at again by `refresh`.
+    /// Its socket, which receives nothing any more, is still there: others stand behind it, or somebody else has it. It is looked at
+    /// again by `refresh` and whenever an owner comes or goes.
     StillHeld,
 }
 
@@ -65,6 +69,9 @@ impl Filter {
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<(OwnerId, OwnedFd), OwnerError> {
         self.settle();
+        if self.config.members >= MEMBERS_MAX {
+            self.vacate();
+        }
         if self.config.members >= MEMBERS_MAX {
             return Err(OwnerError::Full);
         }
@@ -183,12 +190,7 @@ impl Filter {
             }
             Some(Owner::Direct { socket, .. }) => {
                 self.forget_xsks(owner);
-                let inode = fstat(&socket).map_err(|error| Failed {
-                    step: "looking at a packet socket",
-                    source: error.into(),
-                })?;
-                drop(socket);
-                self.owners.insert(owner, Owner::Lingering { inode: inode.st_ino });
+                self.owners.insert(owner, Owner::Vacant { socket });
                 self.settle();
                 let held = self.owners.contains_key(&owner);
                 Ok(if held { Removed::StillHeld } else { Removed::Gone })
@@ -205,8 +207,44 @@ impl Filter {
         }
     }
 
-    /// Removed owners whose sockets are gone leave the group, as they have left the kernel's.
+    /// Removed owners leave the group, those at its end, and those whose sockets are gone.
     pub(crate) fn settle(&mut self) {
+        loop {
+            self.settle_lingering();
+            let last = self.config.members.saturating_sub(1);
+            let place = |owner: &OwnerId| self.loaded.place(*owner).map(|place| place.index);
+            let vacant = self.owners.iter().find_map(|(owner, kind)| {
+                let is_vacant = matches!(kind, Owner::Vacant { .. });
+                (is_vacant && place(owner) == Some(last)).then_some(*owner)
+            });
+            let Some(owner) = vacant else { break };
+            self.close(owner);
+        }
+        self.close_group_if_empty();
+    }
+
+    /// All places of removed owners are made free, at the cost of frames for those who move.
+    fn vacate(&mut self) {
+        let is_vacant = |kind: &Owner| matches!(kind, Owner::Vacant { .. });
+        let vacant = self.owners.iter().filter(|(_, kind)| is_vacant(kind));
+        let vacant: Vec<_> = vacant.map(|(owner, _)| *owner).collect();
+        for owner in vacant {
+            self.close(owner);
+            self.settle_lingering();
+        }
+    }
+
+    /// Closes a removed owner's socket. Somebody else may have it still.
+    fn close(&mut self, owner: OwnerId) {
+        let Some(Owner::Vacant { socket }) = self.owners.remove(&owner) else { return };
+        // Of a descriptor that cannot be looked at nothing is known: it counts as gone.
+        let inode = fstat(&socket).map_or(0, |found| found.st_ino);
+        drop(socket);
+        self.owners.insert(owner, Owner::Lingering { inode });
+    }
+
+    /// Removed owners whose sockets are gone leave the group, as they have left the kernel's.
+    fn settle_lingering(&mut self) {
         let lingering: Vec<_> = self
             .owners
             .iter()
@@ -225,7 +263,6 @@ impl Filter {
                 self.left(owner);
             }
         }
-        self.close_group_if_empty();
     }
 
     /// The kernel has put the last member into the place of one that left.
@@ -266,7 +303,15 @@ impl Filter {
     }
 
     fn close_group_if_empty(&mut self) {
-        if self.owners.values().all(|owner| matches!(owner, Owner::Port { .. })) {
+        let is_over = |owner: &Owner| matches!(owner, Owner::Port { .. } | Owner::Vacant { .. });
+        if self.owners.values().all(is_over) {
+            let vacant = |owner: &Owner| matches!(owner, Owner::Vacant { .. });
+            let over: Vec<_> =
+                self.owners.iter().filter(|(_, kind)| vacant(kind)).map(|(id, _)| *id).collect();
+            for owner in over {
+                self.owners.remove(&owner);
+                self.loaded.remove_place(owner);
+            }
             self.group = None;
             self.config.members = 1;
         }

@@ -120,10 +120,10 @@ fn owners_come_and_go() {
         let Some(mut filter) = filter(Options::default()) else { return };
         let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
         let mut programs: Vec<_> = (1..=5).map(|port| Program::new(&mut filter, port)).collect();
-        // The first leaves, and the last takes its place.
+        // The first leaves, and nobody moves: its place is kept.
         let gone = programs.remove(0);
         drop(gone.socket);
-        assert_eq!(filter.remove_owner(gone.owner).unwrap(), Removed::Gone);
+        assert_eq!(filter.remove_owner(gone.owner).unwrap(), Removed::StillHeld);
         assert!(programs.iter().all(|program| program.is_reached(&filter, &sender) == 0));
         // Another is removed while somebody has its socket, which is closed later.
         let held = programs.remove(1);
@@ -137,12 +137,78 @@ fn owners_come_and_go() {
         assert!(programs.iter().all(|program| program.is_reached(&filter, &sender) == 0));
         assert_eq!(misdirected(&filter), 0);
         assert!(filter.event_fd().is_some());
-        for Program { owner, socket, .. } in programs {
+        // From the last on, places are free at once.
+        for Program { owner, socket, .. } in programs.into_iter().rev() {
             drop(socket);
             assert_eq!(filter.remove_owner(owner).unwrap(), Removed::Gone);
         }
         assert!(filter.event_fd().is_none(), "no socket without owners");
         assert_eq!(attached(), [""; 0]);
+    });
+}
+
+/// Numbers of the frames that have arrived at a program's socket, until there are no more for a while.
+fn numbers(program: &Program) -> Vec<u32> {
+    let mut found = Vec::new();
+    while let Some(frame) = receive(&program.socket) {
+        let tail = frame.last_chunk().copied().unwrap();
+        found.push(u32::from_be_bytes(tail));
+    }
+    found
+}
+
+#[test]
+fn no_frame_is_lost_when_another_leaves() {
+    let _alone = alone();
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
+        let mut programs: Vec<_> = (1..=4).map(|port| Program::new(&mut filter, port)).collect();
+        let stays = programs.pop().unwrap();
+        assert_eq!(stays.is_reached(&filter, &sender), 0);
+        // Frames come all the while.
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let send = scope.spawn(|| {
+                let mut count = 0_u32;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) && count < 500 {
+                    sender.send_to(&count.to_be_bytes(), stays.target).unwrap();
+                    count += 1;
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                count
+            });
+            for Program { owner, socket, .. } in programs {
+                drop(socket);
+                filter.remove_owner(owner).unwrap();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            send.join().unwrap()
+        });
+        assert_eq!(numbers(&stays), (0..sent).collect::<Vec<_>>());
+        // With the last one nothing is left, also of those that had only kept their places.
+        drop(stays.socket);
+        assert_eq!(filter.remove_owner(stays.owner).unwrap(), Removed::Gone);
+        assert!(filter.event_fd().is_none());
+    });
+}
+
+#[test]
+fn one_who_moved_unnoticed_is_found_again() {
+    let _alone = alone();
+    let Some((one, two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let sender = two.run(|| UdpSocket::bind("10.0.0.2:0").unwrap());
+        let held = Program::new(&mut filter, 1);
+        assert_eq!(filter.remove_owner(held.owner).unwrap(), Removed::StillHeld);
+        let last = Program::new(&mut filter, 2);
+        assert_eq!(last.is_reached(&filter, &sender), 0);
+        // Now the kernel moves the last member, and nobody tells the filter. Its place is behind the last one now.
+        drop(held.socket);
+        assert!(last.is_reached(&filter, &sender) > 0);
+        assert_eq!(last.is_reached(&filter, &sender), 0);
     });
 }
 
@@ -197,7 +263,7 @@ fn what_holds_the_descriptors_holds_the_filter() {
         let next = Program::new(&mut filter, 4);
         assert!(next.owner > port.owner && next.is_reached(&filter, &sender) == 0);
         assert_eq!(filter.remove_owner(port.owner).unwrap(), Removed::Gone);
-        for program in programs.into_iter().chain([next]) {
+        for program in programs.into_iter().chain([next]).rev() {
             drop(program.socket);
             assert_eq!(filter.remove_owner(program.owner).unwrap(), Removed::Gone);
         }

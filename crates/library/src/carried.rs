@@ -35,7 +35,8 @@ impl Session {
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
-            rx.is_promised = kernel::input_queue(self.number()) > 0;
+            rx.promised = kernel::input_queue(self.number());
+            rx.is_promised = rx.promised > 0;
         }
     }
 

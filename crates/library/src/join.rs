@@ -85,6 +85,9 @@ impl Library {
         for fd in &offer.numbers {
             self.set_joined(*fd, session);
         }
+        if join.is_carried {
+            session.learn_keepalive();
+        }
         session.try_consent(&mut lock(&session.rx), &parts.stream);
         Ok(session)
     }
@@ -98,6 +101,7 @@ impl Library {
         session.is_flushing.store(false, Ordering::SeqCst);
         session.is_carried.store(join.is_carried, Ordering::SeqCst);
         session.is_lent.store(false, Ordering::SeqCst);
+        session.has_new_options.store(false, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         session.learn_flags(offer.fd);
         session.learn_timeouts(offer.fd);

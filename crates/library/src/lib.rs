@@ -5,6 +5,7 @@
 //! out and going home, waiting for one and for many, `fork`. What is not: C, `errno`, packets.
 //! Read `docs/streams.md` first, then `table`, `session`, `engine`.
 
+mod asks;
 mod calls;
 mod carried;
 mod descriptors;
@@ -51,6 +52,7 @@ mod sleep;
 mod table;
 mod watch;
 
+pub use asks::{Answer, Queue, Set};
 pub use calls::{Call, Path, Recv, Send, Use};
 pub use descriptors::{Origin, SocketOption};
 pub use host::{Host, Interrupt, Plain};
@@ -58,6 +60,9 @@ pub use poll::PollFd;
 pub use session::Session;
 pub use set::EpollEvent;
 pub use table::Entry;
+
+pub use sojourn_pump::options::Change;
+pub use sojourn_pump::tcp_info;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use engine::Engine;

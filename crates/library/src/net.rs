@@ -150,6 +150,7 @@ impl Net {
         crate::library().set_hears_packets(session, self.watch.packets());
         // SYNC: before the look whether it is frozen; pairs with `return_carried`, which freezes and then looks here.
         session.is_lent.store(true, Ordering::SeqCst);
+        session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
         true
     }
@@ -163,6 +164,14 @@ impl Net {
         };
         self.watch.add(packets.wait_fd()?).ok()?;
         Some(packets)
+    }
+
+    /// Does something with the pump, and sees to it that nothing is forgotten then.
+    pub(crate) fn with_pump<R>(&self, work: impl FnOnce(&mut Pump) -> R) -> R {
+        let mut pump = lock(&self.pump);
+        let answer = work(&mut pump);
+        self.leave(pump);
+        answer
     }
 
     /// Closes interfaces that have not been used for a while. When to look again.

@@ -78,6 +78,8 @@ pub(crate) struct Receiver {
     pub(crate) peer_is_dead: bool,
     /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come first in the ring.
     pub(crate) is_promised: bool,
+    /// How many they were.
+    pub(crate) promised: usize,
 }
 
 /// Facts that do not change while a session is joined.
@@ -127,6 +129,9 @@ pub struct Session {
     pub(crate) is_carried: AtomicBool,
     /// It is carried by this process: see `net`.
     pub(crate) is_lent: AtomicBool,
+    /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was lent: see `asks`.
+    pub(crate) keepalive: AtomicBool,
+    pub(crate) has_new_options: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
     pub(crate) is_over: AtomicBool,
     /// Counts what the slot has been used for.
@@ -161,6 +166,8 @@ impl Session {
             is_flushing: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
             is_lent: AtomicBool::new(false),
+            keepalive: AtomicBool::new(false),
+            has_new_options: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             tx_state: AtomicU32::new(switch::KERNEL),

@@ -1,10 +1,11 @@
 //! `fcntl` and `ioctl`: what changes how a session behaves, and what asks how much it holds.
 
-use crate::buffers;
 use crate::descriptors::{duplicated, is_own, not_open};
 use crate::gate::{is_open, tell, within};
 use crate::io::home;
+use crate::library::Queue;
 use crate::next::next;
+use crate::{buffers, errno, raw};
 use core::ffi::{c_int, c_ulong};
 
 // Both take whatever argument there is in the same register, so a fixed signature serves.
@@ -69,10 +70,18 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) 
     // The kernel looks at 32 bits.
     match c_ulong::from(request as u32) {
         libc::FIONREAD => {
+            if let Some(result) = of_carried(fd, request, argument, Queue::Input) {
+                return result;
+            }
             tell(|library| library.recall_foreign(fd));
             queued(kernel(), argument, || within(|library| library.input_queue(fd)).flatten())
         }
         libc::TIOCOUTQ | SIOCOUTQNSD => {
+            let is_unsent = c_ulong::from(request as u32) == SIOCOUTQNSD;
+            let queue = if is_unsent { Queue::Unsent } else { Queue::Output };
+            if let Some(result) = of_carried(fd, request, argument, queue) {
+                return result;
+            }
             tell(|library| library.recall_foreign(fd));
             queued(kernel(), argument, || within(|library| library.output_queue(fd)).flatten())
         }
@@ -102,6 +111,29 @@ fn is_for_others(request: c_ulong) -> bool {
         SIOCATMARK | FIOSETOWN | SIOCSPGRP | libc::FIOASYNC => false,
         _ => matches!(request >> 8 & 0xff, 0x54 | 0x89),
     }
+}
+
+/// The length of a queue of a session that is carried.
+fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Option<c_int> {
+    let count = argument as *mut c_int;
+    // SAFETY: the program's arguments; the kernel checks them.
+    let ask = || unsafe {
+        raw::call(libc::SYS_ioctl, [fd as usize, request as usize, argument, 0, 0, 0])
+    };
+    let result = within(|library| {
+        library.ask_queue(fd, queue, |all| {
+            let result = ask();
+            if result == 0 && buffers::is_writable(count) {
+                // SAFETY: the kernel has just written it.
+                let kernels = usize::try_from(unsafe { count.read() }).unwrap_or(0);
+                let all = c_int::try_from(all(kernels)).unwrap_or(c_int::MAX);
+                // SAFETY: as above.
+                unsafe { count.write(all) };
+            }
+            result
+        })
+    });
+    result.flatten().map(|result| errno::kernel(result) as c_int)
 }
 
 /// Adds what the library holds to what the kernel holds.

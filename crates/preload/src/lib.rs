@@ -32,6 +32,7 @@ mod late;
 mod library;
 mod messages;
 mod next;
+mod options;
 mod pause;
 mod process;
 mod raw;

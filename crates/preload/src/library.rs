@@ -1,7 +1,7 @@
 //! The protocol library's interface, in one place.
 
 pub(crate) use sojourn_library::{
-    Call, EpollEvent, Host, Interrupt, Library, Origin, Path, PollFd, Recv, Send, SocketOption,
-    Use, library,
+    Answer, Call, Change, EpollEvent, Host, Interrupt, Library, Origin, Path, PollFd, Queue, Recv,
+    Send, Set, SocketOption, Use, library, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

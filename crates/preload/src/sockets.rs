@@ -1,10 +1,9 @@
-//! Sockets: made, connected, shut down, their options, and the data calls with flags. Messages with headers are
-//! in `messages`.
+//! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in `messages`, options in `options`.
 
 use crate::descriptors::opened;
-use crate::gate::{is_open, tell, within};
+use crate::gate::tell;
 use crate::io::{self, Buffers, counted, home, overflow};
-use crate::library::{Origin, Path, ReasonT, Recv, Send, SocketOption};
+use crate::library::{Origin, Path, ReasonT, Recv, Send};
 use crate::next::next;
 use crate::{buffers, raw};
 use core::ffi::{c_int, c_void};
@@ -16,7 +15,6 @@ type AcceptFn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t
 type Accept4Fn = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
 type ConnectFn = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
 type ShutdownFn = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
-type OptionFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
 type RecvFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int) -> isize;
 type SendFn = unsafe extern "C-unwind" fn(c_int, *const c_void, usize, c_int) -> isize;
 type RecvFromFn = unsafe extern "C-unwind" fn(
@@ -303,94 +301,4 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
     // SAFETY: passed on.
     unsafe { next!(c"shutdown" as ShutdownFn)(fd, how) }
-}
-
-/// What setting an option means for a session.
-enum Setting {
-    /// Nothing: it does not show in a stream, or only at an end that the kernel makes.
-    Nothing,
-    /// A time limit.
-    Timeouts,
-    /// Only the kernel can honour it.
-    Binding,
-}
-
-/// Options that show in how bytes arrive bind the session to the kernel; so do those we do not know.
-fn setting(level: c_int, name: c_int) -> Setting {
-    /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW`.
-    const NEW_TIMEOUTS: [c_int; 2] = [66, 67];
-    match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => Setting::Timeouts,
-        (libc::SOL_SOCKET, name) if NEW_TIMEOUTS.contains(&name) => Setting::Timeouts,
-        (
-            libc::SOL_SOCKET,
-            libc::SO_KEEPALIVE
-            | libc::SO_REUSEADDR
-            | libc::SO_REUSEPORT
-            | libc::SO_LINGER
-            | libc::SO_SNDBUF
-            | libc::SO_RCVBUF
-            | libc::SO_SNDBUFFORCE
-            | libc::SO_RCVBUFFORCE
-            | libc::SO_PRIORITY
-            | libc::SO_BROADCAST
-            | libc::SO_BUSY_POLL
-            | libc::SO_INCOMING_CPU
-            | libc::SO_DONTROUTE
-            | libc::SO_ZEROCOPY
-            | libc::SO_MAX_PACING_RATE,
-        ) => Setting::Nothing,
-        (
-            libc::IPPROTO_TCP,
-            libc::TCP_NODELAY
-            | libc::TCP_CORK
-            | libc::TCP_QUICKACK
-            | libc::TCP_KEEPIDLE
-            | libc::TCP_KEEPINTVL
-            | libc::TCP_KEEPCNT
-            | libc::TCP_USER_TIMEOUT
-            | libc::TCP_CONGESTION
-            | libc::TCP_SYNCNT
-            | libc::TCP_DEFER_ACCEPT
-            | libc::TCP_FASTOPEN
-            | libc::TCP_FASTOPEN_CONNECT
-            | libc::TCP_LINGER2
-            | libc::TCP_NOTSENT_LOWAT
-            | libc::TCP_WINDOW_CLAMP
-            | libc::TCP_MAXSEG
-            | libc::TCP_THIN_LINEAR_TIMEOUTS,
-        ) => Setting::Nothing,
-        (
-            libc::IPPROTO_IP,
-            libc::IP_TOS
-            | libc::IP_TTL
-            | libc::IP_MTU_DISCOVER
-            | libc::IP_BIND_ADDRESS_NO_PORT
-            | libc::IP_FREEBIND,
-        ) => Setting::Nothing,
-        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY | libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS) => {
-            Setting::Nothing
-        }
-        _ => Setting::Binding,
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn setsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: socklen_t,
-) -> c_int {
-    let setting = setting(level, name);
-    if let Setting::Binding = setting {
-        tell(|library| library.option_changed(fd, SocketOption::Binding));
-    }
-    // SAFETY: passed on.
-    let result = unsafe { next!(c"setsockopt" as OptionFn)(fd, level, name, value, len) };
-    if result == 0 && matches!(setting, Setting::Timeouts) && is_open() {
-        within(|library| library.option_changed(fd, SocketOption::Timeouts));
-    }
-    result
 }

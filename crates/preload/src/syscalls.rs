@@ -102,6 +102,7 @@ served! {
     connect = SYS_connect(0 1 2) -> i32;
     shutdown = SYS_shutdown(0 1) -> i32;
     setsockopt = SYS_setsockopt(0 1 2 3 4) -> i32;
+    getsockopt = SYS_getsockopt(0 1 2 3 4) -> i32;
     pipe = SYS_pipe(0) -> i32;
     pipe2 = SYS_pipe2(0 1) -> i32;
     poll = SYS_poll(0 1 2) -> i32;

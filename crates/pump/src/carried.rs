@@ -4,9 +4,10 @@
 //! it is given. Bytes that the program has written stay in its ring until the peer has acknowledged them: should the
 //! process die, they are there. Read `docs/moves.md`.
 
+use crate::figures::{Beat, Figures};
 use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
-use sojourn_proto::record::{Kind, SessionRecord};
+use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
 use sojourn_proto::tcp::{Arrival, Connection, Disposition, Limits, ReceiveEnd, Transmit};
 use sojourn_proto::time::Instant;
 use sojourn_stream::{Stop, Stream};
@@ -50,12 +51,13 @@ pub struct Carried {
     stream: Stream,
     connection: Connection,
     header: Header,
+    hop: Hop,
     /// Bytes of the program's ring that the connection has and the peer has not acknowledged.
     handed: usize,
     identification: u16,
-    is_cut: bool,
     /// The peer's FIN has come, right behind the last byte.
     has_ended: bool,
+    beat: Beat,
 }
 
 /// The headers of a session's frames along a way.
@@ -90,10 +92,12 @@ impl Carried {
         }
         let header = header_for(&connection, hop)?;
         connection.set_path_mtu(now, hop.mtu, false);
-        let is_cut = hop.is_cut;
         // The ledger says nothing before the session is claimed: until then it stands where the record says.
         let (handed, identification, has_ended) = (0, 0, false);
-        Some(Self { stream, connection, header, handed, identification, is_cut, has_ended })
+        let hop = *hop;
+        let beat = Beat::default();
+        stream.ledger().tell_figures(&Figures::of(&connection, now).words());
+        Some(Self { stream, connection, header, hop, handed, identification, has_ended, beat })
     }
 
     /// Addresses and ports of the frames that it sends.
@@ -105,6 +109,27 @@ impl Carried {
     /// Its stream, on which it is the other side.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Bytes of the program's ring that the connection has not taken yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.stream.available().unwrap_or(0).saturating_sub(self.handed)
+    }
+
+    /// What goes into the IP headers of its packets has changed.
+    pub(crate) fn set_ip(&mut self, ip: IpOptions) {
+        self.connection.set_ip(ip);
+        if let Some(header) = header_for(&self.connection, &self.hop) {
+            self.header = header;
+        }
     }
 
     /// Whether the peer's FIN has come right behind the last byte: the record of [`Carried::leave`] does not have it.
@@ -148,12 +173,12 @@ impl Carried {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.connection.next_timeout()
+        [self.connection.next_timeout(), self.beat.next()].into_iter().flatten().min()
     }
 
     /// The way has changed.
     pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
-        self.is_cut = hop.is_cut;
+        self.hop = *hop;
         if let Some(header) = header_for(&self.connection, hop) {
             self.header = header;
         }
@@ -194,9 +219,13 @@ impl Carried {
     }
 
     /// For whoever must go on without us.
-    fn tell(&self, now: Instant) {
+    fn tell(&mut self, now: Instant) {
         let words = position::words(&self.connection.position(now));
         self.stream.ledger().tell(&words);
+        if self.beat.is_due(now) {
+            let figures = Figures::of(&self.connection, now);
+            self.stream.ledger().tell_figures(&figures.words());
+        }
     }
 
     /// From the connection into the stream.
@@ -248,7 +277,7 @@ impl Carried {
         let offloads = out.properties().checksum_offload;
         let mut bytes = [0; HEADERS_BYTES_MAX];
         while let Some(transmit) = self.connection.poll_transmit(now) {
-            if self.is_cut {
+            if self.hop.is_cut {
                 continue;
             }
             self.identification = self.identification.wrapping_add(1);

@@ -7,11 +7,16 @@
 //!
 //! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns the pump (`sojourn_library`).
 
+mod asks;
 mod carried;
+pub mod figures;
 mod hash;
+pub mod options;
 pub mod parcel;
 pub mod position;
 mod pump;
+pub mod tcp_info;
 
+pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
 pub use pump::{LinkId, Pump, now};

@@ -155,6 +155,11 @@ impl Pump {
         }
     }
 
+    /// A session, to be asked or told something; [marked](Self::mark) if it is told.
+    pub fn session(&mut self, number: u32) -> Option<&mut Carried> {
+        self.entries.get_mut(&number).map(|entry| &mut entry.carried)
+    }
+
     /// The way to a session's peer has changed.
     pub fn reroute(&mut self, number: u32, hop: &Hop, at: Instant) {
         if let Some(entry) = self.entries.get_mut(&number) {

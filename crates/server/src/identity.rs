@@ -9,6 +9,7 @@
 //! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not here: who
 //! else holds the end (`holders`), pairing (`registry`).
 
+mod afar;
 mod diag;
 mod socket;
 #[cfg(test)]

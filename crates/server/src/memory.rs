@@ -6,8 +6,9 @@
 use crate::registry::Maker;
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_ipc::rt::Descriptor;
+use sojourn_pump::figures::Figures;
 use sojourn_shm::{Access, Segment, fault};
-use sojourn_stream::{CONTROL_BYTES, Inbox, Layout, totals_in_header};
+use sojourn_stream::{CONTROL_BYTES, Inbox, Layout, figures_in_header, totals_in_header};
 use std::os::fd::AsRawFd;
 
 /// Slots of an inbox.
@@ -32,10 +33,19 @@ impl Maker for Memory {
     }
 
     fn totals(&self, region: &Descriptor) -> [u64; 2] {
-        let mut header = [0; CONTROL_BYTES];
-        let read = region.as_fd().and_then(|fd| rustix::io::pread(fd, &mut header[..], 0).ok());
-        read.and_then(|len| totals_in_header(header.get(..len)?)).unwrap_or_default()
+        header(region).and_then(|header| totals_in_header(&header)).unwrap_or_default()
     }
+
+    fn figures(&self, region: &Descriptor) -> Option<Figures> {
+        Figures::told(&figures_in_header(&header(region)?)?)
+    }
+}
+
+/// A copy of a region's control page.
+fn header(region: &Descriptor) -> Option<[u8; CONTROL_BYTES]> {
+    let mut header = [0; CONTROL_BYTES];
+    let len = rustix::io::pread(region.as_fd()?, &mut header[..], 0).ok()?;
+    (len == CONTROL_BYTES).then_some(header)
 }
 
 fn segment(name: &str, len: usize) -> Option<Descriptor> {

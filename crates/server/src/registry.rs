@@ -34,6 +34,7 @@ use inbox::Inboxes;
 use process::Process;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
+use sojourn_pump::figures::Figures;
 use sojourn_session::{KindT, ReasonT};
 use std::collections::HashMap;
 
@@ -147,6 +148,8 @@ pub trait Maker {
     fn inbox(&mut self) -> Option<[Descriptor; 3]>;
     /// Bytes written in each direction so far, as the sides say.
     fn totals(&self, region: &Descriptor) -> [u64; 2];
+    /// How a session with another host is, as its program says.
+    fn figures(&self, region: &Descriptor) -> Option<Figures>;
 }
 
 /// What the server allows.

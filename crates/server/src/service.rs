@@ -19,9 +19,9 @@ use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
-    AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer, ENDS_MAX, EventT,
-    FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT, JoinT, OfferT,
-    PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer,
+    AdminConnectionsOut, AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer,
+    ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
+    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -515,6 +515,12 @@ impl AdminServer for Sojournd {
     fn refused(&self, caller: &Caller) -> Result<AdminRefusedOut, Fault> {
         let refusals = self.lock().registry.refused(caller.credentials.uid, self.now_ms());
         Ok(AdminRefusedOut { count: refusals.len() as u32, refusals: Some(refusals) })
+    }
+
+    fn connections(&self, caller: &Caller) -> Result<AdminConnectionsOut, Fault> {
+        let connections = self.lock().registry.connections(caller.credentials.uid, &Memory);
+        let count = connections.len() as u32;
+        Ok(AdminConnectionsOut { count, connections: Some(connections) })
     }
 
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {

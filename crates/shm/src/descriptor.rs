@@ -3,7 +3,7 @@
 //! A library that serves a program's calls is handed plain numbers and must use them as the kernel would:
 //! whatever is open there now, or `EBADF`. That is all this function says.
 
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
 /// `SIOCOUTQ` is the same number (`linux/sockios.h`).
@@ -28,6 +28,39 @@ pub fn output_queue(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     // SAFETY: `SIOCOUTQ` writes one `int`.
     let len = unsafe { ioctl(fd, Getter::<{ TIOCOUTQ }, i32>::new())? };
     Ok(u64::try_from(len).unwrap_or(0))
+}
+
+/// A socket option's bytes (getsockopt(2)): `value` is filled as far as the kernel has them. How many that are.
+///
+/// # Errors
+/// The kernel's.
+pub fn option(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &mut [u8],
+) -> rustix::io::Result<usize> {
+    let mut len = libc::socklen_t::try_from(value.len()).unwrap_or(libc::socklen_t::MAX);
+    // SAFETY: `value` has `len` bytes, which is the most that the kernel writes.
+    let status = unsafe {
+        let at = value.as_mut_ptr().cast();
+        libc::getsockopt(socket.as_raw_fd(), level, name, at, &raw mut len)
+    };
+    if status < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO));
+    }
+    Ok(len as usize)
+}
+
+/// A socket option that is one number.
+///
+/// # Errors
+/// The kernel's.
+pub fn option_number(socket: BorrowedFd<'_>, level: i32, name: i32) -> rustix::io::Result<i32> {
+    let mut value = [0; 4];
+    option(socket, level, name, &mut value)?;
+    Ok(i32::from_ne_bytes(value))
 }
 
 /// Reads from a file straight into shared memory, at `offset` or where the file stands. Bytes read.

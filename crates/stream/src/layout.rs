@@ -2,7 +2,7 @@
 //!
 //! The sizes of the rings are told by whoever made the region; nothing about the layout is read from it.
 
-use crate::ledger::Ledger;
+use crate::ledger::{FIGURES_WORDS, Ledger};
 use crate::ring::{FROZEN, Ring};
 
 /// Bytes of the control page.
@@ -67,4 +67,17 @@ pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {
         Some(u64::from_ne_bytes(bytes) & !FROZEN)
     };
     Some([tail(0)?, tail(1)?])
+}
+
+/// The figures of a stream's ledger, in the same way.
+///
+/// `None`: the copy is too short.
+pub fn figures_in_header(header: &[u8]) -> Option<[u32; FIGURES_WORDS]> {
+    let at = core::mem::offset_of!(Control, ledger) + Ledger::FIGURES_OFFSET;
+    let mut words = [0; FIGURES_WORDS];
+    for (place, word) in words.iter_mut().enumerate() {
+        let at = at + place * size_of::<u32>();
+        *word = u32::from_ne_bytes(header.get(at..at + size_of::<u32>())?.try_into().ok()?);
+    }
+    Some(words)
 }

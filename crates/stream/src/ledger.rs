@@ -5,12 +5,15 @@
 //! kernel. Each step is one exchange of one word, so both sides agree, whoever dies when. The **words** are what
 //! the carrying side knows that the rings do not tell, written after each round; what they mean is the carrier's and the engine's to
 //! agree on (`sojourn-pump`). Two copies take turns, so that a death in the middle of one leaves the other whole.
+//! The **figures** are for people only: told now and then, in one copy, so that what is read may be a mixture of two.
 //! Not used by streams between two programs.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Words that can be told.
 pub const LEDGER_WORDS: usize = 16;
+/// Words of the figures.
+pub const FIGURES_WORDS: usize = 16;
 
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
@@ -29,6 +32,7 @@ pub struct Ledger {
     /// Which copy counts: its lowest bit.
     version: AtomicU32,
     copies: [[AtomicU32; LEDGER_WORDS]; 2],
+    figures: [AtomicU32; FIGURES_WORDS],
 }
 
 impl Ledger {
@@ -39,6 +43,7 @@ impl Ledger {
             wants_room: AtomicU32::new(0),
             version: AtomicU32::new(0),
             copies: [const { [const { AtomicU32::new(0) }; LEDGER_WORDS] }; 2],
+            figures: [const { AtomicU32::new(0) }; FIGURES_WORDS],
         }
     }
 
@@ -112,6 +117,16 @@ impl Ledger {
         // SYNC: acquire; pairs with the release in `tell`.
         let version = self.version.load(Ordering::Acquire);
         core::array::from_fn(|at| self.copies[(version & 1) as usize][at].load(Ordering::Relaxed))
+    }
+
+    /// Where the figures are, from the ledger's beginning (bytes).
+    pub(crate) const FIGURES_OFFSET: usize = core::mem::offset_of!(Self, figures);
+
+    /// Tells the figures.
+    pub fn tell_figures(&self, words: &[u32; FIGURES_WORDS]) {
+        for (place, word) in self.figures.iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
     }
 
     /// The carrying side wants to know when there is room. It looks again after this.

@@ -37,9 +37,9 @@ pub use bell::Bell;
 #[cfg(not(loom))]
 pub use inbox::Inbox;
 #[cfg(not(loom))]
-pub use layout::{CONTROL_BYTES, Layout, totals_in_header};
+pub use layout::{CONTROL_BYTES, Layout, figures_in_header, totals_in_header};
 #[cfg(not(loom))]
-pub use ledger::{LEDGER_WORDS, Ledger};
+pub use ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 pub use ring::Stop;
 #[cfg(not(loom))]
 pub use stream::Stream;

@@ -7,7 +7,7 @@ pub mod network;
 use anyhow::{Context, Result};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_lab::{Mode, Running, Sandbox};
-use sojourn_session::{AdminClient, SessionInfoT, admin_connect_options};
+use sojourn_session::{AdminClient, ConnectionInfoT, SessionInfoT, admin_connect_options};
 use std::time::Duration;
 
 /// How long a transfer of a few megabytes may take on a busy machine.
@@ -49,6 +49,15 @@ impl Admin {
         let all = self.client().list().context("list")?;
         let is_away = |session: &SessionInfoT| session.home != sojourn_session::HomeT::Kernel;
         Ok(all.sessions.into_iter().flatten().filter(is_away).collect())
+    }
+
+    /// How the sessions with other hosts are that are away.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn connections(&mut self) -> Result<Vec<ConnectionInfoT>> {
+        let all = self.client().connections().context("connections")?;
+        Ok(all.connections.into_iter().flatten().collect())
     }
 
     /// Streams made, and sessions that came home, since the server started.

@@ -72,7 +72,8 @@ fn play(link: &Link, plan: Plan<'_>) {
     ];
     let watched = usize::from(plan.under == Under::Client);
     let mut admin = Admin::new(&worlds[watched]).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let begun = Instant::now();
+    let deadline = begun + PATIENCE;
     let mut moves = 0;
     while moves < plan.moves && Instant::now() < deadline {
         let alive = running.iter_mut().all(|peer| peer.is_running());
@@ -93,13 +94,12 @@ fn play(link: &Link, plan: Plan<'_>) {
     let ended = running.map(|peer| peer.finish(LIMIT).unwrap());
     let is_well = ended.iter().all(|peer| peer.status == 0);
     assert!(is_well, "{plan:?}: {ended:#?}");
-    println!("{plan:?}: {moves} moves");
+    println!("{plan:?}: {moves} moves, {:?}", begun.elapsed());
     if !plan.has_rights {
         assert!(admin.offers().unwrap() > 0, "nothing was offered");
         assert_eq!(admin.moves().unwrap().0, 0, "carried without the right to packets");
     }
-    // Seldom a session is not taken out for a long time (docs/linux-differences.md, "Known defects").
-    assert!(moves >= plan.moves / 4, "{plan:?}: only {moves} moves");
+    assert!(moves >= plan.moves, "{plan:?}: only {moves} moves");
 }
 
 const PLAIN: Plan<'_> = Plan {
@@ -134,6 +134,56 @@ fn questions_and_answers() {
             let options = &["--rounds", "1", "--size", "3000"];
             play(&link, Plan { under, way, options, ..PLAIN });
         }
+    }
+}
+
+/// How long what one program leaves behind is kept for the next, and a while.
+const LINGER: Duration = Duration::from_millis(1500);
+
+/// How long a conversation may take to come to its end. Where frames do not arrive it takes half a minute.
+const PROMPT: Duration = Duration::from_secs(10);
+
+/// Packet sockets on a host: with any session that is away there are the filter's own and a program's.
+fn packet_sockets(host: &Host) -> usize {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+    host.enter(read).unwrap().lines().skip(1).count()
+}
+
+#[test]
+fn programs_that_follow_another() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    // News of the interface have the filter looked at again: there are to be none.
+    for host in [&a, &b] {
+        host.set("ipv6/conf/all/disable_ipv6", "1").unwrap();
+    }
+    let mut worlds = [&a, &b].map(|host| Sandbox::on(host).unwrap());
+    for world in &mut worlds {
+        world.set("MOVE_AFTER_CALLS", "4");
+    }
+    let mut admins = worlds.each_ref().map(|world| Admin::new(world).unwrap());
+    // The second pair talks while what the first had is let go of.
+    for (pair, length) in [(1, Duration::ZERO), (2, LINGER)] {
+        let address = format!("{}:{}", link.v4(End::A), PORT + pair);
+        let end = worlds[0].folder().join(format!("end{pair}")).to_string_lossy().into_owned();
+        let start = |(world, role): (&Sandbox, &str)| {
+            let mut command = world.command(Mode::Sojourn, world.built().path("lab-peer"));
+            command.args([role, "tcp", &address, "--rounds", "1", "--size", "1000"]);
+            command.args(["--until", &end]);
+            Running::start(command).unwrap()
+        };
+        let running = [(&worlds[0], "serve"), (&worlds[1], "call")].map(start);
+        let deadline = Instant::now() + PATIENCE;
+        while admins.iter_mut().any(|admin| admin.moves().unwrap().0 < u64::from(pair))
+            || [&a, &b].into_iter().any(|host| packet_sockets(host) < 2)
+        {
+            assert!(Instant::now() < deadline, "pair {pair} has not moved");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(length);
+        std::fs::write(&end, "").unwrap();
+        let ended = running.map(|peer| peer.finish(PROMPT).unwrap());
+        assert!(ended.iter().all(|peer| peer.status == 0), "pair {pair}: {ended:#?}");
     }
 }
 

@@ -100,6 +100,7 @@ impl View {
             sent: None,
             received: None,
             age_ms: None,
+            connection: None,
             inode: Some(object.inode()),
         })
     }

@@ -26,8 +26,28 @@ pub(crate) fn joined() -> Row {
         sent: Some(100),
         received: Some(2000),
         age_ms: Some(1500),
+        connection: None,
         inode: None,
     }
+}
+
+/// How a connection with another host may be.
+pub(crate) fn connection() -> Connection {
+    Connection::of(&sojourn_session::ConnectionInfoT {
+        stream: 5,
+        pid: 6,
+        state: 1,
+        mss: 1448,
+        snd_wnd: 65_536,
+        rcv_wnd: 131_072,
+        cwnd: 10,
+        ssthresh: 0x7fff_ffff,
+        srtt_us: 3100,
+        rttvar_us: 50,
+        unacked: 2,
+        retransmissions: 4,
+        loss_events: 1,
+    })
 }
 
 /// A Unix end without a peer under Sojourn.

@@ -112,7 +112,12 @@ fn tcp(
     let peer = match diag.of(end)?.tcp_cookie(remote, local) {
         Ok(peer) => peer,
         // Whether it is on another host, and how it is reached, the carrier finds out.
-        Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => 0,
+        Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => {
+            if !super::afar::can_obey(end) {
+                return Err(ReasonT::Option);
+            }
+            0
+        }
         Err(DiagError::Absent) => return Err(ReasonT::NoPeer),
         Err(DiagError::NotConnected) => return Err(ReasonT::State),
         Err(DiagError::System) => return Err(ReasonT::Resources),

@@ -27,6 +27,7 @@ impl Registry {
         }
         let is_full = who.ends.len() >= self.limits.ends;
         self.counters.offers += 1;
+        let key = seen.as_ref().ok().map(|identity| identity.key);
         let taken = seen.and_then(|identity| {
             if is_full { Err(ReasonT::Resources) } else { self.unshared(process, identity, now_ms) }
         });
@@ -37,6 +38,10 @@ impl Registry {
                     process.note_refusal(wish.inode, reason, now_ms);
                 }
                 self.refuse(process, wish.local, reason, now_ms);
+                if let Some(key) = key.filter(|_| process == CARRIER) {
+                    // Nobody else will offer the other end: its program may try again.
+                    self.drop_mirror(key, reason, now_ms);
+                }
                 return Ok(Offered::Decided);
             }
         };
@@ -139,6 +144,11 @@ impl Registry {
     ) -> Offered {
         let Some(end) = self.end(process, local) else { return Offered::Decided };
         let Some(&other) = self.keys.get(&end.identity.key.mirror()) else {
+            if process == CARRIER {
+                // Its program has taken its offer back, and would be kept from closing what the carrier holds.
+                self.refuse(process, local, ReasonT::PeerLeft, now_ms);
+                return Offered::Decided;
+            }
             return Offered::Waits;
         };
         if self.end(other.0, other.1).is_none_or(|end| end.state != State::Waiting) {

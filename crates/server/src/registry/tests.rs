@@ -42,6 +42,10 @@ impl Maker for Fake {
     fn totals(&self, region: &Descriptor) -> [u64; 2] {
         if region.is_none() { [0; 2] } else { [1000, 10] }
     }
+
+    fn figures(&self, region: &Descriptor) -> Option<sojourn_pump::figures::Figures> {
+        region.as_fd().map(|_| sojourn_pump::figures::Figures { cwnd: 10, ..Default::default() })
+    }
 }
 
 pub(super) fn client(index: u32) -> ClientId {
@@ -480,4 +484,49 @@ fn users_see_and_recall_their_own() {
     assert!(!world.registry.recall_for(stream + 1, 0, 9));
     assert!(world.registry.recall_for(stream, 0, 9));
     assert_eq!(world.recalled(1), Some((10, ReasonT::User)));
+}
+
+/// A registry with a carrier.
+fn with_carrier() -> World {
+    let mut world = World::new(limits());
+    world.registry.hello(CARRIER, who(99, 1000)).unwrap();
+    world
+}
+
+fn offered_by_carrier(world: &mut World, local: u64) -> Offered {
+    let World { registry, maker } = world;
+    registry.offer(CARRIER, Ok(socket(5, 0).mirrored()), wish(local), 5, maker).unwrap()
+}
+
+fn told_to_carrier(world: &mut World) -> Option<Delivery> {
+    world.registry.next(CARRIER).unwrap()
+}
+
+#[test]
+fn a_program_whose_session_comes_again_while_its_carrier_has_the_last_one_may_try_again() {
+    let mut world = with_carrier();
+    assert_eq!(world.offer(1, socket(5, 0), wish(10)), Offered::Waits);
+    assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
+    world.join(1);
+    assert!(matches!(told_to_carrier(&mut world), Some(Delivery::Join(_))));
+    // The program has gone home, and comes again before the carrier knows.
+    world.left(1, 10);
+    assert_eq!(world.offer(1, socket(5, 0), wish(11)), Offered::Waits);
+    assert_eq!(offered_by_carrier(&mut world, 21), Offered::Decided);
+    assert_eq!(world.refused(1), Some((11, ReasonT::SeveralHolders)), "it waits for ever");
+    // Once the carrier knows, all is well again.
+    world.registry.left(CARRIER, 20, ReasonT::PeerLeft, 0, 6, &world.maker);
+    assert_eq!(world.offer(1, socket(5, 0), wish(12)), Offered::Waits);
+    assert_eq!(offered_by_carrier(&mut world, 22), Offered::Decided);
+    world.join(1);
+}
+
+#[test]
+fn a_carrier_s_offer_does_not_wait_for_a_program_that_has_gone() {
+    let mut world = with_carrier();
+    assert_eq!(world.offer(1, socket(5, 0), wish(10)), Offered::Waits);
+    world.left(1, 10);
+    assert_eq!(offered_by_carrier(&mut world, 20), Offered::Decided);
+    let told = told_to_carrier(&mut world);
+    assert!(matches!(told, Some(Delivery::Refused { local: 20, .. })), "{told:?}");
 }

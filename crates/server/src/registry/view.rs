@@ -1,7 +1,7 @@
 //! What administrators see, and what they may do.
 
 use super::{CARRIER, End, Maker, Process, Registry, State};
-use sojourn_session::{HomeT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_session::{ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;
 
 impl Registry {
@@ -15,6 +15,39 @@ impl Registry {
         }
         rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.stream));
         rows
+    }
+
+    /// How the ends that are carried to other hosts are, as far as user `uid` may see them.
+    #[must_use]
+    pub fn connections(&self, uid: u32, maker: &dyn Maker) -> Vec<ConnectionInfoT> {
+        let programs = self.processes.iter().filter(|(id, _)| **id != CARRIER).map(|(_, p)| p);
+        let seen = programs.filter(|p| uid == 0 || p.who.uid == uid);
+        let ends = seen.flat_map(|p| p.ends.values().map(|end| (p.who.pid, end)));
+        let mut rows: Vec<_> =
+            ends.filter_map(|(pid, end)| self.connection(pid, end, maker)).collect();
+        rows.sort_by_key(|row| (row.pid, row.stream));
+        rows
+    }
+
+    fn connection(&self, pid: u32, end: &End, maker: &dyn Maker) -> Option<ConnectionInfoT> {
+        let State::Joined { stream, .. } = end.state else { return None };
+        let region = &self.streams.get(&stream).filter(|_| end.identity.key.is_carried())?.region;
+        let told = maker.figures(region)?;
+        Some(ConnectionInfoT {
+            stream,
+            pid,
+            state: told.state.into(),
+            mss: told.mss,
+            snd_wnd: told.snd_wnd,
+            rcv_wnd: told.rcv_wnd,
+            cwnd: told.cwnd,
+            ssthresh: told.ssthresh,
+            srtt_us: told.srtt_us,
+            rttvar_us: told.rttvar_us,
+            unacked: told.unacked,
+            retransmissions: told.retransmissions,
+            loss_events: told.loss_events,
+        })
     }
 
     /// The refusals that are remembered, as far as user `uid` may see them; in order of process and age.

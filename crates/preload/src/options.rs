@@ -1,0 +1,233 @@
+//! Socket options: set and asked.
+//!
+//! The kernel always has the word; what an option means for a session that is away is said here. Sessions with other hosts obey some
+//! themselves and know more than the kernel's silent socket: see `asks` of the library.
+
+use crate::errno;
+use crate::gate::{is_open, tell, within};
+use crate::library::{Answer, Change, Set, SocketOption, library, tcp_info};
+use crate::next::next;
+use crate::{buffers, raw};
+use core::ffi::{c_int, c_void};
+use libc::socklen_t;
+
+type SetFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
+type GetFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
+
+/// What setting an option means for a session.
+#[derive(Clone, Copy, Debug)]
+enum Setting {
+    /// Nothing: it does not show in a stream, or only at an end that the kernel makes.
+    Nothing,
+    /// A time limit.
+    Timeouts,
+    /// Only the kernel can honour it.
+    Binding,
+    /// It shows in packets: sessions with other hosts obey it.
+    Obeyed(Change),
+    /// The same, of `SO_KEEPALIVE`.
+    Keepalive,
+    /// It shows in packets, and sessions with other hosts do not obey it.
+    Afar,
+}
+
+/// Options that show in how bytes arrive bind the session to the kernel; so do those we do not know.
+fn setting(level: c_int, name: c_int) -> Setting {
+    match level {
+        libc::SOL_SOCKET => of_socket(name),
+        libc::IPPROTO_TCP => of_tcp(name),
+        libc::IPPROTO_IP => match name {
+            libc::IP_TOS | libc::IP_TTL | libc::IP_MTU_DISCOVER => Setting::Obeyed(Change::Header),
+            libc::IP_BIND_ADDRESS_NO_PORT | libc::IP_FREEBIND => Setting::Nothing,
+            _ => Setting::Binding,
+        },
+        libc::IPPROTO_IPV6 => match name {
+            libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS => Setting::Obeyed(Change::Header),
+            libc::IPV6_V6ONLY => Setting::Nothing,
+            _ => Setting::Binding,
+        },
+        _ => Setting::Binding,
+    }
+}
+
+fn of_socket(name: c_int) -> Setting {
+    /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW`.
+    const NEW_TIMEOUTS: [c_int; 2] = [66, 67];
+    match name {
+        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => Setting::Timeouts,
+        name if NEW_TIMEOUTS.contains(&name) => Setting::Timeouts,
+        libc::SO_KEEPALIVE => Setting::Keepalive,
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => Setting::Obeyed(Change::SendBuffer),
+        libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => Setting::Obeyed(Change::ReceiveBuffer),
+        libc::SO_PRIORITY | libc::SO_DONTROUTE | libc::SO_MAX_PACING_RATE => Setting::Afar,
+        libc::SO_REUSEADDR
+        | libc::SO_REUSEPORT
+        | libc::SO_LINGER
+        | libc::SO_BROADCAST
+        | libc::SO_BUSY_POLL
+        | libc::SO_INCOMING_CPU
+        | libc::SO_ZEROCOPY => Setting::Nothing,
+        _ => Setting::Binding,
+    }
+}
+
+fn of_tcp(name: c_int) -> Setting {
+    match name {
+        libc::TCP_NODELAY => Setting::Obeyed(Change::NoDelay),
+        libc::TCP_CORK => Setting::Obeyed(Change::Cork),
+        libc::TCP_QUICKACK => Setting::Obeyed(Change::QuickAck),
+        libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT => {
+            Setting::Obeyed(Change::Keepalive)
+        }
+        libc::TCP_USER_TIMEOUT => Setting::Obeyed(Change::UserTimeout),
+        libc::TCP_CONGESTION | libc::TCP_NOTSENT_LOWAT | libc::TCP_THIN_LINEAR_TIMEOUTS => {
+            Setting::Afar
+        }
+        // An established connection keeps its segment size.
+        libc::TCP_MAXSEG
+        | libc::TCP_SYNCNT
+        | libc::TCP_DEFER_ACCEPT
+        | libc::TCP_FASTOPEN
+        | libc::TCP_FASTOPEN_CONNECT
+        | libc::TCP_LINGER2 => Setting::Nothing,
+        _ => Setting::Binding,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"setsockopt" as SetFn)(fd, level, name, value, len) };
+    let set = match setting(level, name) {
+        Setting::Nothing => return kernel(),
+        Setting::Binding => {
+            tell(|library| library.option_changed(fd, SocketOption::Binding));
+            return kernel();
+        }
+        Setting::Timeouts => {
+            let result = kernel();
+            if result == 0 && is_open() {
+                within(|library| library.option_changed(fd, SocketOption::Timeouts));
+            }
+            return result;
+        }
+        Setting::Obeyed(change) => Set::Obeyed(change),
+        Setting::Keepalive => Set::Keepalive(number_at(value, len) != Some(0)),
+        Setting::Afar => Set::Afar,
+    };
+    if !is_open() || library().is_plain(fd) {
+        return kernel();
+    }
+    let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
+    // SAFETY: the program's arguments; the kernel checks them.
+    let inside = || unsafe { raw::call(libc::SYS_setsockopt, arguments) };
+    match within(|library| library.set_option(fd, set, inside)).flatten() {
+        Some(result) => errno::kernel(result) as c_int,
+        None => kernel(),
+    }
+}
+
+/// The number that an option is set to, if it can be read: else the kernel refuses it.
+fn number_at(value: *const c_void, len: socklen_t) -> Option<c_int> {
+    let bytes = value.cast::<[u8; 4]>();
+    if (len as usize) < size_of::<c_int>() {
+        return None;
+    }
+    // SAFETY: plain data, which the program leaves alone during the call.
+    unsafe { buffers::structure(bytes) }.map(|bytes| c_int::from_ne_bytes(*bytes))
+}
+
+/// What the library may know better.
+#[derive(Clone, Copy)]
+enum Asked {
+    Info,
+    SegmentSize,
+    QuickAck,
+    Keepalive,
+}
+
+fn asked(level: c_int, name: c_int) -> Option<Asked> {
+    match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => Some(Asked::Info),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Some(Asked::SegmentSize),
+        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => Some(Asked::QuickAck),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Some(Asked::Keepalive),
+        _ => None,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"getsockopt" as GetFn)(fd, level, name, value, len) };
+    let Some(asked) = asked(level, name) else { return kernel() };
+    if !is_open() || library().is_plain(fd) {
+        return kernel();
+    }
+    let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
+    // SAFETY: the program's arguments; the kernel checks them.
+    let inside = || unsafe { raw::call(libc::SYS_getsockopt, arguments) };
+    match within(|library| library.ask_option(fd, inside)).flatten() {
+        Some((0, answer)) => {
+            put_over(value, len, |bytes| overlay(asked, &answer, bytes));
+            0
+        }
+        Some((error, _)) => errno::kernel(error) as c_int,
+        None => kernel(),
+    }
+}
+
+fn overlay(asked: Asked, answer: &Answer, bytes: &mut [u8]) {
+    let mut number = |value: c_int| {
+        let len = bytes.len().min(size_of::<c_int>());
+        bytes[..len].copy_from_slice(&value.to_ne_bytes()[..len]);
+    };
+    match asked {
+        Asked::Keepalive => number(answer.keepalive.into()),
+        Asked::QuickAck => {
+            if let Some(is_on) = answer.quickack {
+                number(is_on.into());
+            }
+        }
+        Asked::SegmentSize => {
+            if let Some(info) = &answer.info {
+                number(info.snd_mss as c_int);
+            }
+        }
+        Asked::Info => {
+            if let Some(info) = &answer.info {
+                tcp_info::overlay(info, bytes);
+            }
+        }
+    }
+}
+
+/// Changes what the kernel has just written: `len` says how much that is.
+fn put_over(value: *mut c_void, len: *mut socklen_t, change: impl FnOnce(&mut [u8])) {
+    if !buffers::is_writable(len) {
+        return;
+    }
+    let mut bytes = [0; tcp_info::LEN];
+    // SAFETY: writable, as just seen.
+    let count = bytes.len().min(unsafe { len.read() } as usize);
+    if buffers::accessible(value as usize, count, buffers::Access::Write) < count {
+        return;
+    }
+    // SAFETY: accessible, as just seen, for so many bytes; `bytes` has as many.
+    unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), bytes.as_mut_ptr(), count) };
+    change(&mut bytes[..count]);
+    // SAFETY: as above.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast::<u8>(), count) };
+}

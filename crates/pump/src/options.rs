@@ -1,0 +1,111 @@
+//! What a program has set on its socket, as the engine obeys it: read from the kernel's socket, whoever set it there.
+//!
+//! The carrier reads all of it when it takes a session out, the library what has changed when the program sets an option of a session
+//! that is away. So both mean the same. Which options there are: tcp(7), socket(7), ip(7), ipv6(7). What the engine cannot
+//! obey is the session server's to refuse, and the library's to go home for.
+
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, sockopt};
+use sojourn_proto::record::{ControllerKind, IpOptions, TcpOptions};
+use sojourn_proto::time::Duration;
+use sojourn_shm::descriptor::{option, option_number};
+use std::net::SocketAddr;
+
+/// `asm-generic/socket.h`: bits say which of the two sizes was set; 1 is the one for sending.
+const SO_BUF_LOCK: i32 = 72;
+
+/// An option that was set and that the engine obeys from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `TCP_NODELAY`.
+    NoDelay,
+    /// `TCP_CORK`.
+    Cork,
+    /// `TCP_QUICKACK`.
+    QuickAck,
+    /// `SO_KEEPALIVE`, and the times and the count of `TCP_KEEPIDLE` and its like.
+    Keepalive,
+    /// `TCP_USER_TIMEOUT`.
+    UserTimeout,
+    /// `SO_SNDBUF`.
+    SendBuffer,
+    /// `SO_RCVBUF`.
+    ReceiveBuffer,
+    /// What is in the IP headers: `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`, `IPV6_TCLASS`, `IPV6_UNICAST_HOPS`.
+    Header,
+}
+
+impl Change {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::NoDelay,
+        Self::Cork,
+        Self::QuickAck,
+        Self::Keepalive,
+        Self::UserTimeout,
+        Self::SendBuffer,
+        Self::ReceiveBuffer,
+        Self::Header,
+    ];
+}
+
+/// The options of a socket.
+///
+/// # Errors
+/// The kernel's.
+pub fn read(socket: BorrowedFd<'_>) -> Result<TcpOptions, Errno> {
+    let tcp = |name| option_number(socket, libc::IPPROTO_TCP, name);
+    let level = |name| option_number(socket, libc::SOL_SOCKET, name);
+    let count = |value: i32| u64::try_from(value).unwrap_or(0);
+    let mut congestion = [0; 16];
+    option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut congestion)?;
+    let mut rate = [0xff; 8];
+    option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
+    // A kernel that does not tell has sizes that grow.
+    let locks = level(SO_BUF_LOCK).unwrap_or(0);
+    Ok(TcpOptions {
+        nodelay: tcp(libc::TCP_NODELAY)? != 0,
+        cork: tcp(libc::TCP_CORK)? != 0,
+        quickack: tcp(libc::TCP_QUICKACK)? != 0,
+        keepalive: level(libc::SO_KEEPALIVE)? != 0,
+        keepalive_idle: Duration::from_secs(count(tcp(libc::TCP_KEEPIDLE)?)),
+        keepalive_interval: Duration::from_secs(count(tcp(libc::TCP_KEEPINTVL)?)),
+        keepalive_count: u8::try_from(tcp(libc::TCP_KEEPCNT)?).unwrap_or(u8::MAX),
+        user_timeout: Duration::from_millis(count(tcp(libc::TCP_USER_TIMEOUT)?)),
+        sndbuf: level(libc::SO_SNDBUF)?.cast_unsigned(),
+        rcvbuf: level(libc::SO_RCVBUF)?.cast_unsigned(),
+        sndbuf_locked: locks & 1 != 0,
+        rcvbuf_locked: locks & 2 != 0,
+        max_pacing_rate: u64::from_ne_bytes(rate),
+        controller: controller(&congestion),
+        congestion,
+        ..TcpOptions::default()
+    })
+}
+
+/// The nearest that the engine has.
+fn controller(name: &[u8]) -> ControllerKind {
+    if name.starts_with(b"reno\0") { ControllerKind::Reno } else { ControllerKind::Cubic }
+}
+
+/// What goes into the IP headers of a socket's packets; `local` as it goes over the wire: an IPv4 session may be in an IPv6 socket.
+pub fn read_ip(socket: BorrowedFd<'_>, local: SocketAddr) -> IpOptions {
+    /// `linux/in.h`: path MTU discovery by the route, or always; 3 has the path's size ignored.
+    const WITH_DF: core::ops::RangeInclusive<i32> = 1..=3;
+    let mut options = IpOptions::default();
+    let (class, ttl) = if local.is_ipv4() {
+        (sockopt::ip_tos(socket).ok(), sockopt::ip_ttl(socket).ok())
+    } else {
+        let hops = sockopt::ipv6_unicast_hops(socket).ok().map(u32::from);
+        (sockopt::ipv6_tclass(socket).ok().and_then(|class| u8::try_from(class).ok()), hops)
+    };
+    options.traffic_class = class.unwrap_or(0);
+    options.hop_limit =
+        ttl.and_then(|ttl| u8::try_from(ttl).ok()).filter(|ttl| *ttl > 0).unwrap_or(64);
+    let discover = option_number(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
+    if local.is_ipv4() && sockopt::socket_domain(socket) == Ok(AddressFamily::INET) {
+        options.dont_fragment = discover.is_ok_and(|how| WITH_DF.contains(&how));
+    }
+    options
+}

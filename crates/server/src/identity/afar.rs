@@ -1,0 +1,88 @@
+//! Options of TCP sockets that sessions with other hosts do not obey: those that have one stay in the kernel.
+//!
+//! Only what can be seen of a socket. What cannot, the program's library knows of, since it sees it being set. What the engine does obey is
+//! in `sojourn_pump::options`.
+
+use crate::raw;
+use rustix::fd::BorrowedFd;
+use rustix::net::sockopt;
+
+/// Socket level: `SO_DONTROUTE`, `SO_MARK`, `SO_BINDTODEVICE` by index; they change a packet's way.
+const WAY: [i32; 3] = [5, 36, 62];
+/// TCP level: `TCP_THIN_LINEAR_TIMEOUTS`, `TCP_NOTSENT_LOWAT`.
+const TCP: [i32; 2] = [16, 25];
+
+/// Whether a session of that socket can be obeyed by the engine.
+pub(super) fn can_obey(end: BorrowedFd<'_>) -> bool {
+    let level = |name| number(end, libc::SOL_SOCKET, name);
+    WAY.iter().all(|name| level(*name) == 0)
+        && TCP.iter().all(|name| number(end, libc::IPPROTO_TCP, *name) == 0)
+        && level(libc::SO_PRIORITY) == priority_of(end)
+        && runs_here(end)
+}
+
+/// An option's value; 0 for one that this kernel does not have.
+fn number(end: BorrowedFd<'_>, level: i32, name: i32) -> i32 {
+    let mut value = [0; 4];
+    let is_known = raw::getsockopt(end, level, name, &mut value).is_ok();
+    if is_known { i32::from_ne_bytes(value) } else { 0 }
+}
+
+/// The priority that the kernel gives to a socket's packets by `IP_TOS` (ip(7); `rt_tos2priority` in the kernel's `net/route.h`). Packets of the
+/// engine have none, and no queue of an interface treats them by it, but a program that sets the one has not asked for the other.
+fn priority_of(end: BorrowedFd<'_>) -> i32 {
+    const BY_TOS: [i32; 16] = [0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4];
+    let tos = sockopt::ip_tos(end).unwrap_or(0);
+    BY_TOS[usize::from(tos >> 1 & 0xf)]
+}
+
+/// Whether its congestion control is one of the engine's, or the system's own choice, for which the nearest does.
+fn runs_here(end: BorrowedFd<'_>) -> bool {
+    let mut name = [0; 16];
+    let Ok(len) = raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name) else {
+        return false;
+    };
+    let name = &name[..len.min(name.len())];
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if name == b"cubic" || name == b"reno" {
+        return true;
+    }
+    let usual = std::fs::read("/proc/sys/net/ipv4/tcp_congestion_control");
+    usual.is_ok_and(|usual| usual.trim_ascii() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    fn is_obeyed_with(level: i32, name: i32, value: &[u8]) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(can_obey(client.as_fd()));
+        raw::setsockopt(&client, level, name, value).unwrap();
+        can_obey(client.as_fd())
+    }
+
+    #[test]
+    fn what_shows_in_packets_in_another_way_is_not_obeyed() {
+        let one = 1i32.to_ne_bytes();
+        for (level, name) in [
+            (libc::SOL_SOCKET, libc::SO_DONTROUTE),
+            (libc::SOL_SOCKET, libc::SO_PRIORITY),
+            (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
+            (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS),
+        ] {
+            assert!(!is_obeyed_with(level, name, &one), "{level} {name}");
+        }
+    }
+
+    #[test]
+    fn a_type_of_service_brings_its_priority() {
+        for tos in [0x08i32, 0x10, 0x18, 0xb8] {
+            assert!(is_obeyed_with(libc::IPPROTO_IP, libc::IP_TOS, &tos.to_ne_bytes()), "{tos}");
+        }
+        assert!(is_obeyed_with(libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"reno"));
+    }
+}

@@ -1,0 +1,122 @@
+//! What programs can ask and set of sessions with another host is answered as the kernel does, before a move, while away, and at home again.
+//!
+//! One program runs plainly and under Sojourn; what it prints must be the same. Not here: bytes and readiness (`network.rs`), sessions of
+//! one host (`conform.rs`). Needs rights over networks, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::Running;
+use sojourn_lab::net::{Conditions, End, Link};
+use sojourn_system::network::{Stage, Under, hosts, programs};
+use sojourn_system::{Admin, LIMIT};
+use std::time::{Duration, Instant};
+
+/// How long a move may take at most.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the session server says so.
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn role(stage: &Stage, end: End, role: &str) -> Running {
+    let mut command = stage.command(end, "python3");
+    command.arg(programs().join("net/asks.py")).arg(role);
+    Running::start(command).unwrap()
+}
+
+/// Goes through the steps of `asks.py`, telling it when each has been done; what the caller prints.
+fn asks(link: &Link, under: Under) -> String {
+    let mut stage = Stage::new(link, under).unwrap();
+    // What is asked at home must not be what makes it move again.
+    stage.worlds[1].set("MOVE_AFTER_CALLS", "100");
+    let tell = |name: &str| std::fs::write(stage.work().join(name), "").unwrap();
+    let server = role(&stage, End::A, "serve");
+    stage.await_listener(link, stage.port).unwrap();
+    let caller = role(&stage, End::B, "call");
+    let mut admin = (under != Under::Nobody).then(|| Admin::new(&stage.worlds[1]).unwrap());
+    let away = |admin: &mut Option<Admin>| {
+        if let Some(admin) = admin {
+            until("away", || !admin.connections().unwrap().is_empty());
+        }
+    };
+    away(&mut admin);
+    tell("away");
+    let is_told = |name: &str| stage.work().join(name).exists();
+    until("asked away", || is_told("asked-away"));
+    if let Some(admin) = &mut admin {
+        admin.recall_all().unwrap();
+        until("home", || admin.connections().unwrap().is_empty());
+    }
+    tell("home");
+    until("asked at home", || is_told("asked-home"));
+    away(&mut admin);
+    tell("again");
+    let said = caller.finish(LIMIT).unwrap();
+    assert_eq!(said.status, 0, "{said:?}");
+    drop(server);
+    if let Some(admin) = &mut admin {
+        assert!(admin.moves().unwrap().0 >= 2, "it did not move twice");
+    }
+    stage.end().unwrap();
+    said.out
+}
+
+#[test]
+fn the_same_answers_away_as_at_home() {
+    let Some((a, b)) = hosts() else { return };
+    let slow = Conditions { delay: Duration::from_micros(1_500), ..Conditions::default() };
+    let link = Link::through(&a, &b, 1500, 7, slow).unwrap();
+    let plain = asks(&link, Under::Nobody);
+    let carried = asks(&link, Under::Client);
+    let differ: Vec<_> =
+        plain.lines().zip(carried.lines()).filter(|(plain, carried)| plain != carried).collect();
+    assert!(differ.is_empty(), "(plain, carried): {differ:#?}");
+    assert_eq!(plain.lines().count(), carried.lines().count(), "{carried}");
+    assert!(!plain.contains("False") && !plain.contains("sound [F"), "{plain}");
+}
+
+/// A caller that sends pieces there and back over a link that is not good, under Sojourn.
+fn bulk(link: &Link) -> (Stage, [Running; 2], Admin) {
+    let stage = Stage::new(link, Under::Client).unwrap();
+    let server = role(&stage, End::A, "serve");
+    stage.await_listener(link, stage.port).unwrap();
+    let caller = role(&stage, End::B, "bulk");
+    let admin = Admin::new(&stage.worlds[1]).unwrap();
+    (stage, [server, caller], admin)
+}
+
+#[test]
+fn figures_of_a_session_under_loss() {
+    let Some((a, b)) = hosts() else { return };
+    let delay = Duration::from_micros(1_500);
+    let bad = Conditions { delay, loss: 0.02, ..Conditions::default() };
+    let link = Link::through(&a, &b, 1500, 7, bad).unwrap();
+    let (stage, [server, caller], mut admin) = bulk(&link);
+    until("losses are told", || {
+        let all = admin.connections().unwrap();
+        all.iter().any(|one| one.retransmissions > 0 && one.loss_events > 0)
+    });
+    let told = admin.connections().unwrap().remove(0);
+    assert!(told.state == 1 && told.mss == 1448 && told.cwnd >= 1, "{told:?}");
+    assert!((2_000..400_000).contains(&told.srtt_us) && told.rttvar_us > 0, "{told:?}");
+    assert!(told.snd_wnd > 1448 && told.rcv_wnd > 1448 && told.ssthresh < 100_000, "{told:?}");
+    let sessions = stage.worlds[1].sessions().unwrap();
+    let row = sessions["sessions"].as_array().unwrap().iter().find(|row| row["stream"].is_string());
+    let row = row.unwrap();
+    assert_eq!(row["connection"]["state"], "established", "{row}");
+    assert!(row["connection"]["loss_events"].as_u64().unwrap() >= u64::from(told.loss_events));
+    assert!(row["sent"].as_u64().unwrap() > 0 && row["received"].as_u64().unwrap() > 0, "{row}");
+    let text = stage.worlds[1].sojourn(&["ss", "--details"]).unwrap();
+    assert!(text.contains("established  windows "), "{text}");
+    std::fs::write(stage.work().join("end"), "").unwrap();
+    let said = caller.finish(LIMIT).unwrap().success("the caller").unwrap();
+    assert_eq!(said, "retransmitted True, round-trip time True\n");
+    drop(server);
+    stage.end().unwrap();
+}
