@@ -260,8 +260,11 @@ impl Keeping {
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Lets the keeper end if there is nothing to be kept, and sees to those that have ended.
+    /// Sees whether the keeper is there still. Lets it end if there is nothing to be kept, and sees to those that have ended.
     pub(crate) fn tidy(&mut self) {
+        if self.keeper.as_ref().is_some_and(Keeper::has_ended) {
+            self.check(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         if self.keeper.is_some() && self.links.is_empty() && self.programs.is_empty() {
             self.keeper = None;
         }

@@ -170,6 +170,13 @@ impl Keeper {
         send(self.control.as_fd(), RELEASE, name, &[])
     }
 
+    /// Whether it has ended. It never says anything of itself.
+    pub fn has_ended(&self) -> bool {
+        let mut set = [PollFd::new(&self.control, PollFlags::IN | PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut set, Some(&at_once)), Ok(0) | Err(Errno::INTR))
+    }
+
     /// Tells of a program with sessions, by a pidfd (pidfd_open(2)).
     ///
     /// # Errors

@@ -340,6 +340,28 @@ fn the_keeper_ends_with_the_last_program() {
     assert_ne!(said.status, 0, "the end of a program that was killed: {said:?}");
 }
 
+/// The keeper is killed, and then the server that has started another one.
+#[test]
+fn a_keeper_that_dies_is_replaced() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut transfer = Transfer::start(&link, End::A, false, "epoll");
+    let stream = transfer.await_away();
+    let path = keeper_path(transfer.world());
+    let first = keeper(&path).expect("a keeper");
+    let pid = rustix::process::Pid::from_raw(first.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    transfer.await_that("another keeper", |_| keeper(&path).filter(|pid| *pid != first));
+    transfer.await_progress("bytes without the first keeper");
+    transfer.kill_server();
+    transfer.await_progress("bytes without a server");
+    transfer.start_server();
+    assert_eq!(transfer.await_away(), stream);
+    std::fs::write(transfer.stage.end_file(), "").unwrap();
+    let said = transfer.peers.map(|peer| peer.finish(LIMIT).unwrap().success("a peer"));
+    assert!(said.iter().all(Result::is_ok), "{said:?}");
+}
+
 #[test]
 fn an_orderly_end_sends_everything_home() {
     let Some((a, b)) = hosts() else { return };
