@@ -82,7 +82,7 @@ impl Carrier {
                     self.entries.remove(&refusal.local);
                 }
                 // To libraries only.
-                EventT::Lend(_) | EventT::Rerouted(_) => {}
+                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 //! is added there and nowhere else. Not here: what the commands do.
 
 use crate::failure::{RUN_FAILED, USAGE};
+use crate::sessions::Name;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use sojourn_session::KindT;
@@ -38,7 +39,8 @@ pub(crate) enum Command {
     Ss(Ss),
     /// Shows the server's counters
     Stats(Report),
-    /// Sends a stream home to the kernel
+    /// Moves a session by hand: home to the kernel, or out of it
+    #[command(after_help = MOVE_HELP)]
     Move(Move),
     /// Shows the busiest sessions again and again
     Top(Top),
@@ -69,6 +71,14 @@ server is started if none answers. A program that cannot be preloaded (static, G
 run plainly, and one line on standard error says why; with --strict that is an error.
 
 Exit status: the program's own; 125 Sojourn itself failed, 126 the program cannot be run, 127 there is none.";
+
+const MOVE_HELP: &str = "\
+To the kernel: what is on its way arrives, nothing is lost; the session may leave again when it is hot. Out of the kernel: the programs
+that hold its ends under Sojourn are asked to offer it now, hot or not; if it stays the reason is said, and the exit status is 1.
+
+    sojourn ss                             # the first column names sessions
+    sojourn move 4611686020574871553 kernel
+    sojourn move @81273 library";
 
 const CAPTURE_HELP: &str = "\
 Both directions of sessions with other hosts, as they are on the interface, from when they leave the kernel to when they
@@ -262,9 +272,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// `move`.
 #[derive(Args, Debug)]
 pub(crate) struct Move {
-    /// Its number, from the first column of `sojourn ss`
-    #[arg(value_name = "STREAM")]
-    pub(crate) stream: u64,
+    /// Its name, from the first column of `sojourn ss`: a number if it is away, @ and the inode if it is in the kernel
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Name,
     /// Where to
     #[arg(value_enum)]
     pub(crate) home: Home,
@@ -277,7 +287,7 @@ pub(crate) struct Move {
 pub(crate) enum Home {
     /// Home, to the kernel
     Kernel,
-    /// To the programs' own memory (sessions of one host do that by themselves)
+    /// To the programs' own memory (sessions do that by themselves when they are hot)
     Library,
 }
 
@@ -380,6 +390,7 @@ mod tests {
             &["sojourn", "ss", "--kind", "udp"],
             &["sojourn", "move", "x", "kernel"],
             &["sojourn", "move", "1", "server"],
+            &["sojourn", "move", "@x", "library"],
             &["sojourn", "top", "-d", "0"],
             &["sojourn", "capture", "--duration", "-1"],
             &["sojourn", "capture", "--port", "65536"],

@@ -3,6 +3,7 @@
 //! Not here: starting one (`server`).
 
 use crate::args::Where;
+use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
 use rustix::net::sockopt;
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
@@ -81,6 +82,11 @@ impl Client {
         Ok(sessions.unwrap_or_default())
     }
 
+    /// The same, as they are shown.
+    pub(crate) fn rows(&mut self) -> Result<Vec<Row>> {
+        Ok(self.list()?.into_iter().map(of_server).collect())
+    }
+
     /// Offers that it has refused. A server of an older version does not tell.
     pub(crate) fn refused(&mut self) -> Vec<RefusedInfoT> {
         self.ask().refused().ok().and_then(|told| told.refusals).unwrap_or_default()
@@ -94,6 +100,11 @@ impl Client {
     /// Its counters.
     pub(crate) fn stats(&mut self) -> Result<AdminStatsOut> {
         self.ask().stats().with_context(|| format!("{}: stats", self.address))
+    }
+
+    /// Asks a process to offer what it has of that socket or pipe; false if the server knows no such process of ours.
+    pub(crate) fn move_in(&mut self, pid: u32, inode: u64) -> Result<bool> {
+        self.ask().move_in(pid, inode).with_context(|| format!("{}: move", self.address))
     }
 
     /// Sends a stream home; false if there is none that we may touch.

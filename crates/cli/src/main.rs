@@ -23,6 +23,7 @@ mod inspect;
 mod launch;
 mod manage;
 mod manual;
+mod moving;
 mod output;
 mod run;
 mod search;
@@ -64,7 +65,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Run(options) => return run::run(&options),
         Command::Ss(options) => ss::ss(&options),
         Command::Stats(options) => stats::stats(&options),
-        Command::Move(options) => manage::move_stream(&options),
+        Command::Move(options) => moving::move_session(&options),
         Command::Top(options) => top::top(&options),
         Command::Capture(options) => capture::capture(&options),
         Command::Doctor(options) => return Ok(doctor::doctor(&options)?),

@@ -1,6 +1,6 @@
-//! `sojourn move` and `sojourn server`.
+//! `sojourn server`.
 
-use crate::args::{Home, Move, Report, Server, Where};
+use crate::args::{Report, Server, Where};
 use crate::client::Client;
 use crate::failure::FAILED;
 use crate::output::{print, print_json, span};
@@ -13,21 +13,6 @@ use std::time::Duration;
 const END_WITHIN: Duration = Duration::from_secs(5);
 /// How long one waits to see whether a server without programs ends.
 const EMPTY_WITHIN: Duration = Duration::from_millis(1500);
-
-/// Sends a stream home.
-pub(crate) fn move_stream(options: &Move) -> Result<()> {
-    let number = options.stream;
-    if options.home == Home::Library {
-        bail!(
-            "a session of one host moves to the library by itself when it is hot; `sojourn ss --why` says why one does not"
-        );
-    }
-    let mut client = Client::connect(&options.place)?;
-    if !client.recall(number)? {
-        bail!("there is no stream {number} that is yours; `sojourn ss` shows their numbers");
-    }
-    print(&format!("stream {number} is on its way to the kernel\n"))
-}
 
 /// Starts, stops, asks. Answers the exit status.
 pub(crate) fn server(action: &Server) -> Result<u8> {

@@ -25,6 +25,36 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::Path;
 
+/// What a session is called: in the first column of `ss`, and by `move`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// Of a session that is away: its stream's number.
+    Stream(u64),
+    /// Of one in the kernel: the inode of its socket or pipe.
+    Inode(u64),
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stream(number) => write!(f, "{number}"),
+            Self::Inode(inode) => write!(f, "@{inode}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (text, name): (_, fn(u64) -> Self) = match text.strip_prefix('@') {
+            Some(inode) => (inode, Self::Inode),
+            None => (text, Self::Stream),
+        };
+        text.parse().map(name).map_err(|_| "neither a number nor @ and a number".into())
+    }
+}
+
 /// One end of a session, as it is shown. Fields are those of `--json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
@@ -49,8 +79,8 @@ pub(crate) struct Row {
     pub(crate) age_ms: Option<u64>,
     /// How the connection is, if it is with another host and away from the kernel.
     pub(crate) connection: Option<Connection>,
-    /// Of the socket or pipe, where `/proc` shows it.
-    #[serde(skip)]
+    /// Of the socket or pipe, where `/proc` shows it. Text, as `stream`.
+    #[serde(serialize_with = "as_text")]
     pub(crate) inode: Option<u64>,
 }
 
@@ -58,6 +88,11 @@ impl Row {
     /// Whether it is not accelerated.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.stream.is_none()
+    }
+
+    /// What it is called, if it can be named.
+    pub(crate) fn name(&self) -> Option<Name> {
+        self.stream.map(Name::Stream).or(self.inode.map(Name::Inode))
     }
 
     /// Why, for people.
@@ -130,21 +165,22 @@ fn explain(found: &mut [Row], refused: &[RefusedInfoT]) {
 /// What the server knows, and what it does not.
 fn merge(known: Vec<SessionInfoT>, found: Vec<Row>) -> Vec<Row> {
     let mut rows: Vec<Row> = known.into_iter().map(of_server).collect();
-    let mut counts = HashMap::new();
-    for row in &rows {
-        *counts.entry(row.key()).or_insert(0) += 1;
+    let mut known = HashMap::<_, Vec<usize>>::new();
+    for (at, row) in rows.iter().enumerate() {
+        known.entry(row.key()).or_default().push(at);
     }
     for row in found {
-        match counts.get_mut(&row.key()) {
-            Some(count) if *count > 0 => *count -= 1,
-            _ => rows.push(row),
+        match known.get_mut(&row.key()).and_then(Vec::pop) {
+            // Of several with one key it does not matter which is which.
+            Some(at) => rows[at].inode = row.inode,
+            None => rows.push(row),
         }
     }
     rows.sort_by(|a, b| (a.pid, a.kind, &a.from, &a.to).cmp(&(b.pid, b.kind, &b.from, &b.to)));
     rows
 }
 
-fn of_server(info: SessionInfoT) -> Row {
+pub(crate) fn of_server(info: SessionInfoT) -> Row {
     let text = |text: Option<CString>| {
         text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
     };

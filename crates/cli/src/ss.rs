@@ -38,7 +38,7 @@ pub(crate) fn ss(options: &Ss) -> Result<()> {
 /// from it and has one.
 fn text(rows: &[Row], why: bool, details: bool) -> String {
     let mut table = Table::new(&[
-        ">STREAM",
+        ">SESSION",
         "KIND",
         "HOME",
         "REASON",
@@ -79,7 +79,7 @@ fn cells(row: &Row) -> Vec<String> {
         None => pid.to_string(),
     });
     vec![
-        or_dash(row.stream.map(|number| number.to_string())),
+        or_dash(row.name().map(|name| name.to_string())),
         row.kind.into(),
         row.home.into(),
         if row.is_in_kernel() { row.reason.into() } else { "-".into() },
@@ -128,7 +128,7 @@ mod tests {
         let text = text(&rows, true, false);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines[0].contains("STREAM") && lines[0].contains("REASON"));
+        assert!(lines[0].contains("SESSION") && lines[0].contains("REASON"));
         assert!(lines[1].contains("library  -") && lines[1].contains("7/redis-server"), "{text}");
         assert!(lines[2].contains("kernel   no-peer"), "{text}");
         assert!(lines[3].contains("sojourn run"), "{text}");

@@ -127,7 +127,7 @@ fn allows_this_program(config: &Config) -> bool {
 }
 
 /// Whether the configuration lets a descriptor of that kind move.
-fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
+pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
     if !config.allows(kind) {
         return false;
     }

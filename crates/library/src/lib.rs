@@ -50,6 +50,7 @@ mod sets;
 mod sets_tests;
 mod sleep;
 mod table;
+mod wanted;
 mod watch;
 
 pub use asks::{Answer, Queue, Set};

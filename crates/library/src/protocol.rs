@@ -12,6 +12,7 @@ use crate::net::Net;
 use crate::offer::Offer;
 use crate::search::Search;
 use crate::table::mark;
+use crate::wanted::Wanted;
 use crate::{Library, Session, kernel};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -272,6 +273,7 @@ impl Thread {
                         session.leave(recall.reason, false);
                     }
                 }
+                Ok(EventT::Wanted(wanted)) => self.offer_wanted(wanted.inode),
                 Ok(EventT::Lend(lent)) => self.carry(&lent),
                 Ok(EventT::Rerouted(rerouted)) => {
                     if let (Some(session), Some(net)) =
@@ -288,6 +290,21 @@ impl Thread {
                 Err(_) => {
                     self.lose_server();
                     return;
+                }
+            }
+        }
+    }
+
+    /// An administrator wants something away.
+    fn offer_wanted(&mut self, inode: u64) {
+        match self.library.wanted(inode) {
+            Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
+            Wanted::Done => {}
+            Wanted::Not(reason) => {
+                let Some(client) = &mut self.client else { return };
+                let limit = Deadline::after(ANSWER_LIMIT);
+                if client.with_deadline(limit).declined(inode, reason).is_err() {
+                    self.lose_server();
                 }
             }
         }

@@ -28,8 +28,8 @@ const STEPS_MAX: usize = 64;
 /// Processes that send messages, and one more that is honest.
 const CLIENTS: u32 = 4;
 /// Operations of the session interface; those of the admin interface follow.
-const SESSION_OPS: u16 = 5;
-const ADMIN_OPS: u16 = 5;
+const SESSION_OPS: u16 = 6;
+const ADMIN_OPS: u16 = 7;
 
 /// The bytes of a program, taken from the front; zeros when there are no more.
 struct Program<'b>(&'b [u8]);
@@ -227,15 +227,28 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             build(size, |writer| session_wire::put_adopt_request(writer, end, &what, stream, side))
                 .ok()
         }
-        7 => {
+        5 => {
+            let reason = ReasonT::Set;
+            let size = session_wire::declined_request_size(Forms::BODY, what.local, reason);
+            build(size.ok()?, |writer| {
+                session_wire::put_declined_request(writer, what.local, reason)
+            })
+            .ok()
+        }
+        8 => {
             let stream = world.stream(program.number());
             let size = admin_wire::recall_stream_request_size(Forms::BODY, stream).ok()?;
             build(size, |writer| admin_wire::put_recall_stream_request(writer, stream)).ok()
         }
-        8 => {
+        9 => {
             let force = which & 1 == 1;
             let size = admin_wire::stop_request_size(Forms::BODY, force).ok()?;
             build(size, |writer| admin_wire::put_stop_request(writer, force)).ok()
+        }
+        12 => {
+            let (pid, inode) = (1 + u32::from(which), program.number());
+            let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode).ok()?;
+            build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode)).ok()
         }
         _ => Some(Message::default()),
     }

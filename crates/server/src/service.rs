@@ -21,7 +21,7 @@ use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
     AdminConnectionsOut, AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer,
     ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
-    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer,
+    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer, WantedT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -389,6 +389,7 @@ impl SessionServer for Sojournd {
             Some(Delivery::Refused { local, reason }) => {
                 EventT::Refused(RefusalT { local, reason })
             }
+            Some(Delivery::Wanted { inode }) => EventT::Wanted(WantedT { inode }),
             Some(Delivery::Carried(what)) => match *what {
                 Carried::Lend(lent) => EventT::Lend(lent),
                 Carried::Reroute(rerouted) => EventT::Rerouted(rerouted),
@@ -435,6 +436,10 @@ impl SessionServer for Sojournd {
             Self::hand(door, Handed::Registered { stream, pid });
         }
         Ok(is_adopted)
+    }
+
+    fn declined(&self, caller: &Caller, inode: u64, reason: ReasonT) {
+        self.lock().registry.declined(caller.client, inode, reason, self.now_ms());
     }
 
     fn client_gone(&self, client: ClientId) {
@@ -529,6 +534,14 @@ impl AdminServer for Sojournd {
         let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
         Self::ring(registry, errands);
         Ok(is_there)
+    }
+
+    fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
+        let mut state = self.lock();
+        let State { registry, errands, .. } = &mut *state;
+        let is_told = registry.want(pid, inode, caller.credentials.uid, self.now_ms());
+        Self::ring(registry, errands);
+        Ok(is_told)
     }
 
     fn stop(&self, caller: &Caller, force: bool) {

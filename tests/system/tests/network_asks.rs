@@ -5,10 +5,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use sojourn_lab::Running;
 use sojourn_lab::net::{Conditions, End, Link};
+use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::network::{Stage, Under, hosts, programs};
-use sojourn_system::{Admin, LIMIT};
+use sojourn_system::{Admin, LIMIT, free_port};
 use std::time::{Duration, Instant};
 
 /// How long a move may take at most.
@@ -119,4 +119,81 @@ fn figures_of_a_session_under_loss() {
     assert_eq!(said, "retransmitted True, round-trip time True\n");
     drop(server);
     stage.end().unwrap();
+}
+
+/// The name of the caller's only TCP session in the kernel.
+fn name_in_kernel(world: &Sandbox, to: &str) -> Option<String> {
+    let sessions = world.sessions().unwrap();
+    let rows = sessions["sessions"].as_array().unwrap().iter();
+    let mut found = rows.filter(|row| row["to"] == to && row["home"] == "kernel");
+    found.find_map(|row| Some(format!("@{}", row["inode"].as_str()?)))
+}
+
+#[test]
+fn sessions_are_moved_by_hand_under_load() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut stage = Stage::new(&link, Under::Client).unwrap();
+    stage.worlds[1].set("MOVE_AFTER_CALLS", "20000");
+    stage.worlds[1].set("MOVE_AFTER_BYTES", "8G");
+    let tell = |stage: &Stage, name| std::fs::write(stage.work().join(name), "").unwrap();
+    let server = role(&stage, End::A, "serve");
+    stage.await_listener(&link, stage.port).unwrap();
+    let caller = role(&stage, End::B, "hand");
+    let mut admin = Admin::new(&stage.worlds[1]).unwrap();
+    until("its program is known", || admin.offers().unwrap() > 0);
+    tell(&stage, "known");
+    until("the second connection", || stage.work().join("second").exists());
+    until("the first is gone", || admin.connections().unwrap().is_empty());
+    for round in 0..4 {
+        let to = format!("{}:{}", stage.address, stage.port);
+        let name =
+            name_in_kernel(&stage.worlds[1], &to).expect("the second connection is in the kernel");
+        let said = stage.worlds[1].sojourn(&["move", &name, "library"]).unwrap();
+        assert!(said.contains("is away from the kernel, as "), "{round}: {said}");
+        until("it is carried", || !admin.connections().unwrap().is_empty());
+        let stream = admin.connections().unwrap()[0].stream.to_string();
+        let said = stage.worlds[1].sojourn(&["move", &stream, "kernel"]).unwrap();
+        assert!(said.contains("on its way"), "{round}: {said}");
+        until("it is home", || admin.connections().unwrap().is_empty());
+    }
+    assert!(stage.worlds[1].sojourn(&["move", "@1", "library"]).is_err(), "there is none");
+    tell(&stage, "end");
+    caller.finish(LIMIT).unwrap().success("the caller").unwrap();
+    drop(server);
+    stage.end().unwrap();
+}
+
+#[test]
+fn a_connection_of_one_host_is_moved_by_hand() {
+    let mut world = Sandbox::new().unwrap();
+    world.set("MOVE_AFTER_CALLS", "20000");
+    world.set("MOVE_AFTER_BYTES", "8G");
+    let port = free_port("127.0.0.1").unwrap();
+    let to = format!("127.0.0.1:{port}");
+    let start = |role: &str| {
+        let mut command = world.command(Mode::Sojourn, "python3");
+        command.arg(programs().join("net/asks.py")).arg(role).current_dir(world.folder());
+        command.env("ADDRESS", "127.0.0.1").env("PORT", port.to_string());
+        Running::start(command).unwrap()
+    };
+    let tell = |name| std::fs::write(world.folder().join(name), "").unwrap();
+    let _server = start("serve");
+    until("somebody listens", || std::net::TcpStream::connect(&to).is_ok());
+    let caller = start("hand");
+    let mut admin = Admin::new(&world).unwrap();
+    until("both are known", || admin.moves().unwrap().0 > 0);
+    tell("known");
+    until("the second connection", || world.folder().join("second").exists());
+    until("the first is gone", || admin.away().unwrap().is_empty());
+    for round in 0..3 {
+        let name = name_in_kernel(&world, &to).expect("the second connection is in the kernel");
+        let said = world.sojourn(&["move", &name, "library"]).unwrap();
+        assert!(said.contains("is away from the kernel, as "), "{round}: {said}");
+        let stream = admin.away().unwrap()[0].stream.to_string();
+        world.sojourn(&["move", &stream, "kernel"]).unwrap();
+        until("it is home", || admin.away().unwrap().is_empty());
+    }
+    tell("end");
+    caller.finish(LIMIT).unwrap().success("the caller").unwrap();
 }

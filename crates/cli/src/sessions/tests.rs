@@ -64,6 +64,7 @@ pub(crate) fn waiting() -> Row {
         sent: None,
         received: None,
         age_ms: None,
+        inode: Some(17),
         ..joined()
     }
 }

@@ -1,6 +1,6 @@
 //! What the server has to say to a process, until it collects it.
 //!
-//! An end has at most one join and one recall or refusal queued, so a queue is bounded by what the process may
+//! Apart from wishes of administrators an end has at most one join and one recall or refusal queued, so a queue is bounded by what the process may
 //! offer; one that offers and never collects is dropped ([`Registry::take_late`]). What has become stale in the
 //! queue (its session was left meanwhile) is passed over when its turn comes.
 
@@ -16,6 +16,7 @@ pub(super) enum Event {
     Recall { local: u64, stream: u64, reason: ReasonT },
     Refused { local: u64, reason: ReasonT },
     Carried { local: u64, stream: u64, what: Box<Carried> },
+    Wanted { inode: u64 },
 }
 
 /// What the carrier has to say to the library at the other side of a stream; `local` is filled in on the way.
@@ -48,6 +49,11 @@ pub enum Delivery {
     },
     /// From the carrier.
     Carried(Box<Carried>),
+    /// What it has of that socket or pipe is to be offered.
+    Wanted {
+        /// Of the socket or pipe.
+        inode: u64,
+    },
 }
 
 /// A join as its process gets it.
@@ -121,6 +127,7 @@ impl Registry {
                 Event::Refused { local, reason } => {
                     return Ok(Some(Delivery::Refused { local, reason }));
                 }
+                Event::Wanted { inode } => return Ok(Some(Delivery::Wanted { inode })),
                 Event::Carried { local, stream, what } => match state(local) {
                     Some(State::Joined { stream: now, .. }) if now == stream => {
                         return Ok(Some(Delivery::Carried(what)));

@@ -162,6 +162,7 @@ impl World {
             }
             Some(Delivery::Recall { local, .. }) => assert!(library.locals.contains(&local)),
             Some(Delivery::Carried(_)) => unreachable!("there is no carrier"),
+            Some(Delivery::Wanted { .. }) => unreachable!("there is no administrator"),
             None => {}
         }
     }

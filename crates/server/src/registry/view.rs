@@ -1,6 +1,8 @@
 //! What administrators see, and what they may do.
 
+use super::events::Event;
 use super::{CARRIER, End, Maker, Process, Registry, State};
+use sojourn_ipc::ClientId;
 use sojourn_session::{ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;
 
@@ -106,6 +108,28 @@ impl Registry {
         }
         self.recall(number, ReasonT::User, now_ms);
         true
+    }
+
+    /// Asks a process of that user's, or any for root, to offer what it has of a socket or pipe. False: there is none of that number.
+    pub fn want(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
+        let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
+        let Some((id, process)) =
+            known.find(|(_, p)| p.who.pid == pid && pid != 0 && (uid == 0 || p.who.uid == uid))
+        else {
+            return false;
+        };
+        // What is remembered from now on is what came of it.
+        process.forget_refusal(inode);
+        let id = *id;
+        self.push(id, Event::Wanted { inode }, now_ms);
+        true
+    }
+
+    /// A process does not offer what was wanted.
+    pub fn declined(&mut self, id: ClientId, inode: u64, reason: ReasonT, now_ms: u64) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.note_refusal(inode, reason, now_ms);
+        }
     }
 
     /// Bytes through streams, those that have ended and those that live.

@@ -390,6 +390,7 @@ impl Fake {
                     return format!("refused {} {}", refusal.local, refusal.reason.word());
                 }
                 Ok(EventT::Lend(_) | EventT::Rerouted(_)) => return "lent".into(),
+                Ok(EventT::Wanted(wanted)) => return format!("wanted {}", wanted.inode),
                 Err(error) => return format!("error {error}"),
             }
             if !stirs(self.doorbell.as_fd()) {

@@ -52,8 +52,13 @@ def say(text):
 
 def serve():
     listener = socket.create_server((os.environ["ADDRESS"], int(os.environ["PORT"])))
-    peer, _ = listener.accept()
-    peer.setsockopt(TCP, socket.TCP_NODELAY, 1)
+    while True:
+        peer, _ = listener.accept()
+        peer.setsockopt(TCP, socket.TCP_NODELAY, 1)
+        answer(peer)
+
+
+def answer(peer):
     while command := peer.recv(1):
         word, count = command, struct.unpack("!I", whole(peer, 4))[0]
         if word == b"e":
@@ -240,4 +245,21 @@ def bulk():
     say(f"retransmitted {known['total_retrans'] > 0}, round-trip time {2_000 < known['rtt'] < 400_000}")
 
 
-{"serve": serve, "call": call, "bulk": bulk}[sys.argv[1]]()
+def hand():
+    """Makes its program known by one connection; then pieces there and back on another, too few of them to be worth a move."""
+    first = socket.create_connection((os.environ["ADDRESS"], int(os.environ["PORT"])))
+    await_file("known", lambda: echo(first))
+    first.close()
+    peer = socket.create_connection((os.environ["ADDRESS"], int(os.environ["PORT"])))
+    data = bytes(i * 11 & 0xFF for i in range(60_000))
+
+    def piece():
+        echo(peer, data)
+        time.sleep(0.004)
+
+    piece()
+    tell("second")
+    await_file("end", piece)
+
+
+{"serve": serve, "call": call, "bulk": bulk, "hand": hand}[sys.argv[1]]()
