@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sojourn_filter::keeper::{self, Keeper, Patience};
-use sojourn_filter::{Filter, HOOKS, OwnerId, holding_of};
+use sojourn_filter::{Filter, OwnerId, holding_of};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io;
@@ -171,8 +171,8 @@ impl Keeping {
         Ok(Some(left))
     }
 
-    /// The interface's filter has other descriptors than before: of the same names, too, if `has_new_hook`.
-    pub(crate) fn link(&mut self, index: u32, filter: &Filter, has_new_hook: bool) {
+    /// The interface's filter has other descriptors than before. What has the same name is the same as long as there is the filter.
+    pub(crate) fn link(&mut self, index: u32, filter: &Filter) {
         if filter.flows().next().is_some() {
             self.ready();
         }
@@ -181,8 +181,7 @@ impl Keeping {
         let mut told = Ok(());
         let mut now = BTreeSet::new();
         for (name, fd) in filter.holdings() {
-            let is_new = !held.contains(&name) || has_new_hook && HOOKS.contains(&&*name);
-            if is_new && told.is_ok() {
+            if !held.contains(&name) && told.is_ok() {
                 told = keeper.hold(&format!("{LINK} {index} {name}"), &[fd]);
             }
             now.insert(name);

@@ -4,7 +4,9 @@ use crate::carrier::later;
 use crate::keeping::{Keeping, Label};
 use crate::metastate::Way;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
+use sojourn_filter::{
+    AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
+};
 use sojourn_netif::{PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
@@ -27,6 +29,14 @@ pub(crate) enum LinkError {
 
 /// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
 const LINGER_US: u64 = 1_000_000;
+
+/// A keeper holds the filters, too.
+const OPTIONS: Options = Options {
+    sessions_max: 65536,
+    method: Method::Automatic,
+    xdp_mode: XdpMode::Generic,
+    stays_attached: true,
+};
 
 /// The ring that a program's packet socket has: what fits its slots is seen without a system call. Segments that offloads make do not, and are
 /// taken from the socket.
@@ -92,10 +102,10 @@ impl Links {
         Ok(match self.links.entry(way.interface) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
-                let filter = Filter::attach(&way.name, Options::default())?;
+                let filter = Filter::attach(&way.name, OPTIONS)?;
                 // Now, while nothing waits for it: starting a process takes a while.
                 self.keeping.ready();
-                self.keeping.link(way.interface, &filter, false);
+                self.keeping.link(way.interface, &filter);
                 place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
             }
         })
@@ -107,7 +117,7 @@ impl Links {
         index: u32,
         holdings: Vec<(String, OwnedFd)>,
     ) -> Result<(), LinkError> {
-        let filter = Filter::adopt(holdings, Options::default())?;
+        let filter = Filter::adopt(holdings, OPTIONS)?;
         self.links.insert(index, Link { filter, owners: HashMap::new(), idle_since: now() });
         Ok(())
     }
@@ -161,7 +171,7 @@ impl Links {
             for owner in owners.into_iter().filter(|owner| !known.contains(owner)) {
                 let _ = link.filter.remove_owner(owner);
             }
-            self.keeping.link(*index, &link.filter, false);
+            self.keeping.link(*index, &link.filter);
         }
         strays
     }
@@ -169,7 +179,7 @@ impl Links {
     /// Has a new keeper hold all filters.
     pub(crate) fn keep_anew(&mut self) {
         for (index, link) in &self.links {
-            self.keeping.link(*index, &link.filter, true);
+            self.keeping.link(*index, &link.filter);
         }
     }
 
@@ -201,7 +211,7 @@ impl Links {
         let ticket = Ticket { number: owner.number, owner: owner.id, socket };
         if is_first || is_new {
             let link = self.links.get(&way.interface).ok_or(LinkError::Descriptors)?;
-            self.keeping.link(way.interface, &link.filter, is_first);
+            self.keeping.link(way.interface, &link.filter);
         }
         Ok(ticket)
     }
@@ -214,10 +224,6 @@ impl Links {
         if let Some(owner) = link.owners.get_mut(&pid) {
             owner.sessions -= 1;
             owner.idle_since = now();
-        }
-        if link.filter.flows().next().is_none() {
-            // It has no hook any more.
-            self.keeping.link(interface, &link.filter, false);
         }
     }
 
@@ -250,7 +256,7 @@ impl Links {
             if !stays {
                 keeping.forget_link(*index);
             } else if some_leave {
-                keeping.link(*index, filter, false);
+                keeping.link(*index, filter);
             }
             stays
         });

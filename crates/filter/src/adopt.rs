@@ -18,9 +18,6 @@ const LINK: &str = "sojourn_link";
 const XDP_LINK: &str = "sojourn_xdplink";
 const MEMBER: &str = "sojourn_member";
 
-/// Those names of [`Filter::holdings`] whose descriptors are others each time when there is a first session again.
-pub const HOOKS: [&str; 2] = [LINK, XDP_LINK];
-
 /// The name among [`Filter::holdings`] of an owner's packet socket.
 #[must_use]
 pub fn holding_of(owner: OwnerId) -> String {

@@ -44,7 +44,7 @@ pub mod reason;
 pub mod rule;
 mod sys;
 
-pub use adopt::{HOOKS, holding_of, remove_ports};
+pub use adopt::{holding_of, remove_ports};
 pub use away::{Away, away};
 pub use error::{AttachError, Failed, FlowError, OwnerError};
 pub use filter::{Filter, Options, XdpMode};
