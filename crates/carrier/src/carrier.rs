@@ -9,6 +9,7 @@
 //!
 //! No packet and no byte of a session passes here. The thread sleeps until something happens. Read `docs/moves.md`.
 
+use crate::datagrams::{Lodger, Plan};
 use crate::inboxes::Inboxes;
 use crate::keeping::{Keeping, Label};
 use crate::links::Links;
@@ -49,6 +50,8 @@ pub struct StartError(&'static str, Errno);
 pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) phase: Phase,
+    /// What a UDP socket's session is to have; `None` for TCP.
+    pub(crate) plan: Option<Box<Plan>>,
     /// Once it is joined.
     pub(crate) place: Option<Place>,
     /// Its place among those to be looked at.
@@ -57,11 +60,16 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn offered(key: Key, socket: OwnedFd) -> Self {
-        Self { key, phase: Phase::Offered { socket }, place: None, due: None }
+        Self { key, phase: Phase::Offered { socket }, plan: None, place: None, due: None }
+    }
+
+    pub(crate) fn planned(key: Key, plan: Plan) -> Self {
+        let plan = Some(Box::new(plan));
+        Self { key, phase: Phase::Between, plan, place: None, due: None }
     }
 
     pub(crate) fn adopted(key: Key, lent: Lent, place: Place) -> Self {
-        Self { key, phase: Phase::Lent(Box::new(lent)), place: Some(place), due: None }
+        Self { key, phase: Phase::Lent(Box::new(lent)), plan: None, place: Some(place), due: None }
     }
 }
 
@@ -72,6 +80,10 @@ pub(crate) enum Phase {
     Waiting { socket: OwnedFd, stream: Box<Stream>, joined: Joined, since: Instant },
     /// The program's library carries it.
     Lent(Box<Lent>),
+    /// A UDP socket's; joined; the program's side is not ready yet.
+    Expected { stream: Box<Stream>, since: Instant },
+    /// A UDP socket's; the program's library carries it.
+    Datagrams(Box<Lodger>),
     /// On its way from one to another.
     Between,
 }
@@ -309,6 +321,8 @@ impl Carrier {
                 }
             }
             Phase::Lent(_) => self.look_for_slipped(local),
+            Phase::Expected { .. } => self.try_take_datagrams(local),
+            Phase::Datagrams(_) => self.attend_datagrams(local),
         }
     }
 
@@ -326,7 +340,12 @@ impl Carrier {
     /// A session may have another way now.
     pub(crate) fn look_at_way(&mut self, local: u64) {
         let Self { entries, metastate, sessions, .. } = self;
-        let Some(Entry { key, phase: Phase::Lent(lent), .. }) = entries.get_mut(&local) else {
+        let Some(entry) = entries.get_mut(&local) else { return };
+        if let Phase::Datagrams(lodger) = &entry.phase {
+            // Its library asks for each way anew.
+            return sessions.reroute(local, hop_of(&lodger.way));
+        }
+        let Entry { key, phase: Phase::Lent(lent), .. } = entry else {
             return;
         };
         if !lent.is_known {

@@ -173,9 +173,6 @@ impl Keeping {
 
     /// The interface's filter has other descriptors than before. What has the same name is the same as long as there is the filter.
     pub(crate) fn link(&mut self, index: u32, filter: &Filter) {
-        if filter.flows().next().is_some() {
-            self.ready();
-        }
         let Some(keeper) = &self.keeper else { return };
         let held = self.links.entry(index).or_default();
         let mut told = Ok(());

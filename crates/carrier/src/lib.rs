@@ -6,8 +6,10 @@
 //!
 //! Not here: which packets go where (`sojourn_filter`), bytes and packets of sessions that are away (`sojourn_pump`).
 
+mod addresses;
 mod adopt;
 mod carrier;
+mod datagrams;
 mod export;
 mod import;
 mod inboxes;

@@ -183,8 +183,8 @@ impl Links {
         }
     }
 
-    /// From now on the session's packets come to the program's socket, and the kernel does not see them.
-    pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
+    /// Makes what a program needs for its first session on an interface: that takes a while, and later it would wait for it.
+    pub(crate) fn prepare(&mut self, way: &Way, pid: u32) -> Result<&mut Link, LinkError> {
         // Never used twice, used or not.
         self.last += 1;
         let number = self.last;
@@ -203,24 +203,31 @@ impl Links {
             place.insert(owner);
             is_new = true;
         }
+        link.filter.attach_hook()?;
+        let Self { links, keeping, .. } = self;
+        let link = links.get_mut(&way.interface).ok_or(LinkError::Descriptors)?;
+        if is_first || is_new {
+            keeping.link(way.interface, &link.filter);
+        }
+        Ok(link)
+    }
+
+    /// From now on the session's packets come to the program's socket, and the kernel does not see them.
+    pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
+        let link = self.prepare(way, pid)?;
         let owner = link.owners.get_mut(&pid).ok_or(LinkError::Descriptors)?;
         let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
             .map_err(|_| LinkError::Descriptors)?;
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
-        let ticket = Ticket { number: owner.number, owner: owner.id, socket };
-        if is_first || is_new {
-            let link = self.links.get(&way.interface).ok_or(LinkError::Descriptors)?;
-            self.keeping.link(way.interface, &link.filter);
-        }
-        Ok(ticket)
+        Ok(Ticket { number: owner.number, owner: owner.id, socket })
     }
 
     /// From now on they are the kernel's.
     pub(crate) fn give_back(&mut self, interface: u32, pid: u32, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };
         // Not being there is what is wanted.
-        let _ = link.filter.remove_flow(key);
+        let _ = link.filter.release_flow(key);
         if let Some(owner) = link.owners.get_mut(&pid) {
             owner.sessions -= 1;
             owner.idle_since = now();
@@ -250,6 +257,7 @@ impl Links {
                 keeping.forget_owner(*index, owner.id);
                 drop(owner.socket);
                 let _ = filter.remove_owner(owner.id);
+                filter.detach_if_idle();
             }
             // Dropped, it is detached.
             let stays = !owners.is_empty() || !is_over(*idle_since);

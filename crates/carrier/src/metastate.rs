@@ -15,7 +15,7 @@ use netlink_packet_route::route::{
 };
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address on an Ethernet.
 pub type Mac = [u8; 6];
@@ -96,14 +96,37 @@ impl Metastate {
         Ok(Way { interface: route.interface, name: link.name, link: macs, mtu })
     }
 
+    /// The address of this host from which the kernel would send there.
+    ///
+    /// # Errors
+    /// [`WayError`].
+    pub fn source(&mut self, to: IpAddr) -> Result<IpAddr, WayError> {
+        let any = if to.is_ipv4() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        } else {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        };
+        self.route(any, to)?.source.ok_or(WayError::NotRemote)
+    }
+
+    /// The interface by which the kernel would send there.
+    ///
+    /// # Errors
+    /// [`WayError`].
+    pub fn interface(&mut self, from: IpAddr, to: IpAddr) -> Result<u32, WayError> {
+        Ok(self.route(from, to)?.interface)
+    }
+
     fn route(&mut self, from: IpAddr, to: IpAddr) -> Result<Route, WayError> {
         let mut question = RouteMessage::default();
         question.header.address_family = family(to);
         let bits = if to.is_ipv4() { 32 } else { 128 };
         question.header.destination_prefix_length = bits;
-        question.header.source_prefix_length = bits;
-        question.attributes =
-            vec![RouteAttribute::Destination(to.into()), RouteAttribute::Source(from.into())];
+        question.attributes = vec![RouteAttribute::Destination(to.into())];
+        if !from.is_unspecified() {
+            question.header.source_prefix_length = bits;
+            question.attributes.push(RouteAttribute::Source(from.into()));
+        }
         let answer = self.asker.ask(Message::GetRoute(question)).map_err(step("route"))?;
         let Message::NewRoute(answer) = answer else {
             return Err(WayError::System("route", Errno::BADMSG));
@@ -111,10 +134,16 @@ impl Metastate {
         if answer.header.kind != RouteType::Unicast {
             return Err(WayError::NotRemote);
         }
-        let mut route = Route { interface: 0, gateway: None, mtu: None };
+        let mut route = Route { interface: 0, gateway: None, mtu: None, source: None };
         for attribute in answer.attributes {
             match attribute {
                 RouteAttribute::Oif(index) => route.interface = index,
+                RouteAttribute::PrefSource(RouteAddress::Inet(ip)) => {
+                    route.source = Some(ip.into());
+                }
+                RouteAttribute::PrefSource(RouteAddress::Inet6(ip)) => {
+                    route.source = Some(ip.into());
+                }
                 RouteAttribute::Gateway(RouteAddress::Inet(ip)) => route.gateway = Some(ip.into()),
                 RouteAttribute::Gateway(RouteAddress::Inet6(ip)) => {
                     route.gateway = Some(ip.into());
@@ -184,6 +213,8 @@ struct Route {
     interface: u32,
     gateway: Option<IpAddr>,
     mtu: Option<u32>,
+    /// Where nothing else is said, datagrams come from there.
+    source: Option<IpAddr>,
 }
 
 struct Link {

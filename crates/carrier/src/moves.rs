@@ -3,6 +3,7 @@
 //! Read the head of `carrier` and `docs/moves.md` first.
 
 use crate::carrier::{Carrier, Entry, INBOX, Joined, Kept, Lent, Phase, Place, later};
+use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
 use crate::keeping::Label;
@@ -24,10 +25,10 @@ use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
 
 /// Ring bytes wanted for each direction.
-const RING_BYTES: u32 = 256 * 1024;
+pub(crate) const RING_BYTES: u32 = 256 * 1024;
 /// How often a session that may not be taken out yet is looked at (microseconds), and for how long at most.
-const TAKE_EVERY_US: u64 = 200;
-const TAKE_LIMIT_US: u64 = 2_000_000;
+pub(crate) const TAKE_EVERY_US: u64 = 200;
+pub(crate) const TAKE_LIMIT_US: u64 = 2_000_000;
 /// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
 /// processor: so long it takes at most (microseconds).
 const GRACE_US: u64 = 50;
@@ -67,6 +68,7 @@ impl Carrier {
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
+                Handed::AskWay { local, to } => self.tell_way(local, to),
             }
         }
         self.take_events();
@@ -82,7 +84,7 @@ impl Carrier {
                     self.entries.remove(&refusal.local);
                 }
                 // To libraries only.
-                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) => {}
+                EventT::Lend(_) | EventT::Rerouted(_) | EventT::Wanted(_) | EventT::Way(_) => {}
             }
         }
     }
@@ -96,6 +98,8 @@ impl Carrier {
                 lent.call_home();
                 self.attend(recall.local);
             }
+            // So does the library itself.
+            Some(Phase::Datagrams(_)) if !is_over => {}
             _ => self.end(recall.local),
         }
     }
@@ -106,6 +110,12 @@ impl Carrier {
         for local in self.entries.keys().copied().collect::<Vec<_>>() {
             match self.entries.get(&local).map(|entry| &entry.phase) {
                 Some(Phase::Lent(lent)) => lent.call_home(),
+                Some(Phase::Datagrams(lodger)) => {
+                    lodger.stream.freeze();
+                    lodger.stream.attention();
+                    lodger.stream.ring_peer();
+                }
+                Some(Phase::Expected { .. }) => self.end(local),
                 Some(Phase::Offered { .. }) => {
                     self.entries.remove(&local);
                     self.sessions.left(local, ReasonT::NoPeer, 0, 0);
@@ -119,6 +129,9 @@ impl Carrier {
     fn offer(&mut self, socket: OwnedFd) {
         self.last_local += 1;
         let local = self.last_local;
+        if datagrams::is_of_datagrams(&socket) {
+            return self.offer_datagrams(local, socket);
+        }
         let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
         let key = addresses(socket.as_fd())
             .ok()
@@ -141,12 +154,19 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Closed, 0, 0);
             return;
         };
+        if entry.plan.is_some() {
+            return self.joined_datagrams(local, opened);
+        }
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let (Some((stream, place)), Phase::Offered { socket }) = (opened, phase) else {
             self.entries.remove(&local);
             self.sessions.left(local, ReasonT::Resources, 0, 0);
             return;
         };
+        // While the program still has the kernel for both directions. If it fails now it fails later, and is told then.
+        if let Some(way) = way_of(&mut self.metastate, &entry.key) {
+            let _ = self.links.prepare(&way, place.peer_pid);
+        }
         // The program's side may send this way, and then says so. It receives from the kernel for the time being: that the
         // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
@@ -164,7 +184,7 @@ impl Carrier {
         self.look_at(local, Some(since));
     }
 
-    fn open(&mut self, join: &JoinT) -> Option<(Stream, Place)> {
+    pub(crate) fn open(&mut self, join: &JoinT) -> Option<(Stream, Place)> {
         let (own, is_new) = self.inboxes.open(&join.own)?;
         if is_new {
             self.watch(own.attention_fd(), INBOX).ok()?;
@@ -223,11 +243,12 @@ impl Carrier {
     /// The program's side receives from the kernel for the time being; now it may give that up, too.
     fn ask_for_the_rest(&mut self, local: u64, way: &Way) {
         // Before it does: it takes a while.
-        if let Err(error) = self.links.open(way) {
+        let Some(entry) = self.entries.get(&local) else { return };
+        let pid = entry.place.map_or(0, |place| place.peer_pid);
+        if let Err(error) = self.links.prepare(way, pid) {
             self.sessions.warn(format_args!("{}: {error}", way.name));
             return self.end(local);
         }
-        let Some(entry) = self.entries.get(&local) else { return };
         if let Phase::Waiting { stream, .. } = &entry.phase
             && !stream.is_ringing()
         {
@@ -317,6 +338,9 @@ impl Carrier {
     /// A library has given a session back.
     pub(crate) fn given_back(&mut self, token: u64, has_ended: bool, parcel: &OwnedFd) {
         let Some(local) = self.tokens.get(&token).copied() else { return };
+        if self.entries.get(&local).is_some_and(|entry| entry.plan.is_some()) {
+            return self.datagrams_back(local, parcel);
+        }
         let record = sojourn_pump::parcel::open(parcel);
         if let Err(error) = &record
             && let Some(entry) = self.entries.get(&local)
@@ -341,6 +365,11 @@ impl Carrier {
                 (0, 0)
             }
             Phase::Lent(lent) => self.put_back(&entry, &lent, known),
+            Phase::Expected { stream, .. } => {
+                datagrams::let_go(&stream);
+                (0, 0)
+            }
+            Phase::Datagrams(lodger) => self.end_datagrams(&entry, *lodger),
         };
         self.sessions.left(local, ReasonT::PeerLeft, sent, received);
         if let Some(place) = entry.place {
@@ -469,7 +498,7 @@ fn last_known(lent: &Lent) -> SessionRecord {
 }
 
 /// A number that nobody can guess.
-fn token() -> u64 {
+pub(crate) fn token() -> u64 {
     let mut bytes = [0; 8];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)

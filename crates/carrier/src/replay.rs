@@ -1,12 +1,13 @@
-//! A peer's FIN, said to the kernel again: the engine has seen it and sent the session home, where it means what it means.
+//! What a peer has said already, said to the kernel again: its FIN, which the engine has seen and has sent the session home for, where it means what it
+//! means; and datagrams that a program had not read when its socket went home.
 //!
-//! Without this the kernel would see it when the peer repeats it, a retransmission time-out later. The segment goes by a raw socket to this host's own
-//! address, so it comes in as from a wire and nobody else sees it. raw(7), ipv6(7); it takes `CAP_NET_RAW`.
+//! Without this the kernel would see the FIN when the peer repeats it, a retransmission time-out later. Both go by a raw socket to this host's own
+//! address, so they come in as from a wire and nobody else sees them. raw(7), ipv6(7); it takes `CAP_NET_RAW`.
 
 use crate::raw;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
-use sojourn_proto::record::{SessionRecord, TcpRecord};
+use sojourn_proto::record::{Datagram, SessionRecord, TcpRecord};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
@@ -23,16 +24,47 @@ pub(crate) fn fin(record: &SessionRecord, tcp: &TcpRecord) -> Result<(), Errno> 
     let remote = record.remote.ok_or(Errno::NOTCONN)?;
     let mut bytes = [0; HEADERS_BYTES_MAX];
     let len = segment(record.local, remote, tcp, &mut bytes).ok_or(Errno::INVAL)?;
-    let family = if remote.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    say(&bytes[..len], record.local)
+}
+
+/// Says a datagram, or each of several merged ones, to the socket at `local`.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Errno> {
+    let flow = FlowKey { protocol: Protocol::Udp, source: datagram.source, target: local };
+    let header = Header::new(None, flow, Fields::default()).map_err(|_| Errno::INVAL)?;
+    let size = match usize::from(datagram.segment_size) {
+        0 => datagram.payload.len().max(1),
+        size => size,
+    };
+    let mut rest = &datagram.payload[..];
+    loop {
+        let (part, after) = rest.split_at(size.min(rest.len()));
+        let mut bytes = vec![0; HEADERS_BYTES_MAX];
+        let emitted = header.emit_udp(&[part], Ecn::NotCapable, 0, Offload::Nothing, &mut bytes);
+        bytes.truncate(emitted.map_err(|_| Errno::INVAL)?.len);
+        bytes.extend_from_slice(part);
+        say(&bytes, local)?;
+        if after.is_empty() {
+            return Ok(());
+        }
+        rest = after;
+    }
+}
+
+/// Gives the kernel a packet that comes in at `local`.
+fn say(packet: &[u8], local: SocketAddr) -> Result<(), Errno> {
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))?;
-    if !remote.is_ipv4() {
+    if !local.is_ipv4() {
         raw::set_number(&socket, IPV6_HDRINCL, 1)?;
     }
-    let mut target = record.local;
+    let mut target = local;
     // Raw sockets have no ports.
     target.set_port(0);
-    rustix::net::sendto(&socket, &bytes[..len], SendFlags::DONTWAIT, &target)?;
+    rustix::net::sendto(&socket, packet, SendFlags::DONTWAIT, &target)?;
     Ok(())
 }
 

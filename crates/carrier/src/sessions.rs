@@ -6,7 +6,8 @@
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, WayT};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -27,6 +28,8 @@ pub trait Sessions: Send {
     fn say(&self, text: core::fmt::Arguments<'_>);
     /// A session of an earlier server, of which the carrier has this side: `socket` is its socket, `region` its stream's memory.
     fn adopt(&self, local: u64, socket: BorrowedFd<'_>, stream: u64, side: u8, region: Descriptor);
+    /// Tells that library how a UDP socket's session may send somewhere; `local` of it is filled in.
+    fn tell_way(&self, local: u64, way: WayT);
     /// As in the interface.
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
 }
@@ -53,6 +56,13 @@ pub enum Handed {
         has_ended: bool,
         /// A file with its record.
         record: OwnedFd,
+    },
+    /// The library at the other side of a UDP socket's session wants to send there: `session::ask_way` of the interface.
+    AskWay {
+        /// The carrier's number of it.
+        local: u64,
+        /// Where it wants to send.
+        to: IpAddr,
     },
 }
 

@@ -175,6 +175,8 @@ pub(crate) enum Kind {
     Unix,
     /// Pipes
     Pipe,
+    /// UDP sockets
+    Udp,
 }
 
 impl Kind {
@@ -184,6 +186,7 @@ impl Kind {
             Self::Tcp => KindT::Tcp,
             Self::Unix => KindT::Unix,
             Self::Pipe => KindT::Pipe,
+            Self::Udp => KindT::Udp,
         }
     }
 }
@@ -387,7 +390,7 @@ mod tests {
             &["sojourn"][..],
             &["sojourn", "run"],
             &["sojourn", "run", "--no-such", "true"],
-            &["sojourn", "ss", "--kind", "udp"],
+            &["sojourn", "ss", "--kind", "sctp"],
             &["sojourn", "move", "x", "kernel"],
             &["sojourn", "move", "1", "server"],
             &["sojourn", "move", "@x", "library"],

@@ -117,6 +117,7 @@ fn kind_word(kind: KindT) -> &'static str {
         KindT::Tcp => "tcp",
         KindT::Unix => "unix",
         KindT::Pipe => "pipe",
+        KindT::Udp => "udp",
     }
 }
 

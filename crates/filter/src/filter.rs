@@ -130,11 +130,7 @@ impl Filter {
         if self.sessions.len() as u64 >= u64::from(self.options.sessions_max) {
             return Err(FlowError::Full);
         }
-        if self.hook.is_none() {
-            let program = self.loaded.program(INGRESS)?;
-            let (index, method) = (self.interface.index, self.options.method);
-            self.hook = Some(Hook::new(program, INGRESS, index, method)?);
-        }
+        self.attach_hook()?;
         let attached = if target == Target::Xsk { self.attach_xdp() } else { Ok(()) };
         if let Err(error) = attached.and_then(|()| self.write_rule(&key, owner, target)) {
             self.detach_if_idle();
@@ -160,9 +156,19 @@ impl Filter {
     /// # Errors
     /// [`FlowError::Absent`].
     pub fn remove_flow(&mut self, key: &Key) -> Result<(), FlowError> {
+        let removed = self.release_flow(key);
+        self.detach_if_idle();
+        removed
+    }
+
+    /// The same, without delay: the interface stays as it is, for the next session, until [`Filter::detach_if_idle`]. (To take the
+    /// program away the kernel waits until nobody runs it, which takes some ten milliseconds.)
+    ///
+    /// # Errors
+    /// [`FlowError::Absent`].
+    pub fn release_flow(&mut self, key: &Key) -> Result<(), FlowError> {
         self.sessions.remove(key).ok_or(FlowError::Absent(*key))?;
         let removed = self.loaded.flows.remove(&key.encode());
-        self.detach_if_idle();
         removed.map_err(|error| Failed::other("removing a session", error).into())
     }
 
@@ -200,11 +206,25 @@ impl Filter {
         self.sessions = self.loaded.rules().map(|(key, rule)| (key, rule.owner)).collect();
     }
 
-    fn detach_if_idle(&mut self) {
+    /// Without sessions the interface is as it was before the first.
+    pub fn detach_if_idle(&mut self) {
         if self.sessions.is_empty() && !self.options.stays_attached {
             self.hook = None;
             self.xdp = None;
         }
+    }
+
+    /// Attaches the programs, unless they are: the first session does it otherwise, and has to wait for it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn attach_hook(&mut self) -> Result<(), FlowError> {
+        if self.hook.is_none() {
+            let program = self.loaded.program(INGRESS)?;
+            let (index, method) = (self.interface.index, self.options.method);
+            self.hook = Some(Hook::new(program, INGRESS, index, method)?);
+        }
+        Ok(())
     }
 
     /// Attaches the XDP program, unless it is.

@@ -270,3 +270,20 @@ fn what_holds_the_descriptors_holds_the_filter() {
         assert_eq!(attached(), [""; 0]);
     });
 }
+
+#[test]
+fn sessions_that_are_released_leave_the_hook_for_the_next() {
+    let _alone = alone();
+    let Some((one, _two)) = two_hosts() else { return };
+    one.run(move || {
+        let Some(mut filter) = filter(Options::default()) else { return };
+        let program = Program::new(&mut filter, 1);
+        let before = attached();
+        assert!(!before.is_empty());
+        let key = Key::new(Protocol::Udp, program.target, None).unwrap();
+        filter.release_flow(&key).unwrap();
+        assert_eq!(attached(), before);
+        filter.detach_if_idle();
+        assert_eq!(attached(), [""; 0]);
+    });
+}

@@ -65,7 +65,7 @@ impl Library {
             self.recall_foreign(fd);
             return None;
         };
-        session.is_carried().then_some((session, generation))
+        (session.is_carried() && !session.is_datagram()).then_some((session, generation))
     }
 
     /// Sets an option of a session that is carried: `kernel` sets it there, and answers as system calls do. `None`, and `kernel` was not called: it is

@@ -4,11 +4,13 @@
 //! the order of things.
 
 use crate::Library;
+use crate::datagrams::{Attempt, Got};
 use crate::session::Session;
 use crate::table::{Entry, Way, mark};
 use core::sync::atomic::Ordering;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 
 /// How a receiving call behaves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Recv {
     pub wait_all: bool,
     /// `MSG_DONTWAIT`.
     pub dont_wait: bool,
+    /// `MSG_TRUNC`: of a datagram the whole length is the answer.
+    pub whole_len: bool,
 }
 
 /// How a sending call behaves.
@@ -86,6 +90,39 @@ impl Call<'_> {
     #[inline]
     pub fn is_socket(&self) -> bool {
         self.session.kind() != sojourn_session::KindT::Pipe
+    }
+
+    /// A UDP socket: it has calls of its own.
+    #[inline]
+    pub fn is_datagram(&self) -> bool {
+        self.session.is_datagram()
+    }
+
+    /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None`: the session has gone home; ask again where to go. The
+    /// caller keeps the attempt until the call is over.
+    pub fn receive_datagram(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+        attempt: &mut Attempt,
+    ) -> Option<Result<Got, Errno>> {
+        self.session.receive_datagram(self.generation, bufs, how, attempt)
+    }
+
+    /// The kernel had a datagram, or an error, when [`Got::Kernel`] said to ask it.
+    pub fn kernel_gave(&self) {
+        self.session.kernel_gave();
+    }
+
+    /// Sends a datagram, or several of `segment` bytes each but the last; to the connected peer if no target is given. How many bytes. `None`: the
+    /// kernel serves this call.
+    pub fn send_datagram(
+        &self,
+        bufs: &[IoSlice<'_>],
+        target: Option<SocketAddr>,
+        segment: Option<u16>,
+    ) -> Option<usize> {
+        self.session.send_datagram(self.generation, bufs, target, segment)
     }
 
     /// Whether the number was closed, or given to something else, since the call began: then nothing more may

@@ -24,7 +24,7 @@ const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether the carrier lives, or another one.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
 /// How long the server may take to take a session back.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 impl Session {
     pub(crate) fn is_carried(&self) -> bool {
@@ -35,7 +35,7 @@ impl Session {
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
-            rx.promised = kernel::input_queue(self.number());
+            rx.promised = if self.is_datagram() { 0 } else { kernel::input_queue(self.number()) };
             rx.is_promised = rx.promised > 0;
         }
     }
@@ -50,7 +50,7 @@ impl Session {
     /// The kernel's socket has nothing to say: the session is away from it, and on the way home it is disconnected for a moment,
     /// which looks like a hang-up.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.is_carried() && lock(&self.rx).phase == RxPhase::Ring
+        self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
     }
 
     /// The carrier is ready: both directions switch as soon as no thread sits in the kernel.
@@ -72,7 +72,9 @@ impl Session {
             && !self.is_lent()
             && let Some(stream) = self.stream()
         {
-            stream.ledger().keep();
+            if !self.is_datagram() {
+                stream.ledger().keep();
+            }
             self.leave(ReasonT::ServerGone, false);
         }
     }
@@ -113,7 +115,16 @@ impl Session {
 
     /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
     /// written and not read. It reads what is left in our ring itself. True: the kernel has had it all the time, but for what is in the ring.
-    pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream) -> bool {
+    pub(crate) fn return_carried(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        reason: ReasonT,
+    ) -> bool {
+        if self.is_datagram() {
+            self.return_datagrams(rx, stream, reason);
+            return false;
+        }
         if stream.ledger().is_kept() {
             return true;
         }
@@ -215,7 +226,7 @@ fn close(engine: &Engine, server: &mut Option<Connected>) {
 /// A connection to the server that sessions are given back to.
 #[derive(Debug)]
 pub(crate) struct Connected {
-    client: CarryClient<Connection>,
+    pub(crate) client: CarryClient<Connection>,
     /// Of those that this process has made.
     number: u64,
 }

@@ -26,6 +26,8 @@ pub enum SocketOption {
     Timeouts,
     /// One that a stream cannot honour: the session goes home and stays.
     Binding,
+    /// Any other: a stream does not mind.
+    Other,
 }
 
 impl Library {
@@ -169,12 +171,33 @@ impl Library {
                 }
             }
             SocketOption::Binding => self.go_home(fd, ReasonT::Option, true),
+            SocketOption::Other => {
+                let Some(entry) = self.table.known(fd) else { return };
+                let is_away = entry.session.load(Ordering::SeqCst) != 0;
+                // What a UDP socket's were was looked at when it was offered.
+                if (is_away || entry.has(mark::OFFERED))
+                    && crate::hot::kind_of(fd) == Some(KindT::Udp)
+                {
+                    self.take_back(fd, entry);
+                    self.go_home(fd, ReasonT::Option, false);
+                }
+            }
         }
     }
 
     /// Bytes that `FIONREAD` must count beside the kernel's.
     pub fn input_queue(&self, fd: i32) -> Option<usize> {
         self.session_of(fd).map(Session::input_queue)
+    }
+
+    /// Bytes of the datagram that `FIONREAD` must tell of in place of the kernel's.
+    pub fn next_datagram(&self, fd: i32) -> Option<usize> {
+        self.session_of(fd).filter(|session| session.is_datagram())?.next_datagram()
+    }
+
+    /// Whether `fd` is a UDP socket that is not the kernel's alone.
+    pub fn is_datagram(&self, fd: i32) -> bool {
+        self.session_of(fd).is_some_and(Session::is_datagram)
     }
 
     /// Bytes that `SIOCOUTQ` must count beside the kernel's.

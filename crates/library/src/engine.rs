@@ -13,6 +13,7 @@ use rustix::process::Resource;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Mapping;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock};
 
 /// Sessions, and sets, that children can ask for: as many sets as there can be.
@@ -29,6 +30,8 @@ pub(crate) enum Job {
     Left { local: u64, reason: ReasonT, sent: u64, received: u64 },
     /// A session's flush was cut short: go on when there is room.
     Flush { slot: u32 },
+    /// A UDP socket's session is to learn how to send there.
+    AskWay { local: u64, to: IpAddr },
     /// The number's descriptor is about to be something else: forget the offer.
     Withdraw { fd: i32 },
 }

@@ -62,7 +62,7 @@ impl Session {
         stream.freeze();
         // Of a session that had not given up the kernel in either direction the carrier has nothing, and need not even be there.
         let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
-        if self.is_carried() && !(is_away && self.return_carried(rx, stream)) {
+        if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
             self.end_sending(tx);
         } else if tx.stream.is_some() {
             let died = !was_frozen && reason == ReasonT::PeerDied;

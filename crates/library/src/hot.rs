@@ -8,7 +8,7 @@ use crate::environment::Kept;
 use crate::table::{Entry, mark};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::FileType;
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use sojourn_session::config::{Addresses, Ports, Programs, Spin};
 use sojourn_session::{Config, KindT};
 use sojourn_shm::wait::Wait;
@@ -113,6 +113,10 @@ impl Library {
             entry.mark(mark::FIXED);
             return;
         }
+        if kind == KindT::Udp && is_for_this_host(fd) {
+            // As long as that is so.
+            return;
+        }
         if !entry.has(mark::SETS) {
             self.offer(fd, entry, kind);
         }
@@ -132,16 +136,31 @@ pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
         return false;
     }
     let is_any = config.ports == Ports::default() && config.addresses == Addresses::default();
-    if kind != KindT::Tcp || is_any {
+    if !matches!(kind, KindT::Tcp | KindT::Udp) || is_any {
         return true;
     }
     let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return false };
     let local = rustix::net::getsockname(fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
     let remote = rustix::net::getpeername(fd).ok().flatten();
     let remote = remote.and_then(|any| SocketAddr::try_from(any).ok());
-    let (Some(local), Some(remote)) = (local, remote) else { return false };
+    let Some(local) = local else { return false };
+    let Some(remote) = remote else {
+        // A UDP socket that is not connected: the other ends are any.
+        let is_any = config.addresses == Addresses::default();
+        return kind == KindT::Udp && is_any && config.ports.allow(local.port(), local.port());
+    };
     config.ports.allow(local.port(), remote.port())
         && config.addresses.allow(remote.ip().to_canonical())
+}
+
+/// Whether a UDP socket is bound to, or connected with, a loopback address.
+fn is_for_this_host(fd: i32) -> bool {
+    let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return true };
+    let is_loopback = |any: rustix::net::SocketAddrAny| {
+        SocketAddr::try_from(any).is_ok_and(|at| at.ip().to_canonical().is_loopback())
+    };
+    rustix::net::getsockname(fd).map_or(true, is_loopback)
+        || rustix::net::getpeername(fd).ok().flatten().is_some_and(is_loopback)
 }
 
 /// What a descriptor is, if it is of a kind that can move. The server looks closer.
@@ -150,7 +169,12 @@ pub(crate) fn kind_of(fd: i32) -> Option<KindT> {
     match FileType::from_raw_mode(rustix::fs::fstat(fd).ok()?.st_mode) {
         FileType::Fifo => Some(KindT::Pipe),
         FileType::Socket => {
-            if sockopt::socket_type(fd).ok()? != SocketType::STREAM {
+            let socket_type = sockopt::socket_type(fd).ok()?;
+            if socket_type == SocketType::DGRAM {
+                let is_udp = sockopt::socket_protocol(fd).ok()? == Some(ipproto::UDP);
+                return is_udp.then_some(KindT::Udp);
+            }
+            if socket_type != SocketType::STREAM {
                 return None;
             }
             match sockopt::socket_domain(fd).ok()? {

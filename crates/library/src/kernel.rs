@@ -127,7 +127,7 @@ pub(crate) fn hang_up(kind: KindT) -> PollFlags {
     match kind {
         // A peer that only shuts down its sending side has gone home before: this is its end.
         KindT::Tcp | KindT::Unix => PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR,
-        KindT::Pipe => PollFlags::ERR,
+        KindT::Pipe | KindT::Udp => PollFlags::ERR,
     }
 }
 

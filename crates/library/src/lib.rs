@@ -8,6 +8,7 @@
 mod asks;
 mod calls;
 mod carried;
+mod datagrams;
 mod descriptors;
 mod engine;
 mod environment;
@@ -55,6 +56,7 @@ mod watch;
 
 pub use asks::{Answer, Queue, Set};
 pub use calls::{Call, Path, Recv, Send, Use};
+pub use datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use descriptors::{Origin, SocketOption};
 pub use host::{Host, Interrupt, Plain};
 pub use poll::PollFd;

@@ -9,6 +9,8 @@
 //! A session is lent by the session server, with a record of where its connection stands, and given back with another one on a
 //! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
 
+mod datagrams;
+
 use crate::Library;
 use crate::carried::Connected;
 use crate::engine::Engine;
@@ -189,6 +191,7 @@ impl Net {
     pub(crate) fn reroute(&self, slot: u32, hop: &HopT) {
         let mut pump = lock(&self.pump);
         pump.reroute(slot, &hop_of(hop), now());
+        pump.forget_ways(slot);
         self.serve_and_leave(pump);
     }
 

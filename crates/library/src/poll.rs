@@ -310,6 +310,13 @@ impl Session {
         {
             return None;
         }
+        if self.is_datagram() {
+            // Of room the kernel knows.
+            let knows = asked & bit::OUTPUT == 0;
+            let has = || self.has_datagram(&lock(&self.rx));
+            let events = || if has() { bit::INPUT } else { 0 };
+            return (knows && self.is_lent()).then(events);
+        }
         let mut events = 0;
         {
             let rx = lock(&self.rx);

@@ -21,10 +21,11 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_ipc::rt;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::{EventT, LendT, ReasonT, SessionClient};
+use sojourn_session::{EventT, LendT, ReasonT, SessionClient, WhereT};
 use sojourn_shm::fault;
 use sojourn_stream::{Inbox, Stream};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -193,6 +194,7 @@ impl Thread {
                 }
                 Job::Withdraw { fd } => self.withdraw(fd),
                 Job::Flush { slot } => self.follow(slot),
+                Job::AskWay { local, to } => self.ask_way(local, to),
             }
         }
         if !left.is_empty() {
@@ -262,6 +264,15 @@ impl Thread {
         }
     }
 
+    /// It will never move.
+    fn fix(&self, offer: &Offer) {
+        if let Some(entry) = self.library.table.known(offer.fd)
+            && entry.version.load(Ordering::SeqCst) == offer.version
+        {
+            entry.mark(mark::FIXED);
+        }
+    }
+
     fn take_events(&mut self) {
         loop {
             let Some(client) = &mut self.client else { return };
@@ -282,8 +293,18 @@ impl Thread {
                         net.reroute(session.slot(), &rerouted.hop);
                     }
                 }
+                Ok(EventT::Way(way)) => {
+                    if let (Some(session), Some(net)) =
+                        (self.session(way.local), self.library.net())
+                    {
+                        net.set_way(session.slot(), &way);
+                    }
+                }
                 Ok(EventT::Refused(refusal)) => {
                     if let Some(offer) = self.offers.remove(&refusal.local) {
+                        if refusal.reason == ReasonT::Kind {
+                            self.fix(&offer);
+                        }
                         self.decline(&offer);
                     }
                 }
@@ -317,12 +338,26 @@ impl Thread {
         // Without a connection for the way home it is not begun.
         let net = Net::start(self.library, self.engine)
             .filter(|net| net.has_server(self.library, self.engine));
-        let begins =
-            net.zip(other).is_some_and(|(net, other)| net.begin(self.engine, session, other, lent));
+        let begins = net.zip(other).is_some_and(|(net, other)| match session.is_datagram() {
+            true => net.begin_datagrams(self.engine, session, other, lent),
+            false => net.begin(self.engine, session, other, lent),
+        });
         // Called home before it was here: whoever did may not have found it.
         let is_called_home = session.stream().is_some_and(|stream| stream.is_frozen());
         if !begins || is_called_home {
             session.leave(ReasonT::Resources, false);
+        }
+    }
+
+    fn ask_way(&mut self, local: u64, to: IpAddr) {
+        let Some(client) = &mut self.client else { return };
+        let to = match to {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let place = WhereT { local, to: to.octets() };
+        if client.with_deadline(Deadline::after(ANSWER_LIMIT)).ask_way(&place).is_err() {
+            self.lose_server();
         }
     }
 

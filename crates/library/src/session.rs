@@ -10,6 +10,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
+use sojourn_pump::Waiting;
 use sojourn_session::KindT;
 use sojourn_shm::wait::{Policy, Wait};
 use sojourn_stream::{Inbox, Stop, Stream};
@@ -78,6 +79,10 @@ pub(crate) struct Receiver {
     pub(crate) peer_is_dead: bool,
     /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come first in the ring.
     pub(crate) is_promised: bool,
+    /// A UDP socket's queue, while this process carries it.
+    pub(crate) datagrams: Option<Waiting>,
+    /// The kernel was asked last, where both had something: see `datagrams`.
+    pub(crate) was_kernels_turn: bool,
     /// How many they were.
     pub(crate) promised: usize,
 }
@@ -129,6 +134,8 @@ pub struct Session {
     pub(crate) is_carried: AtomicBool,
     /// It is carried by this process: see `net`.
     pub(crate) is_lent: AtomicBool,
+    /// Of a UDP socket: bits of `datagrams::form`.
+    pub(crate) form: AtomicU32,
     /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was lent: see `asks`.
     pub(crate) keepalive: AtomicBool,
     pub(crate) has_new_options: AtomicBool,
@@ -166,6 +173,7 @@ impl Session {
             is_flushing: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
             is_lent: AtomicBool::new(false),
+            form: AtomicU32::new(0),
             keepalive: AtomicBool::new(false),
             has_new_options: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -192,6 +200,7 @@ impl Session {
         match self.kind.load(Ordering::Relaxed) {
             1 => KindT::Tcp,
             2 => KindT::Unix,
+            4 => KindT::Udp,
             _ => KindT::Pipe,
         }
     }
@@ -231,6 +240,9 @@ impl Session {
         let (input, receives) = {
             let rx = lock(&self.rx);
             let input = match (&rx.stream, rx.phase) {
+                (Some(_), RxPhase::Ring | RxPhase::Joined) if self.is_datagram() => {
+                    Some(self.has_datagram(&rx))
+                }
                 (Some(stream), RxPhase::Ring | RxPhase::Joined) => match stream.available() {
                     Ok(len) => Some(len > 0),
                     // A call will find out: it must be made.
@@ -247,6 +259,8 @@ impl Session {
         let (output, sends) = {
             let tx = lock(&self.tx);
             let output = match (&tx.stream, tx.phase) {
+                // Its buffer knows.
+                (Some(_), TxPhase::Ring) if self.is_datagram() => None,
                 (Some(stream), TxPhase::Ring) => match stream.room() {
                     Ok(room) => Some(room >= self.room_wanted()),
                     Err(Stop::Violation) => Some(true),

@@ -38,10 +38,11 @@ impl Session {
     /// Waits until a look at the receiving side is worth while.
     pub(crate) fn wait_readable(&self, deadline: Deadline) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
-        let (phase, seen) = {
+        let (phase, seen, datagrams) = {
             let rx = lock(&self.rx);
-            (rx.phase, rx.seen_flushing)
+            (rx.phase, rx.seen_flushing, rx.datagrams.clone())
         };
+        let is_datagram = self.is_datagram();
         let wait = Wait {
             deadline,
             piece: if phase == RxPhase::Residue { OWED } else { LONG },
@@ -52,6 +53,11 @@ impl Session {
                 self.has_stirred.load(Ordering::Relaxed)
                     || match phase {
                         RxPhase::Home | RxPhase::Reset => true,
+                        RxPhase::Joined | RxPhase::Ring if is_datagram => {
+                            let queue = datagrams.as_ref();
+                            stream.is_frozen()
+                                || queue.is_some_and(|queue| lock(queue).is_readable())
+                        }
                         RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
                         RxPhase::Ring => {
                             !matches!(stream.available(), Ok(0) | Err(Stop::NotRinging))

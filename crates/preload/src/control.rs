@@ -74,6 +74,14 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) 
                 return result;
             }
             tell(|library| library.recall_foreign(fd));
+            if let Some(Some(len)) = within(|library| library.next_datagram(fd)) {
+                let result = kernel();
+                if result == 0 {
+                    // SAFETY: the kernel has just written it.
+                    unsafe { (argument as *mut c_int).write(len as c_int) };
+                }
+                return result;
+            }
             queued(kernel(), argument, || within(|library| library.input_queue(fd)).flatten())
         }
         libc::TIOCOUTQ | SIOCOUTQNSD => {

@@ -37,6 +37,7 @@ unsafe extern "C-unwind" fn sendfile(
         match way_out(out) {
             Path::Plain => return kernel(),
             Path::Kernel(usage) => return counted(usage, kernel),
+            Path::Session(call) if call.is_datagram() => return kernel(),
             Path::Session(call) => {
                 if file < 0 || (!offset.is_null() && !buffers::is_writable(offset)) {
                     return kernel();

@@ -1,9 +1,10 @@
 //! Reading and writing: `read`, `write` and their relatives, and what all data calls have in common.
 
 use crate::buffers;
+use crate::datagrams;
 use crate::errno;
 use crate::gate::{from_inside, is_open, within};
-use crate::library::{Call, Path, ReasonT, Recv, Send, Use, library};
+use crate::library::{Attempt, Call, Path, ReasonT, Recv, Send, Use, library};
 use crate::next::next;
 use crate::process::was_cancelled;
 use crate::raw;
@@ -105,14 +106,14 @@ pub(crate) fn receive(
 }
 
 /// Handlers that ended calls of this thread until now.
-fn breaks() -> u32 {
+pub(crate) fn breaks() -> u32 {
     crate::tls::here().breaks.load(Ordering::Relaxed)
 }
 
 /// A session went home while this call waited, and a handler ran before it could wait in the kernel, where that
 /// would have ended it.
 #[cold]
-fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
+pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
     breaks() != before && !dont_wait && !raw::is_nonblocking(fd)
 }
 
@@ -125,12 +126,28 @@ fn receive_noted(
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
     let breaks = breaks();
+    let mut attempt = Attempt::default();
     loop {
         let call = match way_in(fd) {
             Path::Plain => return kernel(),
             Path::Kernel(usage) => return counted(usage, kernel),
             Path::Session(call) => call,
         };
+        if call.is_datagram() {
+            // A read of nothing takes nothing.
+            let is_empty = |all: &[iovec]| flags.is_none() && vectors::total(all) == Some(0);
+            let Some(all) = buffers.all().filter(|all| !is_empty(all)) else { return kernel() };
+            let mut header = datagrams::header_of(all);
+            let flags = flags.unwrap_or(0);
+            match datagrams::receive(fd, &call, &mut header, how, flags, &mut attempt) {
+                Some(result) => return result,
+                None if call.number_is_another() => return errno::count(Err(Errno::BADF)),
+                None if is_broken(fd, breaks, how.dont_wait) => {
+                    return errno::count(Err(Errno::INTR));
+                }
+                None => continue,
+            }
+        }
         let total = buffers.all().and_then(vectors::total);
         let (Some(buffers), Some(total)) = (buffers.all(), total) else { return kernel() };
         if flags.is_some() && !call.is_socket() {
@@ -230,6 +247,13 @@ fn send_noted(
             Path::Kernel(usage) => return counted(usage, kernel),
             Path::Session(call) => call,
         };
+        if call.is_datagram() {
+            let flags = flags.unwrap_or(0) | if how.dont_wait { libc::MSG_DONTWAIT } else { 0 };
+            let sent = buffers
+                .all()
+                .and_then(|all| datagrams::send(fd, &call, &datagrams::header_of(all), flags));
+            return sent.unwrap_or_else(kernel);
+        }
         let total = buffers.all().and_then(vectors::total);
         let (Some(buffers), Some(total @ 1..)) = (buffers.all(), total) else { return kernel() };
         if flags.is_some() && !call.is_socket() {

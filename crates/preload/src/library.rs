@@ -1,7 +1,7 @@
 //! The protocol library's interface, in one place.
 
 pub(crate) use sojourn_library::{
-    Answer, Call, Change, EpollEvent, Host, Interrupt, Library, Origin, Path, PollFd, Queue, Recv,
-    Send, Set, SocketOption, Use, library, tcp_info,
+    Answer, Attempt, Call, Change, Datagram, EpollEvent, Got, Host, Interrupt, Library, Origin,
+    PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use, library, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

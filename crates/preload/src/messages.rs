@@ -3,12 +3,14 @@
 use crate::buffers;
 use crate::gate::{is_open, tell};
 use crate::io::{self, Buffers, counted, home};
-use crate::library::{Path, Send};
+use crate::library::{Path, Recv, Send};
 use crate::next::next;
-use crate::sockets::{addressed, peer_name, recv_flags, send_flags};
+use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
+use crate::{datagrams, raw};
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
 use libc::{cmsghdr, mmsghdr, msghdr, timespec};
+use std::time::{Duration, Instant};
 
 type SendMsgFn = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> isize;
 type RecvMsgFn = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> isize;
@@ -25,7 +27,11 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_
     }
     // SAFETY: plain data; the program leaves it alone meanwhile.
     let Some(header) = (unsafe { buffers::structure(message) }) else { return kernel() };
-    if !header.msg_control.is_null() && header.msg_controllen > 0 {
+    let is_plain = header.msg_name.is_null() && header.msg_control.is_null();
+    if !is_plain && let Some(sent) = send_message(fd, header, flags) {
+        return sent;
+    }
+    if !header.msg_control.is_null() && header.msg_controllen > 0 && !datagrams::is_concerned(fd) {
         pass_on(header);
         // What comes with the bytes is the kernel's to carry.
         home(fd, false);
@@ -84,6 +90,9 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
     match io::way_in(fd) {
         Path::Plain => return took_in(kernel(), message),
         Path::Kernel(usage) => return took_in(counted(usage, kernel), message),
+        Path::Session(call) if call.is_datagram() => {
+            return receive_datagram(fd, message, how, flags, kernel);
+        }
         Path::Session(_) => {}
     }
     if !buffers::is_writable(message) {
@@ -102,6 +111,42 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         answer_header(fd, message, &header, flags);
     }
     got
+}
+
+/// Receives a datagram as the program's header says.
+fn receive_datagram(
+    fd: c_int,
+    message: *mut msghdr,
+    how: Recv,
+    flags: c_int,
+    kernel: impl FnOnce() -> isize,
+) -> isize {
+    if !buffers::is_writable(message) {
+        return kernel();
+    }
+    // SAFETY: readable, as just seen.
+    let mut header = unsafe { message.read() };
+    match receive_message(fd, &mut header, how, flags) {
+        None => kernel(),
+        Some(got) => {
+            if got >= 0 {
+                answer_message(message, &header);
+            }
+            got
+        }
+    }
+}
+
+/// What a receive has filled in.
+fn answer_message(message: *mut msghdr, filled: &msghdr) {
+    // SAFETY: writable, as the caller has seen.
+    unsafe {
+        if !filled.msg_name.is_null() {
+            (*message).msg_namelen = filled.msg_namelen;
+        }
+        (*message).msg_controllen = filled.msg_controllen;
+        (*message).msg_flags = filled.msg_flags;
+    }
 }
 
 /// What the kernel answers beside the bytes of a stream.
@@ -183,7 +228,36 @@ unsafe extern "C-unwind" fn sendmmsg(
             }
         }
     }
+    if datagrams::is_concerned(fd) {
+        return send_datagrams(fd, messages, count, flags).unwrap_or_else(kernel) as c_int;
+    }
     addressed(fd, kernel) as c_int
+}
+
+/// Sends one after another, each by its way. How many; `None`: the kernel is to serve the call.
+fn send_datagrams(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Option<isize> {
+    let count = (count as usize).min(io::MESSAGES_MAX);
+    // SAFETY: plain data; the program leaves it alone meanwhile.
+    unsafe { buffers::structures(messages, count) }?;
+    for index in 0..count {
+        // SAFETY: one of `count` messages, which are readable, as just seen.
+        let message = unsafe { &mut *messages.add(index) };
+        let sent = send_message(fd, &message.msg_hdr, flags).unwrap_or_else(|| {
+            let header = (&raw const message.msg_hdr) as usize;
+            let arguments = [fd as usize, header, flags as usize, 0, 0, 0];
+            // SAFETY: the program's message, for the kernel to check.
+            crate::errno::kernel(unsafe { raw::call(libc::SYS_sendmsg, arguments) })
+        });
+        if sent < 0 {
+            // What has gone counts more than the error.
+            return Some(if index > 0 { index as isize } else { sent });
+        }
+        if !buffers::is_writable(&raw mut message.msg_len) {
+            return Some(if index > 0 { index as isize } else { sent });
+        }
+        message.msg_len = sent as c_uint;
+    }
+    Some(count as isize)
 }
 
 #[unsafe(no_mangle)]
@@ -211,6 +285,10 @@ unsafe extern "C-unwind" fn recvmmsg(
     let got = match io::way_in(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
+        Path::Session(call) if call.is_datagram() => {
+            let got = receive_datagrams(fd, messages, count, flags, limit);
+            return got.unwrap_or_else(kernel) as c_int;
+        }
         Path::Session(_) => {
             home(fd, true);
             kernel()
@@ -224,4 +302,70 @@ unsafe extern "C-unwind" fn recvmmsg(
         }
     }
     got as c_int
+}
+
+/// Receives one after another, as recvmmsg(2) has it: the time limit is looked at after each datagram. How many; `None`: the kernel is to
+/// serve the call.
+fn receive_datagrams(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    limit: *mut timespec,
+) -> Option<isize> {
+    let count = (count as usize).min(io::MESSAGES_MAX);
+    // SAFETY: plain data; the program leaves it alone meanwhile.
+    unsafe { buffers::structures(messages, count) }?;
+    let has_limit = !limit.is_null();
+    if has_limit && !buffers::is_writable(limit) {
+        return None;
+    }
+    // SAFETY: readable, as just seen.
+    let limit_is = if has_limit { Some(span(unsafe { &*limit })?) } else { None };
+    let begun = Instant::now();
+    let mut flags = flags;
+    let mut done = 0;
+    while done < count {
+        let each = flags & !libc::MSG_WAITFORONE;
+        let how = datagrams::recv_flags(each)?;
+        // SAFETY: one of `count` messages.
+        let message = unsafe { messages.add(done) };
+        if !buffers::is_writable(message) || (done > 0 && raw::has_failed(fd)) {
+            break;
+        }
+        // SAFETY: readable, as just seen.
+        let mut header = unsafe { (*message).msg_hdr };
+        let got = receive_message(fd, &mut header, how, each);
+        // Home meanwhile: the next call is the kernel's.
+        let got = got.or((done > 0).then_some(-1))?;
+        if got < 0 {
+            return Some(if done > 0 { done as isize } else { got });
+        }
+        // SAFETY: writable, as just seen.
+        unsafe {
+            answer_message(&raw mut (*message).msg_hdr, &header);
+            (*message).msg_len = got as c_uint;
+        }
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        if let Some(span) = limit_is {
+            let left = span.saturating_sub(begun.elapsed());
+            // SAFETY: writable, as just seen.
+            unsafe {
+                (*limit).tv_sec = left.as_secs() as i64;
+                (*limit).tv_nsec = i64::from(left.subsec_nanos());
+            }
+            if left == Duration::ZERO {
+                break;
+            }
+        }
+    }
+    Some(done as isize)
+}
+
+fn span(limit: &timespec) -> Option<Duration> {
+    let nanos = u32::try_from(limit.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(limit.tv_sec).ok()?, nanos))
 }

@@ -104,7 +104,11 @@ unsafe extern "C-unwind" fn setsockopt(
 ) -> c_int {
     // SAFETY: passed on.
     let kernel = || unsafe { next!(c"setsockopt" as SetFn)(fd, level, name, value, len) };
-    let set = match setting(level, name) {
+    let setting = setting(level, name);
+    if !matches!(setting, Setting::Timeouts | Setting::Binding) {
+        tell(|library| library.option_changed(fd, SocketOption::Other));
+    }
+    let set = match setting {
         Setting::Nothing => return kernel(),
         Setting::Binding => {
             tell(|library| library.option_changed(fd, SocketOption::Binding));

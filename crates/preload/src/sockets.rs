@@ -1,13 +1,14 @@
 //! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in `messages`, options in `options`.
 
 use crate::descriptors::opened;
-use crate::gate::tell;
+use crate::gate::{tell, within};
 use crate::io::{self, Buffers, counted, home, overflow};
-use crate::library::{Origin, Path, ReasonT, Recv, Send};
+use crate::library::{Attempt, Origin, Path, ReasonT, Recv, Send, Use};
 use crate::next::next;
-use crate::{buffers, raw};
+use crate::{buffers, datagrams, raw};
 use core::ffi::{c_int, c_void};
-use libc::{sockaddr, socklen_t};
+use libc::{iovec, sockaddr, socklen_t};
+use rustix::io::Errno;
 
 type SocketFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
 type PairFn = unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_int) -> c_int;
@@ -35,7 +36,7 @@ type SendToFn = unsafe extern "C-unwind" fn(
 ) -> isize;
 
 /// Flags of receiving calls that a session honours.
-const RECV_SERVED: c_int = libc::MSG_PEEK
+pub(crate) const RECV_SERVED: c_int = libc::MSG_PEEK
     | libc::MSG_WAITALL
     | libc::MSG_DONTWAIT
     | libc::MSG_NOSIGNAL
@@ -52,7 +53,13 @@ pub(crate) fn recv_flags(fd: c_int, flags: c_int) -> Option<Recv> {
             peek: flags & libc::MSG_PEEK != 0,
             wait_all: flags & libc::MSG_WAITALL != 0,
             dont_wait: flags & libc::MSG_DONTWAIT != 0,
+            whole_len: false,
         });
+    }
+    if datagrams::is_concerned(fd)
+        && let Some(how) = datagrams::recv_flags(flags)
+    {
+        return Some(how);
     }
     // The error queue has no bytes of the stream.
     if flags & libc::MSG_ERRQUEUE == 0 {
@@ -65,6 +72,10 @@ pub(crate) fn recv_flags(fd: c_int, flags: c_int) -> Option<Recv> {
 #[inline]
 pub(crate) fn send_flags(fd: c_int, flags: c_int) -> Option<Send> {
     if flags & !SEND_SERVED == 0 {
+        return Some(Send { dont_wait: flags & libc::MSG_DONTWAIT != 0 });
+    }
+    if datagrams::is_concerned(fd) {
+        // Looked at again where it is sent.
         return Some(Send { dont_wait: flags & libc::MSG_DONTWAIT != 0 });
     }
     home(fd, true);
@@ -115,12 +126,58 @@ unsafe extern "C-unwind" fn recvfrom(
     match io::way_in(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
+        Path::Session(call) if call.is_datagram() => {
+            if !buffers::is_writable(from_len) {
+                home(fd, false);
+                return kernel();
+            }
+            let buffer = iovec { iov_base: at, iov_len: len };
+            let mut header = datagrams::header_of(core::slice::from_ref(&buffer));
+            header.msg_name = from.cast();
+            // SAFETY: readable, as just seen.
+            header.msg_namelen = unsafe { from_len.read() };
+            let got = receive_message(fd, &mut header, how, flags);
+            if let Some(got) = got.filter(|got| *got >= 0) {
+                // SAFETY: writable, as just seen.
+                unsafe { from_len.write(header.msg_namelen) };
+                return got;
+            }
+            got.unwrap_or_else(kernel)
+        }
         Path::Session(_) => {
             // SAFETY: passed on; the address is answered below.
             let got = unsafe { recv(fd, at, len, flags) };
             if got >= 0 && !sender(fd, from, from_len) { bad_address() } else { got }
         }
     }
+}
+
+/// Receives a datagram as `header` says, which is filled in. `None`: the kernel is to serve the call.
+pub(crate) fn receive_message(
+    fd: c_int,
+    header: &mut libc::msghdr,
+    how: Recv,
+    flags: c_int,
+) -> Option<isize> {
+    let breaks = io::breaks();
+    let mut attempt = Attempt::default();
+    while let Path::Session(call) = io::way_in(fd) {
+        if !call.is_datagram() {
+            home(fd, true);
+            return None;
+        }
+        let got = datagrams::receive(fd, &call, header, how, flags, &mut attempt);
+        if got.is_some() {
+            return got;
+        }
+        if call.number_is_another() {
+            return Some(crate::errno::count(Err(Errno::BADF)));
+        }
+        if io::is_broken(fd, breaks, how.dont_wait) {
+            return Some(crate::errno::count(Err(Errno::INTR)));
+        }
+    }
+    None
 }
 
 fn bad_address() -> isize {
@@ -211,6 +268,13 @@ unsafe extern "C-unwind" fn sendto(
     // SAFETY: passed on.
     let kernel = move || unsafe { next!(c"sendto" as SendToFn)(fd, at, len, flags, to, to_len) };
     if !to.is_null() {
+        let buffer = iovec { iov_base: at.cast_mut(), iov_len: len };
+        let mut header = datagrams::header_of(core::slice::from_ref(&buffer));
+        header.msg_name = to.cast_mut().cast();
+        header.msg_namelen = to_len;
+        if let Some(sent) = send_message(fd, &header, flags) {
+            return sent;
+        }
         // Datagrams mostly. A connected stream refuses the address or ignores it: the kernel knows which.
         return addressed(fd, kernel);
     }
@@ -225,11 +289,33 @@ pub(crate) fn addressed(fd: c_int, kernel: impl Fn() -> isize) -> isize {
     match io::way_out(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
+        Path::Session(call) if call.is_datagram() => kernel(),
         Path::Session(_) => {
             home(fd, true);
             kernel()
         }
     }
+}
+
+/// Sends a datagram past the kernel, if that can be. `None`: the kernel is to serve the call.
+pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Option<isize> {
+    if io::is_plain(fd) {
+        return None;
+    }
+    match io::way_out(fd) {
+        Path::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
+        Path::Kernel(usage) => {
+            drop_unused(usage);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// The call is made and counted elsewhere.
+#[inline(never)]
+fn drop_unused(usage: Use<'static>) {
+    within(|_| drop(usage));
 }
 
 #[unsafe(no_mangle)]

@@ -8,7 +8,7 @@ use libc::iovec;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 
 /// Slices in a round.
-const SLICES: usize = 16;
+const SLICES: usize = crate::library::PARTS_MAX;
 /// Bytes in a round.
 const WINDOW: usize = 1 << 18;
 /// `IOV_MAX`; beyond it the kernel refuses.
@@ -144,6 +144,38 @@ pub(crate) fn send(
             unsafe { core::slice::from_raw_parts(window.slices.as_ptr().cast(), window.count) };
         each(slices)
     })
+}
+
+/// Room for one datagram of at most `most` bytes, in one go. `None`: a part of the buffers must not be touched.
+pub(crate) fn datagram_room<R>(
+    buffers: &[iovec],
+    most: usize,
+    each: impl FnOnce(&mut [IoSliceMut<'_>]) -> R,
+) -> Option<R> {
+    let mut window = Window::new(buffers, At::default(), Access::Write, most);
+    if window.ends_badly {
+        return None;
+    }
+    // SAFETY: as in `receive`.
+    let slices =
+        unsafe { core::slice::from_raw_parts_mut(window.slices.as_mut_ptr().cast(), window.count) };
+    Some(each(slices))
+}
+
+/// One datagram of at most `most` bytes. `None` as for [`datagram_room`].
+pub(crate) fn datagram<R>(
+    buffers: &[iovec],
+    most: usize,
+    each: impl FnOnce(&[IoSlice<'_>]) -> R,
+) -> Option<R> {
+    let window = Window::new(buffers, At::default(), Access::Read, most);
+    if window.ends_badly {
+        return None;
+    }
+    // SAFETY: as in `send`.
+    let slices =
+        unsafe { core::slice::from_raw_parts(window.slices.as_ptr().cast(), window.count) };
+    Some(each(slices))
 }
 
 /// The sum of the lengths, if the kernel would take these buffers.

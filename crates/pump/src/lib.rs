@@ -9,6 +9,7 @@
 
 mod asks;
 mod carried;
+mod datagrams;
 pub mod figures;
 mod hash;
 pub mod options;
@@ -19,4 +20,5 @@ pub mod tcp_info;
 
 pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
+pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use pump::{LinkId, Pump, now};

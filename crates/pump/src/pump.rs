@@ -3,6 +3,7 @@
 //! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
 
 use crate::carried::{Carried, Ending, Hop, scratch};
+use crate::datagrams::Sockets;
 use crate::hash::Words;
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::record::SessionRecord;
@@ -21,10 +22,10 @@ const LINGER_US: u64 = 10_000_000;
 /// Names an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
 
-struct Link {
-    id: LinkId,
-    packets: Box<dyn Interface + Send>,
-    sessions: usize,
+pub(crate) struct Link {
+    pub(crate) id: LinkId,
+    pub(crate) packets: Box<dyn Interface + Send>,
+    pub(crate) sessions: usize,
     /// When the last of them left.
     idle_since: Instant,
 }
@@ -43,14 +44,16 @@ struct Entry {
 
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
+    /// Those of UDP sockets.
+    pub(crate) sockets: Sockets,
     entries: HashMap<u32, Entry, BuildHasherDefault<Words>>,
     /// By what their own frames say.
     flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
-    scratch: Box<[u8]>,
+    pub(crate) scratch: Box<[u8]>,
 }
 
 impl Link {
@@ -76,6 +79,7 @@ impl Default for Pump {
     fn default() -> Self {
         Self {
             links: Vec::new(),
+            sockets: Sockets::default(),
             entries: HashMap::default(),
             flows: HashMap::default(),
             timers: BTreeSet::new(),
@@ -138,11 +142,16 @@ impl Pump {
         self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
         self.flows.remove(&entry.flow);
-        if let Some(link) = self.links.iter_mut().find(|link| link.id == entry.link) {
+        self.leave_link(entry.link, at);
+        Some(entry.carried)
+    }
+
+    /// A session less on an interface.
+    pub(crate) fn leave_link(&mut self, id: LinkId, at: Instant) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.id == id) {
             link.sessions -= 1;
             link.idle_since = at;
         }
-        Some(entry.carried)
     }
 
     /// Something has happened to a session: bytes were written, or room was made.
@@ -182,15 +191,18 @@ impl Pump {
     }
 
     fn receive(&mut self, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, .. } = self;
+        let Self { links, flows, entries, dirty, sockets, .. } = self;
         let mut any = false;
         for link in links {
             let kind = link.packets.properties().link;
             let mut accept = |received: Received<'_>| {
                 let Some(frame) = parse(&received, kind) else { return };
+                let size = received.vnet.segments.map_or(0, |segments| segments.size);
+                if let Some(datagram) = frame.datagram() {
+                    return sockets.arrived(&frame, datagram.payload(), size);
+                }
                 let Some(number) = flows.get(&frame.key.reversed()) else { return };
                 let Some(entry) = entries.get_mut(number) else { return };
-                let size = received.vnet.segments.map_or(0, |segments| segments.size);
                 entry.is_ending |= entry.carried.arrived(&frame, size, at).is_err();
                 if !entry.is_dirty {
                     entry.is_dirty = true;
@@ -199,6 +211,7 @@ impl Pump {
             };
             any |= link.packets.receive(BUDGET, &mut accept).is_ok_and(|count| count > 0);
         }
+        sockets.ring();
         any
     }
 

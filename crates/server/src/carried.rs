@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{Carrier, Door, Sessions, door};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
-use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer};
+use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
@@ -120,6 +120,10 @@ impl Sessions for Place {
 
     fn reroute(&self, local: u64, hop: HopT) {
         self.tell(local, Carried::Reroute(RerouteT { local, hop }));
+    }
+
+    fn tell_way(&self, local: u64, way: WayT) {
+        self.tell(local, Carried::Way(way));
     }
 
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64) {

@@ -10,6 +10,7 @@
 //! else holds the end (`holders`), pairing (`registry`).
 
 mod afar;
+mod datagram;
 mod diag;
 mod socket;
 #[cfg(test)]

@@ -22,6 +22,7 @@ use sojourn_session::{
     AdminConnectionsOut, AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer,
     ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
     JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer, WantedT,
+    WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -393,6 +394,7 @@ impl SessionServer for Sojournd {
             Some(Delivery::Carried(what)) => match *what {
                 Carried::Lend(lent) => EventT::Lend(lent),
                 Carried::Reroute(rerouted) => EventT::Rerouted(rerouted),
+                Carried::Way(way) => EventT::Way(way),
             },
         })
     }
@@ -403,6 +405,14 @@ impl SessionServer for Sojournd {
         let State { registry, errands, .. } = &mut *state;
         registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);
         Self::ring(registry, errands);
+    }
+
+    fn ask_way(&self, caller: &Caller, place: &WhereT) {
+        let local = self.lock().registry.of_carrier(caller.client, place.local);
+        if let (Some(local), Some(door)) = (local, self.door.get()) {
+            let to = std::net::Ipv6Addr::from(place.to).to_canonical();
+            Self::hand(door, Handed::AskWay { local, to });
+        }
     }
 
     fn adopt(

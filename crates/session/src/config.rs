@@ -43,6 +43,8 @@ pub struct Config {
     pub unix: bool,
     /// Pipes may move.
     pub pipe: bool,
+    /// UDP sockets may be carried by their programs.
+    pub udp: bool,
     /// TCP ports, of either end.
     pub ports: Ports,
     /// TCP addresses, of the other end.
@@ -76,6 +78,7 @@ impl Default for Config {
             tcp: true,
             unix: true,
             pipe: true,
+            udp: true,
             ports: Ports::default(),
             addresses: Addresses::default(),
             programs: Programs::default(),
@@ -132,6 +135,9 @@ pub enum ConfigError {
         cause: String,
     },
 }
+
+/// The smallest ring there is.
+const RING_BYTES_UDP: u32 = 4 << 10;
 
 /// What the variables begin with.
 const PREFIX: &str = "SOJOURN_";
@@ -207,6 +213,8 @@ impl Config {
             KindT::Tcp => self.ring_bytes_tcp,
             KindT::Unix => self.ring_bytes_unix,
             KindT::Pipe => self.ring_bytes_pipe,
+            // Its rings carry nothing.
+            KindT::Udp => RING_BYTES_UDP,
         }
     }
 
@@ -217,6 +225,7 @@ impl Config {
             KindT::Tcp => self.tcp,
             KindT::Unix => self.unix,
             KindT::Pipe => self.pipe,
+            KindT::Udp => self.udp,
         }
     }
 }

@@ -12,7 +12,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_session::place::Surroundings;
-use sojourn_session::{CarryClient, SessionClient, carry_connect_options, session_connect_options};
+use sojourn_session::{
+    CarryClient, ReasonT, SessionClient, carry_connect_options, session_connect_options,
+};
 use std::time::Instant;
 
 /// A connection for sessions that are given back: for any thread.
@@ -84,13 +86,21 @@ impl Thread {
     /// A new server learns of the sessions that are away.
     fn adopt_all(&mut self) {
         let Some(client) = &mut self.client else { return };
+        let mut unknown = Vec::new();
         for joined in self.joined.values() {
             let Ok(end) = kernel::at(joined.offer.fd) else { continue };
             let deadline = Deadline::after(ANSWER_LIMIT);
             let what = &joined.offer.what;
-            // What the server does not want to know changes nothing for the session.
-            let _ =
+            // What the server does not want to know changes nothing for a stream.
+            let told =
                 client.with_deadline(deadline).adopt(Some(end), what, joined.stream, joined.side);
+            if matches!(told, Ok(false)) {
+                unknown.extend(self.engine.pool.session(joined.slot));
+            }
+        }
+        // Of a UDP socket's datagrams it has given to the kernel what it found.
+        for session in unknown.into_iter().filter(|session| session.is_datagram()) {
+            session.leave(ReasonT::PeerDied, false);
         }
     }
 

@@ -81,7 +81,9 @@ impl Socket {
 }
 
 fn check_target(local: SocketAddr, target: SocketAddr) -> Result<(), Detour> {
-    if target.is_ipv4() != local.is_ipv4() {
+    // A socket of both families is bound to the IPv6 address that is none.
+    let is_both = local.is_ipv6() && local.ip().is_unspecified();
+    if target.is_ipv4() != local.is_ipv4() && !is_both {
         return Err(Detour::Family);
     }
     if target.port() == 0 {

@@ -39,6 +39,9 @@ const KERNELS_OWN: [(i32, i32); 14] = [
 const SO_ATTACH_FILTER: i32 = 26;
 
 pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Seen, ReasonT> {
+    if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
+        return super::datagram::look(end, inode, diag);
+    }
     if sockopt::socket_type(end) != Ok(SocketType::STREAM) {
         return Err(ReasonT::Kind);
     }
@@ -56,8 +59,7 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
     }
     let remote = rustix::net::getpeername(end).map_err(|_| ReasonT::State)?;
     let local = rustix::net::getsockname(end).map_err(|_| ReasonT::State)?;
-    let has_any = KERNELS_OWN.iter().any(|(name, unset)| !option_is(end, *name, *unset));
-    if has_any {
+    if has_any_of_kernels_own(end) {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
@@ -67,6 +69,11 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
         _ => tcp(end, (local, remote), cookie, diag)?,
     };
     Ok(Seen { identity, object })
+}
+
+/// Whether an option is set that only the kernel honours.
+pub(super) fn has_any_of_kernels_own(end: BorrowedFd<'_>) -> bool {
+    KERNELS_OWN.iter().any(|(name, unset)| !option_is(end, *name, *unset))
 }
 
 /// Whether an option has its usual value, or does not exist here.
@@ -132,7 +139,7 @@ fn tcp(
 }
 
 /// IPv4 addresses mapped into IPv6 as IPv4; without flow labels.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     match (address, address.ip().to_canonical()) {
         (SocketAddr::V6(v6), IpAddr::V6(ip)) => {
             SocketAddr::V6(SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()))

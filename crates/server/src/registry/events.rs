@@ -7,7 +7,7 @@
 use super::{CARRIER, CallError, EVENTS_MAX, Registry, State, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_session::{KindT, LendT, ReasonT, RerouteT};
+use sojourn_session::{KindT, LendT, ReasonT, RerouteT, WayT};
 
 /// An event in a queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub enum Carried {
     Lend(LendT),
     /// The way to its peer has changed.
     Reroute(RerouteT),
+    /// How a UDP socket's session may send somewhere.
+    Way(WayT),
 }
 
 /// An event as its process gets it.
@@ -111,8 +113,18 @@ impl Registry {
         match &mut what {
             Carried::Lend(lent) => lent.local = local,
             Carried::Reroute(rerouted) => rerouted.local = local,
+            Carried::Way(way) => way.local = local,
         }
         self.push(process, Event::Carried { local, stream, what: Box::new(what) }, now_ms);
+    }
+
+    /// The carrier's number for a process's session, if the carrier is at its other side.
+    pub fn of_carrier(&self, process: ClientId, local: u64) -> Option<u64> {
+        let State::Joined { stream, side, .. } = self.end(process, local)?.state else {
+            return None;
+        };
+        let (other, local) = self.streams.get(&stream)?.sides[1 - usize::from(side & 1)]?;
+        (other == CARRIER).then_some(local)
     }
 
     /// The next event of a process.

@@ -62,6 +62,12 @@ pub const SETTINGS: &[Setting] = &[
     setting!(unix, "on|off", switch, "Move Unix stream connections."),
     setting!(pipe, "on|off", switch, "Move pipes."),
     setting!(
+        udp,
+        "on|off",
+        switch,
+        "Carry what UDP sockets exchange with other hosts, where the server does that for TCP (`sojournd --network`)."
+    ),
+    setting!(
         ports,
         "PORTS",
         str::parse,

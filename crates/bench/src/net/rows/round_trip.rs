@@ -12,8 +12,6 @@ use crate::net::row::{Measured, Row};
 use crate::net::way::{Wait, Way};
 use crate::net::world::{Between, World, parse};
 
-/// Whether Sojourn carries datagrams: not yet.
-const CARRIES_UDP: bool = false;
 /// Before measuring: time to become hot and to move.
 const WARM: Duration = Duration::from_millis(120);
 
@@ -61,11 +59,7 @@ impl Row for RoundTrip {
     }
 
     fn lacks(&self, world: &World, way: Way) -> Option<String> {
-        let is_udp = self.protocol == "udp" && !CARRIES_UDP;
-        match is_udp && way.is_ours() {
-            true => Some("Sojourn does not carry UDP yet".into()),
-            false => world.lacks(way),
-        }
+        world.lacks(way)
     }
 
     fn rounds(&self) -> usize {

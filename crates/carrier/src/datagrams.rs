@@ -1,0 +1,339 @@
+//! UDP sockets: the carrier's part in their moves.
+//!
+//! There is nothing to be taken out of a UDP socket: it stays as it is and goes on receiving what the filter lets pass (fragments, multicast,
+//! this host's own datagrams, errors). Away are only its plain datagrams from other hosts, by one interface. On the way home the
+//! datagrams that the program has not read are said to the kernel again (`replay`), so that whoever has the socket next finds them there.
+//! Read `docs/moves.md`, "UDP", then `carrier` and `moves`.
+
+use crate::addresses::{self, Own};
+use crate::carrier::{Carrier, Entry, Phase, Place, later};
+use crate::links::{LinkError, RING, Ticket};
+use crate::metastate::Way;
+use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token};
+use crate::{raw, replay};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{SocketAddrAny, SocketType, sockopt};
+use sojourn_filter::Key;
+use sojourn_proto::record::{Kind, SessionRecord, UdpOptions, UdpRecord};
+use sojourn_pump::{now, options};
+use sojourn_session::{HopT, LendT, OfferT, ReasonT, RingT, WayT};
+use sojourn_stream::Stream;
+use sojourn_wire::Protocol;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// `asm-generic/socket.h`, `linux/in.h`, `linux/in6.h`, `linux/udp.h`.
+const SO_NO_CHECK: (i32, i32) = (libc::SOL_SOCKET, 11);
+const UDP_SEGMENT: (i32, i32) = (libc::SOL_UDP, 103);
+const UDP_GRO: (i32, i32) = (libc::SOL_UDP, 104);
+
+/// What a session is to have.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+    /// The interface; of its link addresses and packet size nothing is used.
+    way: Way,
+    /// What the filter is to turn away from the kernel.
+    keys: Vec<Key>,
+    /// Where the socket stands; nobody has sent to it by this way yet.
+    record: SessionRecord,
+}
+
+/// A session whose library carries it.
+pub(crate) struct Lodger {
+    pub(crate) stream: Stream,
+    token: u64,
+    pub(crate) way: Way,
+    /// Those that are the library's still.
+    keys: Vec<Key>,
+}
+
+/// Whether it is a UDP socket that was handed in.
+pub(crate) fn is_of_datagrams(socket: &OwnedFd) -> bool {
+    sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
+}
+
+/// IPv4 addresses in IPv6 form as IPv4; without flow label.
+fn canonical(any: SocketAddrAny) -> Option<SocketAddr> {
+    let address = SocketAddr::try_from(any).ok()?;
+    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+/// An address as the interface has it.
+fn told(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+impl Carrier {
+    pub(crate) fn offer_datagrams(&mut self, local: u64, socket: OwnedFd) {
+        let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
+        let plan = self.plan(socket.as_fd());
+        self.sessions.offer(socket.as_fd(), &what);
+        // Nobody else is to keep the port.
+        drop(socket);
+        let key = plan.as_ref().and_then(|plan| plan.keys.first().copied());
+        match (plan, key) {
+            (Some(plan), Some(key)) => {
+                self.entries.insert(local, Entry::planned(key, plan));
+            }
+            _ => self.sessions.left(local, ReasonT::NoPeer, 0, 0),
+        }
+    }
+
+    /// By which interface it is carried, and what; `None`: none leads to other hosts.
+    fn plan(&mut self, socket: BorrowedFd<'_>) -> Option<Plan> {
+        let local = canonical(rustix::net::getsockname(socket).ok()?)?;
+        let remote = rustix::net::getpeername(socket).ok().flatten().and_then(canonical);
+        let key = |local, remote| Key::new(Protocol::Udp, local, remote).ok();
+        if let Some(peer) = remote {
+            if addresses::is_of_link(peer.ip()) {
+                return None;
+            }
+            let way = self.metastate.way(local.ip(), peer.ip()).ok()?;
+            let record = record_of(socket, local, remote);
+            return Some(Plan { local, remote, way, keys: vec![key(local, remote)?], record });
+        }
+        let is_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
+        let is_its = |ip: IpAddr| match local.ip().is_unspecified() {
+            true => ip.is_ipv4() == local.is_ipv4() || is_both,
+            false => ip == local.ip(),
+        };
+        let own = addresses::own().ok()?;
+        let own: Vec<Own> = own.into_iter().filter(|own| is_its(own.ip)).collect();
+        let way = self.interface_of(&own)?;
+        let of_it = own.iter().filter(|own| own.interface == way.name);
+        let keys = of_it.filter_map(|own| key(SocketAddr::new(own.ip, local.port()), None));
+        let record = record_of(socket, local, remote);
+        Some(Plan { local, remote, keys: keys.collect(), way, record })
+    }
+
+    pub(crate) fn joined_datagrams(&mut self, local: u64, opened: Option<(Stream, Place)>) {
+        let Some(entry) = self.entries.get_mut(&local) else { return };
+        let Some((stream, place)) = opened else {
+            self.entries.remove(&local);
+            self.sessions.left(local, ReasonT::Resources, 0, 0);
+            return;
+        };
+        // Its datagrams may come and go both ways at any time: only who sits in the kernel is waited for.
+        stream.consent();
+        stream.start_ring();
+        stream.attention();
+        let since = now();
+        entry.place = Some(place);
+        entry.phase = Phase::Expected { stream: Box::new(stream), since };
+        self.slots.insert((place.own_inbox, place.own_slot), local);
+        self.look_at(local, Some(since));
+    }
+
+    /// The only interface of those, or that by which most of the world is reached.
+    fn interface_of(&mut self, own: &[Own]) -> Option<Way> {
+        let first = own.first()?;
+        let is_one = own.iter().all(|own| own.interface == first.interface);
+        let index = |name: &str| rustix::net::netdevice::name_to_index(socket()?, name).ok();
+        let chosen = if is_one {
+            index(&first.interface)?
+        } else {
+            let mut by_default = |from: IpAddr| self.metastate.interface(from, nobody(from)).ok();
+            own.iter().find_map(|own| {
+                let found = by_default(own.ip)?;
+                (index(&own.interface) == Some(found)).then_some(found)
+            })?
+        };
+        let name = own.iter().find(|own| index(&own.interface) == Some(chosen))?.interface.clone();
+        Some(Way { interface: chosen, name, link: None, mtu: 0 })
+    }
+
+    /// Lends the session to its library, if no thread of the program sits in the kernel any more.
+    pub(crate) fn try_take_datagrams(&mut self, local: u64) {
+        let Some(entry) = self.entries.get_mut(&local) else { return };
+        let Phase::Expected { stream, since } = &entry.phase else { return };
+        let at = now();
+        if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
+            return self.end(local);
+        }
+        if !stream.has_consent() {
+            return self.look_at(local, Some(later(at, TAKE_EVERY_US)));
+        }
+        if let Err(error) = self.take_datagrams(local) {
+            if let Some(entry) = self.entries.get(&local) {
+                self.sessions.warn(format_args!("{:?}: not carried: {error}", entry.key));
+            }
+            self.end(local);
+        }
+    }
+
+    fn take_datagrams(&mut self, local: u64) -> Result<(), LinkError> {
+        let Self { entries, links, sessions, tokens, .. } = self;
+        let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
+        let (Some(plan), Some(Place { peer_pid, .. })) = (&entry.plan, entry.place) else {
+            return Ok(());
+        };
+        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
+        let Phase::Expected { stream, since } = phase else { return Ok(()) };
+        let parcel = sojourn_pump::parcel::pack(&plan.record);
+        let mut taken = Vec::new();
+        let mut ticket = None;
+        let result = plan.keys.iter().try_for_each(|key| {
+            let one = links.take(&plan.way, peer_pid, *key)?;
+            taken.push(*key);
+            ticket.get_or_insert(one);
+            Ok::<_, LinkError>(())
+        });
+        let (Ok(()), Ok(parcel), Some(Ticket { number: link, socket: packets, .. })) =
+            (&result, parcel, ticket)
+        else {
+            for key in taken {
+                links.give_back(plan.way.interface, peer_pid, &key);
+            }
+            entry.phase = Phase::Expected { stream, since };
+            return result.and(Err(LinkError::Descriptors));
+        };
+        let (token, way) = (token(), plan.way.clone());
+        let hop = hop_of(&way);
+        // From now on its library may claim it.
+        stream.ledger().take();
+        let lodger = Lodger { stream: *stream, token, way, keys: taken };
+        entry.phase = Phase::Datagrams(Box::new(lodger));
+        tokens.insert(token, local);
+        let (packets, record) = (packets.into(), parcel.into());
+        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
+        Ok(())
+    }
+
+    /// Frozen: its datagrams are the kernel's from now on, which its library is told.
+    pub(crate) fn attend_datagrams(&mut self, local: u64) {
+        let Self { entries, links, .. } = self;
+        let Some(entry) = entries.get_mut(&local) else { return };
+        let pid = entry.place.map_or(0, |place| place.peer_pid);
+        let Phase::Datagrams(lodger) = &mut entry.phase else { return };
+        if !lodger.stream.is_frozen() || lodger.keys.is_empty() {
+            return;
+        }
+        for key in core::mem::take(&mut lodger.keys) {
+            links.give_back(lodger.way.interface, pid, &key);
+        }
+        let is_carried = !lodger.stream.ledger().revoke();
+        match is_carried {
+            true => lodger.stream.set_flushing(0),
+            false => lodger.stream.set_flushed(0),
+        }
+        lodger.stream.ring_peer();
+    }
+
+    /// What its program has not read.
+    pub(crate) fn datagrams_back(&mut self, local: u64, parcel: &OwnedFd) {
+        let Some(entry) = self.entries.get(&local) else { return };
+        let Phase::Datagrams(lodger) = &entry.phase else { return };
+        match sojourn_pump::parcel::open(parcel) {
+            Ok(record) => self.say_again(local, &record),
+            Err(error) => {
+                self.sessions
+                    .warn(format_args!("{:?}: what its program knows: {error}", entry.key));
+            }
+        }
+        lodger.stream.set_flushed(0);
+        lodger.stream.ring_peer();
+    }
+
+    /// Says the record's datagrams to the kernel's socket. What the library says of the session counts only as far as the plan does not know better.
+    fn say_again(&self, local: u64, record: &SessionRecord) {
+        let Some(plan) = self.entries.get(&local).and_then(|entry| entry.plan.as_ref()) else {
+            return;
+        };
+        let Kind::Udp(udp) = &record.kind else { return };
+        for datagram in &udp.receive_queue {
+            let is_its = plan.remote.is_none_or(|remote| remote == datagram.source);
+            let to = plan.keys.iter().map(Key::local);
+            let to = to.into_iter().find(|to| to.is_ipv4() == datagram.source.is_ipv4());
+            if let (true, Some(to)) = (is_its, to) {
+                // Datagrams may be lost.
+                let _ = replay::datagram(datagram, to);
+            }
+        }
+    }
+
+    /// Of an ended session: bytes sent and received, which nobody has counted.
+    pub(crate) fn end_datagrams(&mut self, entry: &Entry, lodger: Lodger) -> (u64, u64) {
+        self.tokens.remove(&lodger.token);
+        let pid = entry.place.map_or(0, |place| place.peer_pid);
+        for key in &lodger.keys {
+            self.links.give_back(lodger.way.interface, pid, key);
+        }
+        let_go(&lodger.stream);
+        (0, 0)
+    }
+
+    /// Tells a library how its session may send there.
+    pub(crate) fn tell_way(&mut self, local: u64, to: IpAddr) {
+        let Self { entries, metastate, sessions, .. } = self;
+        let Some(entry) = entries.get(&local) else { return };
+        let (Phase::Datagrams(lodger), Some(plan)) = (&entry.phase, &entry.plan) else { return };
+        let from = match plan.local.ip() {
+            bound if !bound.is_unspecified() => Some(bound),
+            _ => metastate.source(to).ok(),
+        };
+        let way = from
+            .filter(|from| from.is_ipv4() == to.is_ipv4() && !addresses::is_of_link(to))
+            .and_then(|from| Some((from, metastate.way(from, to).ok()?)))
+            .filter(|(_, way)| way.interface == lodger.way.interface);
+        let told = match way {
+            Some((from, way)) => {
+                WayT { local: 0, to: told(to), is_there: true, from: told(from), hop: hop_of(&way) }
+            }
+            None => WayT {
+                local: 0,
+                to: told(to),
+                is_there: false,
+                from: [0; 16],
+                hop: HopT { is_cut: true, has_addresses: false, own: [0; 6], next: [0; 6], mtu: 0 },
+            },
+        };
+        sessions.tell_way(local, told);
+    }
+}
+
+/// The other side may go on with the socket alone.
+pub(crate) fn let_go(stream: &Stream) {
+    stream.freeze();
+    stream.set_flushed(0);
+    stream.attention();
+    stream.ring_peer();
+}
+
+/// An address that nobody has (RFC 5737, RFC 3849), of the same family.
+fn nobody(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    }
+}
+
+/// Any socket, for questions about interfaces.
+fn socket() -> Option<OwnedFd> {
+    rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::DGRAM, None).ok()
+}
+
+fn record_of(
+    socket: BorrowedFd<'_>,
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+) -> SessionRecord {
+    let number = |option| raw::number(socket, option).unwrap_or(0);
+    let size = |bytes: Result<usize, _>| bytes.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(0));
+    let options = UdpOptions {
+        gso_size: u16::try_from(number(UDP_SEGMENT)).unwrap_or(0),
+        gro: number(UDP_GRO) != 0,
+        no_checksum: number(SO_NO_CHECK) != 0,
+        broadcast: false,
+        rcvbuf: size(sockopt::socket_recv_buffer_size(socket)),
+        sndbuf: size(sockopt::socket_send_buffer_size(socket)),
+        ..UdpOptions::default()
+    };
+    let ip = options::read_ip(socket, local);
+    let udp = UdpRecord { options, receive_queue: Vec::new() };
+    SessionRecord { local, remote, ip, kind: Kind::Udp(udp) }
+}

@@ -1,0 +1,141 @@
+//! UDP sockets that this process carries: how they come, send and go. Receiving is `crate::datagrams`.
+//!
+//! Read the head of `net` first, then `sojourn_pump::Datagrams`.
+
+use super::{Net, hop_of};
+use crate::carried::ANSWER_LIMIT;
+use crate::carried::Connected;
+use crate::engine::{Engine, Job};
+use crate::library;
+use crate::session::{Session, lock};
+use core::sync::atomic::Ordering;
+use rustix::fd::AsFd;
+use rustix::io::IoSlice;
+use sojourn_ipc::Deadline;
+use sojourn_proto::record::{Kind, SessionRecord};
+use sojourn_proto::udp::{Limits, Socket};
+use sojourn_pump::{Datagrams, Sent, Source, now, parcel};
+use sojourn_session::{LendT, WayT};
+use sojourn_stream::Stream;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+/// Bytes of payload that may wait in one socket, at least (one datagram) and at most.
+const WAITING_MIN: u32 = 64 << 10;
+const WAITING_MAX: u32 = 16 << 20;
+/// For so many bytes of the receive buffer there is a place for one datagram more: what the smallest counts with its overhead.
+const BYTES_FOR_ONE: u32 = 512;
+
+/// A queue as large as the socket's receive buffer.
+fn limits_of(record: &SessionRecord) -> Option<Limits> {
+    let Kind::Udp(udp) = &record.kind else { return None };
+    let bytes = udp.options.rcvbuf.clamp(WAITING_MIN, WAITING_MAX);
+    Some(Limits {
+        receive_bytes_max: bytes as usize,
+        datagrams_max: (bytes / BYTES_FOR_ONE) as usize + 1,
+    })
+}
+
+impl Net {
+    /// Carries the socket's datagrams from now on. `other`: the side of its stream that the server had. False: they are not carried; the
+    /// server finds that out when the session leaves.
+    pub(crate) fn begin_datagrams(
+        &self,
+        engine: &Engine,
+        session: &Session,
+        other: Stream,
+        lent: &LendT,
+    ) -> bool {
+        let record = lent.record.as_fd().and_then(|file| parcel::open(file).ok());
+        let made = record.and_then(|record| {
+            let limits = limits_of(&record)?;
+            Socket::import(&record, &limits).ok()
+        });
+        let Some(socket) = made.map(|socket| Arc::new(Mutex::new(socket))) else { return false };
+        let mut pump = lock(&self.pump);
+        if !pump.has_link(lent.link) {
+            let Some(packets) = self.open_link(engine, lent) else { return false };
+            pump.add_link(lent.link, packets, now());
+        }
+        if !other.ledger().claim() {
+            return false;
+        }
+        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
+        let one = Datagrams::new(Arc::clone(&socket), other, lent.link);
+        pump.insert_datagrams(session.slot(), one);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        self.leave(pump);
+        library().set_hears_packets(session, self.watch.packets());
+        session.receives_datagrams(socket);
+        // SYNC: before the look whether it is frozen; pairs with `return_datagrams`, which freezes and then looks here.
+        session.is_lent.store(true, Ordering::SeqCst);
+        true
+    }
+
+    /// Its datagrams come to the kernel again, and what was on its way has been taken: ends carrying it. Its token, and what was not read.
+    pub(crate) fn end_datagrams(&self, slot: u32) -> (Option<u64>, Option<SessionRecord>) {
+        let mut pump = lock(&self.pump);
+        let at = now();
+        pump.turn(at);
+        let removed = pump.remove_datagrams(slot, at);
+        self.leave(pump);
+        let token = lock(&self.tokens).remove(&slot).map(|(token, _)| token);
+        let Some(one) = removed else { return (token, None) };
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        (token, one.leave())
+    }
+
+    /// Gives the server what was not read. False: there is no server any more.
+    pub(crate) fn give_unread(&self, token: u64, record: &SessionRecord) -> bool {
+        let Ok(file) = parcel::pack(record) else { return false };
+        let mut server = lock(&self.server);
+        let Some(Connected { client, .. }) = &mut *server else { return false };
+        let deadline = Deadline::after(ANSWER_LIMIT);
+        client.with_deadline(deadline).give_back(token, false, Some(file.as_fd())).is_ok()
+    }
+
+    /// The way to somewhere is known.
+    pub(crate) fn set_way(&self, slot: u32, told: &WayT) {
+        let ip = |bytes| -> IpAddr { Ipv6Addr::from(bytes).to_canonical() };
+        let way = told.is_there.then(|| Source { from: ip(told.from), hop: hop_of(&told.hop) });
+        let mut pump = lock(&self.pump);
+        pump.set_way(slot, ip(told.to), way);
+        self.leave(pump);
+    }
+
+    /// Sends a datagram. False: the kernel has to.
+    fn send_datagram(
+        &self,
+        session: &Session,
+        target: Option<SocketAddr>,
+        parts: &[IoSlice<'_>],
+        segment: Option<u16>,
+    ) -> bool {
+        let mut pump = lock(&self.pump);
+        let sent = pump.send_datagram(session.slot(), target, parts, segment, now());
+        self.leave(pump);
+        let (is_sent, asks) = match sent {
+            Sent::Done(asks) => (true, asks),
+            Sent::Ask(to) => (false, Some(to)),
+            Sent::Kernel => (false, None),
+        };
+        if let Some(to) = asks {
+            let local = lock(&session.facts).local;
+            library().push(Job::AskWay { local, to });
+        }
+        is_sent
+    }
+}
+
+impl Session {
+    /// Sends past the kernel. False: the kernel has to.
+    pub(crate) fn send_past(
+        &self,
+        target: Option<SocketAddr>,
+        parts: &[IoSlice<'_>],
+        segment: Option<u16>,
+    ) -> bool {
+        let Some(net) = library().net().filter(|_| self.is_lent()) else { return false };
+        net.send_datagram(self, target, parts, segment)
+    }
+}

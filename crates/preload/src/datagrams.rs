@@ -1,0 +1,290 @@
+//! Calls on UDP sockets that are not the kernel's alone: addresses, control data, and one datagram for each call.
+//!
+//! What comes from the library is answered here as the kernel would; for the rest the kernel is asked without waiting, with
+//! the program's own pointers. Where the datagrams are is the library's knowledge (`sojourn_library`). udp(7), recvmsg(2), sendmsg(2).
+
+use crate::buffers::{self, Access, accessible};
+use crate::errno;
+use crate::gate::{is_open, within};
+use crate::io::home;
+use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv};
+use crate::process::was_cancelled;
+use crate::vectors::{self, IOV_MAX};
+use crate::{raw, sockets};
+use core::ffi::c_int;
+use libc::{cmsghdr, iovec, msghdr};
+use rustix::io::Errno;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// The largest payload, and more.
+const PAYLOAD_MAX: usize = 65_535;
+/// `linux/udp.h`.
+const UDP_SEGMENT: c_int = 103;
+const UDP_GRO: c_int = 104;
+/// Flags of sending calls that need not be the kernel's.
+const SEND_SERVED: c_int =
+    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM | libc::MSG_EOR;
+
+/// Whether calls on `fd` are those of this file.
+pub(crate) fn is_concerned(fd: c_int) -> bool {
+    is_open() && within(|library| library.is_datagram(fd)) == Some(true)
+}
+
+/// A message of nothing but bytes.
+pub(crate) fn header_of(buffers: &[iovec]) -> msghdr {
+    // SAFETY: zeroes are an empty header.
+    let mut header: msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = buffers.as_ptr().cast_mut();
+    header.msg_iovlen = buffers.len();
+    header
+}
+
+/// The buffers of a message, if the kernel would look at them and the library can.
+fn buffers_of(header: &msghdr) -> Option<&[iovec]> {
+    let count = header.msg_iovlen;
+    if count > IOV_MAX {
+        return None;
+    }
+    // SAFETY: plain data, which the program leaves alone during the call.
+    let all = unsafe { buffers::structures(header.msg_iov.cast_const(), count) }?;
+    vectors::total(all)?;
+    (all.iter().filter(|one| one.iov_len > 0).count() <= PARTS_MAX).then_some(all)
+}
+
+/// Receives a datagram; `header` is the library's copy of the program's, and is filled in. The answer of the call; `None`: the session is home, or is
+/// to be: ask again where to go.
+pub(crate) fn receive(
+    fd: c_int,
+    call: &Call<'static>,
+    header: &mut msghdr,
+    how: Recv,
+    flags: c_int,
+    attempt: &mut Attempt,
+) -> Option<isize> {
+    loop {
+        let got = buffers_of(header).and_then(|buffers| {
+            vectors::datagram_room(buffers, PAYLOAD_MAX, |slices| {
+                within(|_| call.receive_datagram(slices, how, attempt)).flatten()
+            })
+        });
+        let Some(got) = got else {
+            // When a bad buffer matters the kernel knows.
+            home(fd, false);
+            return None;
+        };
+        match got? {
+            Ok(Got::Here(datagram)) => {
+                return Some(answer(header, &datagram, how, flags));
+            }
+            Ok(Got::Kernel { is_last }) => {
+                let got = ask_kernel(fd, header, flags);
+                if got != -(libc::EAGAIN as isize) {
+                    within(|_| call.kernel_gave());
+                } else if !is_last {
+                    continue;
+                }
+                return Some(errno::kernel(got));
+            }
+            // The same call again, where a cancelled thread ends.
+            Err(Errno::INTR) if was_cancelled() => return None,
+            Err(error) => return Some(errno::count(Err(error))),
+        }
+    }
+}
+
+/// The kernel's `recvmsg`, which must not wait: bytes, or the negative of an error's number.
+fn ask_kernel(fd: c_int, header: &mut msghdr, flags: c_int) -> isize {
+    let flags = flags | libc::MSG_DONTWAIT;
+    let arguments = [fd as usize, core::ptr::from_mut(header) as usize, flags as usize, 0, 0, 0];
+    // SAFETY: the header is ours; what it points to is the program's, for the kernel to check.
+    unsafe { raw::call(libc::SYS_recvmsg, arguments) }
+}
+
+/// Answers beside the bytes who sent them, how long they were, and how they were cut.
+fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> isize {
+    let is_cut = datagram.copied < datagram.len;
+    header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+    header.msg_flags |= if is_cut { libc::MSG_TRUNC } else { 0 };
+    let room = core::mem::replace(&mut header.msg_controllen, 0);
+    if datagram.segment_size > 0 {
+        answer_segments(header, room, datagram.segment_size);
+    }
+    if !header.msg_name.is_null() {
+        let (name, len) = name_of(&datagram.source);
+        let copied = len.min(header.msg_namelen as usize);
+        if accessible(header.msg_name as usize, copied, Access::Write) < copied {
+            return errno::count(Err(Errno::FAULT));
+        }
+        // SAFETY: writable, as just seen; the name has at least as many bytes.
+        unsafe { core::ptr::copy_nonoverlapping(name.as_ptr(), header.msg_name.cast(), copied) };
+        header.msg_namelen = len as libc::socklen_t;
+    }
+    (if how.whole_len { datagram.len } else { datagram.copied }) as isize
+}
+
+/// The control message of `UDP_GRO`, as far as there is room for it.
+fn answer_segments(header: &mut msghdr, room: usize, size: u16) {
+    const DATA_AT: usize = size_of::<cmsghdr>();
+    const LEN: usize = DATA_AT + size_of::<c_int>();
+    if room < LEN || accessible(header.msg_control as usize, LEN, Access::Write) < LEN {
+        header.msg_flags |= libc::MSG_CTRUNC;
+        return;
+    }
+    let head = cmsghdr { cmsg_len: LEN, cmsg_level: libc::SOL_UDP, cmsg_type: UDP_GRO };
+    // SAFETY: `LEN` bytes are writable, as just seen.
+    unsafe {
+        header.msg_control.cast::<cmsghdr>().write_unaligned(head);
+        let data = header.msg_control.cast::<u8>().add(DATA_AT);
+        data.cast::<c_int>().write_unaligned(c_int::from(size));
+    }
+    header.msg_controllen = LEN.next_multiple_of(size_of::<usize>()).min(room);
+}
+
+/// An address as C has it, and its length.
+fn name_of(source: &SocketAddr) -> ([u8; size_of::<libc::sockaddr_in6>()], usize) {
+    let mut name = [0; size_of::<libc::sockaddr_in6>()];
+    name[2..4].copy_from_slice(&source.port().to_be_bytes());
+    match source {
+        SocketAddr::V4(v4) => {
+            name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            name[4..8].copy_from_slice(&v4.ip().octets());
+            (name, size_of::<libc::sockaddr_in>())
+        }
+        SocketAddr::V6(v6) => {
+            name[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            name[8..24].copy_from_slice(&v6.ip().octets());
+            (name, name.len())
+        }
+    }
+}
+
+/// The target of a message. `Err`: one that only the kernel understands, or refuses.
+fn target_of(header: &msghdr) -> Result<Option<SocketAddr>, ()> {
+    let len = header.msg_namelen as usize;
+    if header.msg_name.is_null() || len == 0 {
+        return Ok(None);
+    }
+    let len = len.min(size_of::<libc::sockaddr_in6>());
+    if len < size_of::<libc::sockaddr_in>()
+        || accessible(header.msg_name as usize, len, Access::Read) < len
+    {
+        return Err(());
+    }
+    let mut name = [0u8; size_of::<libc::sockaddr_in6>()];
+    // SAFETY: readable, as just seen; `name` has as many bytes.
+    unsafe { core::ptr::copy_nonoverlapping(header.msg_name.cast(), name.as_mut_ptr(), len) };
+    let word = |at: usize| u32::from_ne_bytes([name[at], name[at + 1], name[at + 2], name[at + 3]]);
+    let port = u16::from_be_bytes([name[2], name[3]]);
+    match c_int::from(u16::from_ne_bytes([name[0], name[1]])) {
+        libc::AF_INET => Ok(Some(SocketAddr::new(Ipv4Addr::from(word(4).to_be()).into(), port))),
+        libc::AF_INET6 if len == name.len() => {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&name[8..24]);
+            let ip = Ipv6Addr::from(octets);
+            Ok(Some(SocketAddrV6::new(ip, port, word(4), word(24)).into()))
+        }
+        _ => Err(()),
+    }
+}
+
+/// What the control message of `UDP_SEGMENT` says, if that is all there is. `Err` as for [`target_of`].
+fn segment_of(header: &msghdr) -> Result<Option<u16>, ()> {
+    const DATA_AT: usize = size_of::<cmsghdr>();
+    const LEN: usize = DATA_AT + size_of::<u16>();
+    let len = header.msg_controllen;
+    if header.msg_control.is_null() || len == 0 {
+        return Ok(None);
+    }
+    let start = header.msg_control as usize;
+    if !(LEN..=LEN.next_multiple_of(size_of::<usize>())).contains(&len)
+        || accessible(start, LEN, Access::Read) < LEN
+    {
+        return Err(());
+    }
+    // SAFETY: `LEN` bytes are readable, as just seen.
+    let (head, size) = unsafe {
+        let size = (start + DATA_AT) as *const u16;
+        ((start as *const cmsghdr).read_unaligned(), size.read_unaligned())
+    };
+    let is_it =
+        head.cmsg_level == libc::SOL_UDP && head.cmsg_type == UDP_SEGMENT && head.cmsg_len == LEN;
+    if is_it && size > 0 { Ok(Some(size)) } else { Err(()) }
+}
+
+/// Sends a datagram past the kernel: the answer of the call. `None`: it is for the kernel.
+pub(crate) fn send(
+    fd: c_int,
+    call: &Call<'static>,
+    header: &msghdr,
+    flags: c_int,
+) -> Option<isize> {
+    if flags & libc::MSG_MORE != 0 {
+        // It begins a datagram that later calls go on with.
+        home(fd, true);
+        return None;
+    }
+    if flags & !SEND_SERVED != 0 {
+        return None;
+    }
+    let buffers = buffers_of(header)?;
+    if vectors::total(buffers)? > PAYLOAD_MAX {
+        return None;
+    }
+    let (target, segment) = (target_of(header).ok()?, segment_of(header).ok()?);
+    let sent = vectors::datagram(buffers, PAYLOAD_MAX, |slices| {
+        within(|_| call.send_datagram(slices, target, segment)).flatten()
+    });
+    sent?.map(|len| len as isize)
+}
+
+/// What flags of a receiving call ask of a UDP socket that is not the kernel's alone. `None`: the kernel's alone, as the error queue is.
+pub(crate) fn recv_flags(flags: c_int) -> Option<Recv> {
+    let whole_len = flags & libc::MSG_TRUNC != 0;
+    let served = sockets::RECV_SERVED | libc::MSG_TRUNC;
+    (flags & !served == 0).then_some(Recv {
+        peek: flags & libc::MSG_PEEK != 0,
+        wait_all: false,
+        dont_wait: flags & libc::MSG_DONTWAIT != 0,
+        whole_len,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_as_the_c_library_has_them() {
+        for text in ["192.0.2.1:7000", "[2001:db8::1]:53"] {
+            let address: SocketAddr = text.parse().unwrap();
+            let (mut name, len) = name_of(&address);
+            let mut header = header_of(&[]);
+            assert_eq!(target_of(&header), Ok(None));
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_namelen = len as u32;
+            assert_eq!(target_of(&header), Ok(Some(address)));
+            header.msg_namelen = 7;
+            assert_eq!(target_of(&header), Err(()));
+        }
+    }
+
+    #[test]
+    fn one_control_message_is_understood() {
+        let mut control = [0u64; 3];
+        let mut header = header_of(&[]);
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = 24;
+        let head = |kind| cmsghdr { cmsg_len: 18, cmsg_level: libc::SOL_UDP, cmsg_type: kind };
+        // SAFETY: within `control`.
+        unsafe {
+            header.msg_control.cast::<cmsghdr>().write(head(UDP_SEGMENT));
+            header.msg_control.cast::<u16>().add(8).write(1200);
+        }
+        assert_eq!(segment_of(&header), Ok(Some(1200)));
+        // SAFETY: as above.
+        unsafe { header.msg_control.cast::<cmsghdr>().write(head(UDP_GRO)) };
+        assert_eq!(segment_of(&header), Err(()));
+        header.msg_controllen = 0;
+        assert_eq!(segment_of(&header), Ok(None));
+    }
+}

@@ -1,0 +1,389 @@
+//! UDP sockets whose datagrams to and from other hosts this process carries.
+//!
+//! There is nothing to be kept up for a datagram: what arrives waits in the socket's queue, what is sent goes out at once. A
+//! destination needs a *way*, which somebody else finds out ([`Sent::Ask`]); until it is known, and for everything that is not plain, the
+//! answer is that the kernel's socket has to send. Receiving does not come here: the queue has a lock of its own, which nobody holds longer than a copy takes.
+//! Read `docs/moves.md`, "UDP", then `sojourn_proto::udp`.
+
+use crate::carried::Hop;
+use crate::hash::Words;
+use crate::pump::{LinkId, Pump};
+use sojourn_netif::{Interface, Outgoing, SendError};
+use sojourn_proto::record::{IpOptions, SessionRecord};
+use sojourn_proto::time::Instant;
+use sojourn_proto::udp::Socket;
+use sojourn_stream::Stream;
+use sojourn_wire::ethernet;
+use sojourn_wire::frame::{Fields, Frame, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::ip::Ecn;
+use sojourn_wire::udp::HEADER_BYTES;
+use sojourn_wire::{FlowKey, MacAddress, Protocol};
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Destinations of a socket whose ways are remembered. One more, and all are asked for again.
+const WAYS_MAX: usize = 256;
+/// A way that is in use is asked for again after so long (microseconds): the kernel may have learned of a smaller packet size.
+const WAY_LASTS_US: u64 = 2_000_000;
+/// Where the checksum is in a UDP header.
+const CHECKSUM_AT: usize = 6;
+
+/// A socket's queue, which its calls read and the pump fills.
+pub type Waiting = Arc<Mutex<Socket>>;
+
+/// How datagrams get to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The address of this host that they come from.
+    pub from: IpAddr,
+    /// What of the way is in frames.
+    pub hop: Hop,
+}
+
+/// What is known of a destination.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// When it was asked for last.
+    asked: Instant,
+    /// `None`: the kernel sends.
+    way: Option<Source>,
+}
+
+/// What became of a datagram that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is on its way, or lost as on any way; the way is to be asked for again if one is named.
+    Done(Option<IpAddr>),
+    /// The kernel's socket has to send it, and gives whatever error there is.
+    Kernel,
+    /// The same; and the way to there is to be asked for.
+    Ask(IpAddr),
+}
+
+/// One socket.
+#[derive(Debug)]
+pub struct Datagrams {
+    socket: Waiting,
+    /// The other side of its stream: its bell.
+    stream: Stream,
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    link: LinkId,
+    ways: HashMap<IpAddr, Known>,
+    /// The headers of the last datagram that was sent, and until when its way counts.
+    last: Option<(SocketAddr, Header)>,
+    identification: u16,
+    /// Its readers are to be rung.
+    is_rung: bool,
+}
+
+impl Datagrams {
+    /// A socket on an interface; `stream` is the other side of its stream, of which only the bells are used.
+    pub fn new(socket: Waiting, stream: Stream, link: LinkId) -> Self {
+        let (local, peer) = {
+            let socket = lock(&socket);
+            (socket.local(), socket.peer())
+        };
+        let ways = HashMap::with_capacity(WAYS_MAX);
+        let (last, identification, is_rung) = (None, 0, false);
+        Self { socket, stream, local, peer, link, ways, last, identification, is_rung }
+    }
+
+    /// What the program has not read; none if that was taken before.
+    pub fn leave(&self) -> Option<SessionRecord> {
+        lock(&self.socket).export()
+    }
+
+    /// Whether what came for this host's endpoint from there is its own.
+    fn takes(&self, to: SocketAddr, from: SocketAddr) -> bool {
+        let is_local = self.local.ip().is_unspecified() || self.local.ip() == to.ip();
+        let is_family = to.is_ipv4() == self.local.is_ipv4() || self.local.ip().is_unspecified();
+        is_local
+            && is_family
+            && self.local.port() == to.port()
+            && self.peer.is_none_or(|peer| peer == from)
+    }
+
+    /// The way to there as it is known, and whether it is to be asked for.
+    fn way(&mut self, to: IpAddr, at: Instant) -> (Option<Source>, bool) {
+        if let Some(known) = self.ways.get_mut(&to) {
+            let is_old = at.since(known.asked).as_micros() >= WAY_LASTS_US;
+            if is_old {
+                known.asked = at;
+            }
+            return (known.way, is_old);
+        }
+        if self.ways.len() >= WAYS_MAX {
+            self.ways.clear();
+        }
+        self.ways.insert(to, Known { asked: at, way: None });
+        (None, true)
+    }
+
+    fn header(&mut self, target: SocketAddr, way: &Source, ip: IpOptions) -> Option<Header> {
+        if let Some((to, header)) = &self.last
+            && *to == target
+        {
+            return Some(*header);
+        }
+        let link = way.hop.link.map(|(own, next)| {
+            let ether_type = ethernet::EtherType::IPV4;
+            ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
+        });
+        let source = SocketAddr::new(way.from, self.local.port());
+        let flow = FlowKey { protocol: Protocol::Udp, source, target };
+        let fields = Fields {
+            dscp: ip.traffic_class >> 2,
+            hop_limit: ip.hop_limit,
+            flow_label: ip.flow_label,
+            dont_fragment: ip.dont_fragment,
+        };
+        let header = Header::new(link, flow, fields).ok()?;
+        self.last = Some((target, header));
+        Some(header)
+    }
+}
+
+/// All UDP sockets of a pump.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    all: HashMap<u32, Datagrams, BuildHasherDefault<Words>>,
+    /// Connected ones, by what their own frames say.
+    connected: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
+    /// The others, by their ports.
+    others: HashMap<u16, Vec<u32>, BuildHasherDefault<Words>>,
+    rung: Vec<u32>,
+}
+
+impl Sockets {
+    fn flow_of(one: &Datagrams) -> Option<FlowKey> {
+        let target = one.peer?;
+        Some(FlowKey { protocol: Protocol::Udp, source: one.local, target })
+    }
+
+    fn insert(&mut self, number: u32, one: Datagrams) {
+        match Self::flow_of(&one) {
+            Some(flow) => drop(self.connected.insert(flow, number)),
+            None => self.others.entry(one.local.port()).or_default().push(number),
+        }
+        self.all.insert(number, one);
+        // So that ringing never allocates.
+        self.rung.reserve(self.all.len() - self.rung.len());
+    }
+
+    fn remove(&mut self, number: u32) -> Option<Datagrams> {
+        let one = self.all.remove(&number)?;
+        match Self::flow_of(&one) {
+            Some(flow) => drop(self.connected.remove(&flow)),
+            None => {
+                let port = one.local.port();
+                if let Some(numbers) = self.others.get_mut(&port) {
+                    numbers.retain(|other| *other != number);
+                    if numbers.is_empty() {
+                        self.others.remove(&port);
+                    }
+                }
+            }
+        }
+        Some(one)
+    }
+
+    /// Whose it is.
+    fn find(&self, key: &FlowKey) -> Option<u32> {
+        let (from, to) = (key.source, key.target);
+        let is_its = |number: &u32| self.all.get(number).is_some_and(|one| one.takes(to, from));
+        let exact = self.connected.get(&key.reversed()).copied();
+        exact.or_else(|| self.others.get(&to.port())?.iter().copied().find(is_its))
+    }
+
+    /// A datagram, or several merged ones, has arrived.
+    pub(crate) fn arrived(&mut self, frame: &Frame<'_>, payload: &[u8], segment_size: u16) {
+        let Some(number) = self.find(&frame.key) else { return };
+        let Some(one) = self.all.get_mut(&number) else { return };
+        lock(&one.socket).on_datagram(frame.key.source, payload, segment_size);
+        if !one.is_rung {
+            one.is_rung = true;
+            self.rung.push(number);
+        }
+    }
+
+    /// Wakes those who wait for what has arrived.
+    pub(crate) fn ring(&mut self) {
+        let Self { all, rung, .. } = self;
+        for number in rung.drain(..) {
+            if let Some(one) = all.get_mut(&number) {
+                one.is_rung = false;
+                one.stream.ring_peer();
+            }
+        }
+    }
+}
+
+impl Pump {
+    /// One more UDP socket, under a number that no other session has.
+    pub fn insert_datagrams(&mut self, number: u32, one: Datagrams) {
+        if let Some(link) = self.links.iter_mut().find(|known| known.id == one.link) {
+            link.sessions += 1;
+        }
+        self.sockets.insert(number, one);
+    }
+
+    /// A socket less.
+    pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
+        let one = self.sockets.remove(number)?;
+        self.leave_link(one.link, at);
+        Some(one)
+    }
+
+    /// The way of a socket to a destination; `None`: the kernel sends there.
+    pub fn set_way(&mut self, number: u32, to: IpAddr, way: Option<Source>) {
+        if let Some(one) = self.sockets.all.get_mut(&number) {
+            one.last = None;
+            if let Some(known) = one.ways.get_mut(&to) {
+                known.way = way.filter(|way| !way.hop.is_cut);
+            }
+        }
+    }
+
+    /// Ways may have changed: all are asked for again.
+    pub fn forget_ways(&mut self, number: u32) {
+        if let Some(one) = self.sockets.all.get_mut(&number) {
+            one.ways.clear();
+            one.last = None;
+        }
+    }
+
+    /// Sends a datagram of a socket, or several of `segment` bytes each but the last; to its peer if no target is given.
+    pub fn send_datagram(
+        &mut self,
+        number: u32,
+        target: Option<SocketAddr>,
+        parts: &[IoSlice<'_>],
+        segment: Option<u16>,
+        at: Instant,
+    ) -> Sent {
+        let Self { sockets, links, scratch, .. } = self;
+        let Some(one) = sockets.all.get_mut(&number) else { return Sent::Kernel };
+        let Some(target) = target.or(one.peer) else { return Sent::Kernel };
+        let (way, asks) = one.way(target.ip(), at);
+        let Some(way) = way else {
+            return if asks { Sent::Ask(target.ip()) } else { Sent::Kernel };
+        };
+        let Some(link) = links.iter_mut().find(|link| link.id == one.link) else {
+            return Sent::Kernel;
+        };
+        let length = parts.iter().map(|part| part.len()).sum();
+        let (prepared, ip) = {
+            let mut socket = lock(&one.socket);
+            socket.set_path_mtu(way.hop.mtu);
+            (socket.prepare(Some(target), length, segment), socket.ip())
+        };
+        let Ok(prepared) = prepared else { return Sent::Kernel };
+        let Some(header) = one.header(target, &way, ip) else { return Sent::Kernel };
+        let gathered = gather(parts, scratch);
+        let Some(payload) = gathered else { return Sent::Kernel };
+        let frames = Frames { header, has_checksum: prepared.checksum, out: &mut *link.packets };
+        let is_sent = frames.send(payload, prepared.segment_size, &mut one.identification);
+        let _ = link.packets.flush();
+        match is_sent {
+            true => Sent::Done(asks.then_some(target.ip())),
+            false => Sent::Kernel,
+        }
+    }
+}
+
+/// The payload in two slices: from where it lies, if it lies in no more.
+fn gather<'p>(parts: &'p [IoSlice<'_>], scratch: &'p mut [u8]) -> Option<[&'p [u8]; 2]> {
+    match parts {
+        [] => Some([&[], &[]]),
+        [one] => Some([one, &[]]),
+        [one, other] => Some([one, other]),
+        many => {
+            let mut at = 0usize;
+            for part in many {
+                scratch.get_mut(at..at.checked_add(part.len())?)?.copy_from_slice(part);
+                at += part.len();
+            }
+            Some([&scratch[..at], &[]])
+        }
+    }
+}
+
+/// Datagrams of one send on their way out.
+struct Frames<'a> {
+    header: Header,
+    has_checksum: bool,
+    out: &'a mut dyn Interface,
+}
+
+impl Frames<'_> {
+    /// Whether they went out; if not none did.
+    fn send(self, payload: [&[u8]; 2], segment_size: u16, identification: &mut u16) -> bool {
+        let Self { header, has_checksum, out } = self;
+        let properties = *out.properties();
+        let length = payload[0].len() + payload[1].len();
+        if segment_size == 0 {
+            let offloads = properties.checksum_offload && has_checksum;
+            let offload = if offloads { Offload::Checksum } else { Offload::Nothing };
+            return send_one(out, &header, payload, (offload, has_checksum), identification);
+        }
+        let whole = header.transport_at() + HEADER_BYTES + length;
+        if properties.checksum_offload && has_checksum && whole <= properties.gso_max {
+            let offload = (Offload::Segments(segment_size), true);
+            return send_one(out, &header, payload, offload, identification);
+        }
+        let size = usize::from(segment_size);
+        let mut is_first = true;
+        for from in (0..length).step_by(size) {
+            let part = between(payload, from, (from + size).min(length));
+            let offload = (Offload::Nothing, has_checksum);
+            // After the first the rest is as good as sent: the kernel would send all again.
+            if !send_one(out, &header, part, offload, identification) && is_first {
+                return false;
+            }
+            is_first = false;
+        }
+        true
+    }
+}
+
+fn between(payload: [&[u8]; 2], from: usize, to: usize) -> [&[u8]; 2] {
+    let [first, second] = payload;
+    let of_first = &first[from.min(first.len())..to.min(first.len())];
+    let of_second = &second[from.saturating_sub(first.len())..to.saturating_sub(first.len())];
+    [of_first, of_second]
+}
+
+fn send_one(
+    out: &mut dyn Interface,
+    header: &Header,
+    payload: [&[u8]; 2],
+    (offload, has_checksum): (Offload, bool),
+    identification: &mut u16,
+) -> bool {
+    *identification = identification.wrapping_add(1);
+    let mut bytes = [0; HEADERS_BYTES_MAX];
+    let emitted = header.emit_udp(&payload, Ecn::NotCapable, *identification, offload, &mut bytes);
+    let Ok(emitted) = emitted else { return false };
+    if !has_checksum {
+        let at = header.transport_at() + CHECKSUM_AT;
+        bytes[at..at + 2].fill(0);
+    }
+    let frame =
+        Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], payload[0], payload[1]] };
+    let mut sent = out.send(&frame);
+    if sent == Err(SendError::Full) {
+        let _ = out.flush();
+        sent = out.send(&frame);
+    }
+    // What finds no room is lost, as in a queue of the kernel's.
+    matches!(sent, Ok(()) | Err(SendError::Full | SendError::Dropped))
+}
+
+fn lock(socket: &Mutex<Socket>) -> MutexGuard<'_, Socket> {
+    // Nothing is left half done under it.
+    socket.lock().unwrap_or_else(PoisonError::into_inner)
+}

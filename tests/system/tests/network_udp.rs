@@ -1,0 +1,193 @@
+//! UDP sockets of programs that know nothing of Sojourn, with another host: what goes past the kernel, and what does not.
+//!
+//! The scripts compare every answer with its question. That datagrams went past the kernel the host's own counters tell: it has not seen
+//! them. Needs root and network namespaces, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::net::{End, Host, Link};
+use sojourn_lab::{Mode, Running};
+use sojourn_session::{KindT, SessionInfoT};
+use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::{Admin, LIMIT};
+use std::time::{Duration, Instant};
+
+/// How long it may take until a program says that it is ready.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A session that is away is joined for so long at least. That it is lent takes a moment more.
+const LONG_AWAY_MS: u64 = 500;
+/// The same of one that is to be sent home: some are not lent yet.
+const RECALLED_MS: u64 = 20;
+/// How long it is counted who receives.
+const COUNTS: Duration = Duration::from_millis(300);
+
+/// Datagrams that the kernel of that host has received for its programs.
+fn received(host: &Host) -> u64 {
+    let text = host.enter(|| {
+        ["snmp", "snmp6"]
+            .map(|name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap())
+    });
+    let [v4, v6] = text.unwrap();
+    let mut lines = v4.lines().filter(|line| line.starts_with("Udp:"));
+    let names = lines.next().unwrap().split_whitespace();
+    let mut found = names.zip(lines.next().unwrap().split_whitespace());
+    let v4: u64 = found.find(|(name, _)| *name == "InDatagrams").unwrap().1.parse().unwrap();
+    let v6 = v6.lines().find_map(|line| line.strip_prefix("Udp6InDatagrams")).unwrap();
+    v4 + v6.trim().parse::<u64>().unwrap()
+}
+
+/// Runs the script's command at an end.
+fn script(stage: &Stage, end: End, words: &[&str]) -> Running {
+    let mut command = stage.command(end, "python3");
+    let path = sojourn_system::network::programs().join("net/udp.py");
+    command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
+    Running::start(command).unwrap()
+}
+
+/// Waits until somebody has bound that port on the host.
+fn await_port(host: &Host, port: u16) {
+    let deadline = Instant::now() + PATIENCE;
+    let suffix = format!(":{port:04X}");
+    let is_there = || {
+        ["udp", "udp6"].iter().any(|name| {
+            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
+            text.lines()
+                .any(|line| line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&suffix)))
+        })
+    };
+    while !host.enter(is_there).unwrap() {
+        assert!(Instant::now() < deadline, "nobody has bound {port}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What one exchange does.
+#[derive(Clone, Copy, Debug)]
+struct Plan<'p> {
+    under: Under,
+    is_v6: bool,
+    /// Where the server listens: on its address, or on all.
+    is_bound: bool,
+    way: &'p str,
+    form: &'p str,
+    sizes: &'p str,
+    /// How often the sessions are sent home meanwhile.
+    recalls: usize,
+}
+
+const PLAIN: Plan<'_> = Plan {
+    under: Under::Both,
+    is_v6: false,
+    is_bound: true,
+    way: "blocking",
+    form: "connected",
+    sizes: "100,1,1200,4",
+    recalls: 0,
+};
+
+fn play(link: &Link, plan: Plan<'_>) {
+    let mut stage = Stage::new(link, plan.under).unwrap();
+    let (address, any) = match plan.is_v6 {
+        true => (link.v6(End::A).to_string(), "::".to_string()),
+        false => (link.v4(End::A).to_string(), "0.0.0.0".to_string()),
+    };
+    let port = stage.port.to_string();
+    let at = if plan.is_bound { &address } else { &any };
+    stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
+    let server = script(&stage, End::A, &["serve", plan.way, at, &port]);
+    await_port(link.host(End::A), stage.port);
+    let words = ["call", plan.way, &address, &port, plan.form, plan.sizes];
+    let mut client = script(&stage, End::B, &words);
+    let is_away = [End::A, End::B].map(|end| plan.under.mode(end) == Mode::Sojourn);
+    let mut admins = [0, 1].map(|at| Admin::new(&stage.worlds[at]).unwrap());
+    let mut recalled = 0;
+    let mut before = None;
+    let deadline = Instant::now() + LIMIT;
+    while client.is_running() && Instant::now() < deadline {
+        let mut are_settled = true;
+        for (admin, _) in admins.iter_mut().zip(is_away).filter(|(_, is_away)| *is_away) {
+            let away: Vec<SessionInfoT> = admin.away().unwrap();
+            let udp = away.iter().filter(|session| session.kind == KindT::Udp);
+            // Those that had time to get there.
+            let least = if recalled < plan.recalls { RECALLED_MS } else { LONG_AWAY_MS };
+            let udp = udp.filter(|session| session.age_ms >= least);
+            let pids: Vec<u32> = udp.map(|session| session.pid).collect();
+            are_settled &= !pids.is_empty();
+            if recalled < plan.recalls {
+                are_settled = false;
+                recalled += admin.recall_of(&pids).unwrap().len();
+            }
+        }
+        let end = stage.end_file();
+        match before {
+            None if are_settled => {
+                before =
+                    Some((Instant::now(), [End::A, End::B].map(|end| received(link.host(end)))));
+                std::fs::write(end.with_extension("counts"), "").unwrap();
+            }
+            Some((since, _)) if since.elapsed() > COUNTS => std::fs::write(end, "").unwrap(),
+            _ => {}
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = [client, server].map(|program| program.finish(LIMIT).unwrap());
+    assert!(ended.iter().all(|program| program.status == 0), "{plan:?}: {ended:#?}");
+    let Some((_, before)) = before else { panic!("{plan:?}: nothing stayed away: {ended:#?}") };
+    let answered: u64 = ended[0].out.trim().parse().unwrap();
+    let after = [End::A, End::B].map(|end| received(link.host(end)));
+    let by_kernel = [after[0] - before[0], after[1] - before[1]];
+    println!("{plan:?}: {by_kernel:?} of {answered} by the kernel, {recalled} recalled");
+    assert!(answered > 10, "{plan:?}: {answered}");
+    if plan.recalls > 0 {
+        // The last of them may be on their way still.
+        return;
+    }
+    for (is_away, by_kernel) in is_away.into_iter().zip(by_kernel) {
+        let expected = if is_away { by_kernel < answered / 2 } else { by_kernel >= answered - 20 };
+        assert!(expected, "{plan:?}: {by_kernel} of {answered} by the kernel");
+    }
+}
+
+#[test]
+fn in_every_way_to_wait() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for way in ["blocking", "recvmsg", "nonblocking", "select", "poll", "epoll", "epollet"] {
+        play(&link, Plan { way, ..PLAIN });
+    }
+}
+
+#[test]
+fn by_either_family_and_bound_to_one_address_or_all() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for under in [Under::Server, Under::Client] {
+        for (is_v6, is_bound) in [(false, true), (false, false), (true, true), (true, false)] {
+            for form in ["connected", "unconnected"] {
+                play(&link, Plan { under, is_v6, is_bound, form, way: "epoll", ..PLAIN });
+            }
+        }
+    }
+}
+
+#[test]
+fn while_sessions_are_sent_home_again_and_again() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for way in ["blocking", "poll", "epollet"] {
+        play(&link, Plan { way, recalls: 20, ..PLAIN });
+    }
+}
+
+#[test]
+fn larger_than_the_path_takes() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for form in ["connected", "unconnected"] {
+        // One in five goes in fragments, which are the kernel's, both ways.
+        play(
+            &link,
+            Plan { form, sizes: "8000,1472,1473,100,700,300,200,40,90,60", way: "poll", ..PLAIN },
+        );
+    }
+}
