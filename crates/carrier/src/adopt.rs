@@ -143,6 +143,8 @@ impl Carrier {
             record,
             token: label.token,
             way,
+            link: label.link,
+            port: label.port,
             is_cut: true,
             next_look_us: u64::MAX,
             kept: Kept { label: *label, region, inbox },
@@ -155,6 +157,7 @@ impl Carrier {
             peer_inbox: id,
             peer_slot: slot,
             peer_pid: label.pid,
+            peer_process: Descriptor::NONE,
         };
         let entry = Entry::adopted(key, lent, place);
         self.entries.insert(local, entry);
@@ -191,7 +194,8 @@ impl Carrier {
     /// Their ends are to be seen also where the server never hears of them.
     fn watch_programs(&mut self, programs: HashMap<u32, OwnedFd>) {
         for (pid, program) in programs {
-            let is_of = |entry: &Entry| entry.place.is_some_and(|place| place.peer_pid == pid);
+            let is_of =
+                |entry: &Entry| entry.place.as_ref().is_some_and(|place| place.peer_pid == pid);
             if self.entries.values().any(is_of)
                 && self.watch(program.as_fd(), PROGRAM | u64::from(pid)).is_ok()
             {

@@ -13,7 +13,7 @@ use crate::datagrams::{Lodger, Plan};
 use crate::inboxes::Inboxes;
 use crate::keeping::{Keeping, Label};
 use crate::links::Links;
-use crate::metastate::{Metastate, Way};
+use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
@@ -126,6 +126,9 @@ pub(crate) struct Lent {
     pub(crate) record: SessionRecord,
     pub(crate) token: u64,
     pub(crate) way: Way,
+    /// What its program knows its packet socket by, and the socket's link address if it is a port's.
+    pub(crate) link: u64,
+    pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
     pub(crate) is_cut: bool,
     /// See `Carrier::look_for_slipped`.
@@ -147,13 +150,13 @@ impl Lent {
 }
 
 /// What a join has named.
-#[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) own_inbox: u64,
     pub(crate) own_slot: u32,
     pub(crate) peer_inbox: u64,
     pub(crate) peer_slot: u32,
     pub(crate) peer_pid: u32,
+    pub(crate) peer_process: Descriptor,
 }
 
 /// The carrier.
@@ -343,7 +346,7 @@ impl Carrier {
         let Some(entry) = entries.get_mut(&local) else { return };
         if let Phase::Datagrams(lodger) = &entry.phase {
             // Its library asks for each way anew.
-            return sessions.reroute(local, hop_of(&lodger.way));
+            return sessions.reroute(local, hop_of(&lodger.way, lodger.port));
         }
         let Entry { key, phase: Phase::Lent(lent), .. } = entry else {
             return;
@@ -353,14 +356,14 @@ impl Carrier {
         }
         if is_cut(metastate, key) {
             lent.is_cut = true;
-            sessions.reroute(local, HopT { is_cut: true, ..hop_of(&lent.way) });
+            sessions.reroute(local, HopT { is_cut: true, ..hop_of(&lent.way, lent.port) });
             return;
         }
         match way_of(metastate, key) {
             Some(way) if way == lent.way && !lent.is_cut => {}
             Some(way) if lent.way.interface == way.interface => {
                 lent.is_cut = false;
-                sessions.reroute(local, hop_of(&way));
+                sessions.reroute(local, hop_of(&way, lent.port));
                 lent.way = way;
             }
             // By another interface, or not at all for the moment: the kernel knows what to do.

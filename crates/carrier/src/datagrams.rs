@@ -8,7 +8,7 @@
 use crate::addresses::{self, Own};
 use crate::carrier::{Carrier, Entry, Phase, Place, later};
 use crate::links::{LinkError, RING, Ticket};
-use crate::metastate::Way;
+use crate::metastate::{Mac, Way};
 use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token};
 use crate::{raw, replay};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,6 +44,9 @@ pub(crate) struct Lodger {
     pub(crate) stream: Stream,
     token: u64,
     pub(crate) way: Way,
+    /// What its program knows its packet socket by, and the socket's link address if it is a port's.
+    link: u64,
+    pub(crate) port: Option<Mac>,
     /// Those that are the library's still.
     keys: Vec<Key>,
 }
@@ -122,9 +125,9 @@ impl Carrier {
         stream.start_ring();
         stream.attention();
         let since = now();
-        entry.place = Some(place);
         entry.phase = Phase::Expected { stream: Box::new(stream), since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
+        entry.place = Some(place);
         self.look_at(local, Some(since));
     }
 
@@ -166,36 +169,43 @@ impl Carrier {
     }
 
     fn take_datagrams(&mut self, local: u64) -> Result<(), LinkError> {
+        let program = self.entries.get(&local).and_then(|entry| self.program_of(entry));
         let Self { entries, links, sessions, tokens, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
-        let (Some(plan), Some(Place { peer_pid, .. })) = (&entry.plan, entry.place) else {
-            return Ok(());
-        };
+        let (Some(plan), Some(program)) = (&entry.plan, program) else { return Ok(()) };
+        if let Kind::Udp(udp) = &plan.record.kind
+            && udp.options.no_checksum
+            && !program.may_have_packets
+        {
+            return Err(LinkError::NoChecksum);
+        }
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Expected { stream, since } = phase else { return Ok(()) };
         let parcel = sojourn_pump::parcel::pack(&plan.record);
         let mut taken = Vec::new();
-        let mut ticket = None;
+        let mut ticket: Option<Ticket> = None;
         let result = plan.keys.iter().try_for_each(|key| {
-            let one = links.take(&plan.way, peer_pid, *key)?;
+            let one = links.take(&plan.way, program.clone(), *key)?;
             taken.push(*key);
-            ticket.get_or_insert(one);
+            // The same each time.
+            ticket = Some(one);
             Ok::<_, LinkError>(())
         });
-        let (Ok(()), Ok(parcel), Some(Ticket { number: link, socket: packets, .. })) =
+        let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
+        let (Ok(()), Ok(parcel), Some(Ticket { number: link, socket: packets, port, .. })) =
             (&result, parcel, ticket)
         else {
             for key in taken {
-                links.give_back(plan.way.interface, peer_pid, &key);
+                links.give_back(plan.way.interface, number, &key);
             }
             entry.phase = Phase::Expected { stream, since };
             return result.and(Err(LinkError::Descriptors));
         };
         let (token, way) = (token(), plan.way.clone());
-        let hop = hop_of(&way);
         // From now on its library may claim it.
         stream.ledger().take();
-        let lodger = Lodger { stream: *stream, token, way, keys: taken };
+        let hop = hop_of(&way, port);
+        let lodger = Lodger { stream: *stream, token, way, link, port, keys: taken };
         entry.phase = Phase::Datagrams(Box::new(lodger));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
@@ -208,13 +218,12 @@ impl Carrier {
     pub(crate) fn attend_datagrams(&mut self, local: u64) {
         let Self { entries, links, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return };
-        let pid = entry.place.map_or(0, |place| place.peer_pid);
         let Phase::Datagrams(lodger) = &mut entry.phase else { return };
         if !lodger.stream.is_frozen() || lodger.keys.is_empty() {
             return;
         }
         for key in core::mem::take(&mut lodger.keys) {
-            links.give_back(lodger.way.interface, pid, &key);
+            links.give_back(lodger.way.interface, lodger.link, &key);
         }
         let is_carried = !lodger.stream.ledger().revoke();
         match is_carried {
@@ -257,11 +266,10 @@ impl Carrier {
     }
 
     /// Of an ended session: bytes sent and received, which nobody has counted.
-    pub(crate) fn end_datagrams(&mut self, entry: &Entry, lodger: Lodger) -> (u64, u64) {
+    pub(crate) fn end_datagrams(&mut self, lodger: Lodger) -> (u64, u64) {
         self.tokens.remove(&lodger.token);
-        let pid = entry.place.map_or(0, |place| place.peer_pid);
         for key in &lodger.keys {
-            self.links.give_back(lodger.way.interface, pid, key);
+            self.links.give_back(lodger.way.interface, lodger.link, key);
         }
         let_go(&lodger.stream);
         (0, 0)
@@ -282,7 +290,8 @@ impl Carrier {
             .filter(|(_, way)| way.interface == lodger.way.interface);
         let told = match way {
             Some((from, way)) => {
-                WayT { local: 0, to: told(to), is_there: true, from: told(from), hop: hop_of(&way) }
+                let (from, hop) = (told(from), hop_of(&way, lodger.port));
+                WayT { local: 0, to: told(to), is_there: true, from, hop }
             }
             None => WayT {
                 local: 0,

@@ -10,6 +10,7 @@
 //! (`adopt`), the keeper itself (`sojourn_filter::keeper`).
 
 use crate::carrier::Kept;
+use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -51,6 +52,8 @@ pub(crate) struct Label {
     pub(crate) interface: u32,
     pub(crate) owner: u32,
     pub(crate) link: u64,
+    /// Of a port: the link address that its frames are sent from.
+    pub(crate) port: Option<Mac>,
 }
 
 const SESSION: &str = "session";
@@ -61,8 +64,11 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { token, stream, side, ring_bytes: [ring0, ring1], .. } = self;
         let Self { peer_inbox, peer_slot, pid, interface, owner, link, .. } = self;
+        // No interface has this address.
+        let [a, b, c, d, e, g] = self.port.unwrap_or_default();
+        let port = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
         write!(f, "{SESSION} {token} {stream} {side} {ring0} {ring1} {peer_inbox} {peer_slot} ")?;
-        write!(f, "{pid} {interface} {owner} {link}")
+        write!(f, "{pid} {interface} {owner} {link} {port}")
     }
 }
 
@@ -87,9 +93,16 @@ impl FromStr for Label {
             interface: narrow(next()?)?,
             owner: narrow(next()?)?,
             link: next()?,
+            port: mac_of(next()?)?,
         };
         if words.next().is_none() && label.side < 2 { Ok(label) } else { Err(()) }
     }
+}
+
+/// The link address with this number; 0 is none.
+fn mac_of(number: u64) -> Result<Option<Mac>, ()> {
+    let [0, 0, mac @ ..] = number.to_be_bytes() else { return Err(()) };
+    Ok((number != 0).then_some(mac))
 }
 
 /// What an earlier server has left.
@@ -372,9 +385,12 @@ mod tests {
             interface: 2,
             owner: 5,
             link: 11,
+            port: Some([2, 0, 0, 0, 0, 7]),
         };
         let text = label.to_string();
         assert_eq!(text.parse(), Ok(label));
+        let label = Label { port: None, ..label };
+        assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!(format!("{text} 1").parse::<Label>(), Err(()));
         assert_eq!(text.replace(" 1 ", " 2 ").parse::<Label>(), Err(()));
         assert_eq!("link 3 sojourn_link".parse::<Label>(), Err(()));

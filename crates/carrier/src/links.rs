@@ -1,13 +1,15 @@
-//! The interfaces that carried sessions go over: for each one a packet filter, and a packet socket for each program.
+//! The interfaces that carried sessions go over: for each one a packet filter, and for each program a packet socket: on the interface
+//! itself, or at the far end of a port (`docs/packet-path.md`).
 
 use crate::carrier::later;
 use crate::keeping::{Keeping, Label};
-use crate::metastate::Way;
+use crate::metastate::{Mac, Way};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{
     AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
 };
-use sojourn_netif::{PacketOptions, Ring, RingLayout, packet};
+use sojourn_ipc::rt::Descriptor;
+use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use std::collections::HashMap;
@@ -23,6 +25,10 @@ pub(crate) enum LinkError {
     Owner(#[from] OwnerError),
     #[error(transparent)]
     Flow(#[from] FlowError),
+    #[error("a packet socket: {0}")]
+    Socket(#[from] OpenError),
+    #[error("a port takes no datagrams without checksum")]
+    NoChecksum,
     #[error("no descriptors left")]
     Descriptors,
 }
@@ -45,12 +51,15 @@ pub(crate) const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
 /// How often it is looked for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
 
-/// A program's packet socket on an interface.
+/// A program's way to the packets of an interface.
 struct Owner {
     id: OwnerId,
-    /// What the program knows it by.
-    number: u64,
-    socket: OwnedFd,
+    /// The program's, see there.
+    process: Descriptor,
+    /// None if it is adopted.
+    socket: Option<OwnedFd>,
+    /// Of a port: the link address that its frames are sent from.
+    port: Option<Mac>,
     sessions: usize,
     /// When the last of them left.
     idle_since: Instant,
@@ -61,8 +70,8 @@ struct Owner {
 /// One interface.
 pub(crate) struct Link {
     filter: Filter,
-    /// By process.
-    owners: HashMap<u32, Owner>,
+    /// By what their programs know them by.
+    owners: HashMap<u64, Owner>,
     /// When it was attached, or the last owner went.
     idle_since: Instant,
 }
@@ -72,6 +81,18 @@ pub(crate) struct Ticket {
     pub(crate) number: u64,
     pub(crate) owner: OwnerId,
     pub(crate) socket: OwnedFd,
+    /// Of a port: the link address that its frames are sent from.
+    pub(crate) port: Option<Mac>,
+}
+
+/// A program to be given packets.
+#[derive(Clone)]
+pub(crate) struct Program {
+    /// Its process as its connection to the server has it: while somebody keeps this no other program has the same, also not one that
+    /// the process becomes.
+    pub(crate) process: Descriptor,
+    /// It may have a packet socket on the interface itself; else it gets a port.
+    pub(crate) may_have_packets: bool,
 }
 
 /// All of them, by the interfaces' numbers.
@@ -86,6 +107,38 @@ pub(crate) struct Links {
 
 /// How often it is looked whether a keeper that was let go of has ended (microseconds).
 const CHILDREN_EVERY_US: u64 = 50_000;
+
+impl Owner {
+    /// Whether the program's next session may go this way. It may have given up its rights, or have become another one by execve(2), which
+    /// knows nothing of the socket and where the kernel stands in its ring, and must not find there what came for the first.
+    fn is_for(&self, program: &Program) -> bool {
+        !self.is_adopted
+            && self.process == program.process
+            && self.port.is_none() == program.may_have_packets
+    }
+}
+
+/// What an owner consists of.
+type Made = (OwnerId, OwnedFd, Option<Mac>);
+
+fn set_up(socket: BorrowedFd<'_>) -> Result<(), OpenError> {
+    packet::configure(socket, &PacketOptions::default())?;
+    Ring::prepare(socket, RING)
+}
+
+fn direct(filter: &mut Filter) -> Result<Made, LinkError> {
+    let (id, socket) = filter.add_owner(|socket| set_up(socket).map_err(io::Error::other))?;
+    Ok((id, socket, None))
+}
+
+fn port(filter: &mut Filter) -> Result<Made, LinkError> {
+    let port = filter.open_port()?;
+    if let Err(error) = set_up(port.descriptor.as_fd()) {
+        let _ = filter.remove_owner(port.owner);
+        return Err(error.into());
+    }
+    Ok((port.owner, port.descriptor, Some(port.mac.0)))
+}
 
 impl Links {
     /// None yet.
@@ -134,27 +187,18 @@ impl Links {
         if !link.filter.rule(key).is_ok_and(|rule| rule.owner == id) {
             return false;
         }
-        if let Entry::Vacant(place) = link.owners.entry(label.pid) {
-            let mut sockets = link.filter.sockets();
-            let found = sockets.find(|(owner, _)| *owner == id);
-            let copy = found.and_then(|(_, fd)| rustix::io::fcntl_dupfd_cloexec(fd, 0).ok());
-            let Some(socket) = copy else { return false };
-            let owner = Owner {
-                id,
-                number: label.link,
-                socket,
-                sessions: 0,
-                idle_since: now(),
-                is_adopted: true,
-            };
-            place.insert(owner);
-        }
-        // One program has one owner.
-        match link.owners.get_mut(&label.pid) {
-            Some(owner) if owner.id == id => owner.sessions += 1,
-            _ => return false,
-        }
-        true
+        // It is given to no other session: what its program still has of it is not known.
+        let owner = link.owners.entry(label.link).or_insert_with(|| Owner {
+            id,
+            process: Descriptor::NONE,
+            socket: None,
+            port: label.port,
+            sessions: 0,
+            idle_since: now(),
+            is_adopted: true,
+        });
+        owner.sessions += 1;
+        owner.id == id
     }
 
     /// Gives everything to the kernel that no adopted session is about. The sessions that were nobody's.
@@ -178,57 +222,69 @@ impl Links {
 
     /// Has a new keeper hold all filters.
     pub(crate) fn keep_anew(&mut self) {
+        self.keeping.ready();
         for (index, link) in &self.links {
             self.keeping.link(*index, &link.filter);
         }
     }
 
-    /// Makes what a program needs for its first session on an interface: that takes a while, and later it would wait for it.
-    pub(crate) fn prepare(&mut self, way: &Way, pid: u32) -> Result<&mut Link, LinkError> {
-        // Never used twice, used or not.
-        self.last += 1;
-        let number = self.last;
+    /// Makes what a program needs for its first session on an interface, which takes a while and later would be waited for. What the program
+    /// knows it by.
+    pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
+        let number = self.last + 1;
         let link = self.open(way)?;
-        let is_first = link.filter.flows().next().is_none();
-        let mut is_new = false;
-        if let Entry::Vacant(place) = link.owners.entry(pid) {
-            let prepare = |socket: BorrowedFd<'_>| {
-                packet::configure(socket.as_fd(), &PacketOptions::default())
-                    .and_then(|()| Ring::prepare(socket, RING))
-                    .map_err(io::Error::other)
-            };
-            let (id, socket) = link.filter.add_owner(prepare)?;
-            let owner =
-                Owner { id, number, socket, sessions: 0, idle_since: now(), is_adopted: false };
-            place.insert(owner);
-            is_new = true;
-        }
         link.filter.attach_hook()?;
-        let Self { links, keeping, .. } = self;
-        let link = links.get_mut(&way.interface).ok_or(LinkError::Descriptors)?;
-        if is_first || is_new {
-            keeping.link(way.interface, &link.filter);
+        let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
+        if let Some((number, _)) = known {
+            return Ok(*number);
         }
-        Ok(link)
+        let (id, socket, port) = match program.may_have_packets {
+            true => direct(&mut link.filter)?,
+            false => port(&mut link.filter)?,
+        };
+        let Program { process, .. } = program;
+        let owner = Owner {
+            id,
+            process,
+            socket: Some(socket),
+            port,
+            sessions: 0,
+            idle_since: now(),
+            is_adopted: false,
+        };
+        link.owners.insert(number, owner);
+        if let Some(link) = self.links.get(&way.interface) {
+            self.keeping.link(way.interface, &link.filter);
+        }
+        // Never used twice.
+        self.last = number;
+        Ok(number)
     }
 
     /// From now on the session's packets come to the program's socket, and the kernel does not see them.
-    pub(crate) fn take(&mut self, way: &Way, pid: u32, key: Key) -> Result<Ticket, LinkError> {
-        let link = self.prepare(way, pid)?;
-        let owner = link.owners.get_mut(&pid).ok_or(LinkError::Descriptors)?;
-        let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
-            .map_err(|_| LinkError::Descriptors)?;
+    pub(crate) fn take(
+        &mut self,
+        way: &Way,
+        program: Program,
+        key: Key,
+    ) -> Result<Ticket, LinkError> {
+        let number = self.prepare(way, program)?;
+        let link = self.open(way)?;
+        let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
+        let socket = owner.socket.as_ref().ok_or(LinkError::Descriptors)?;
+        let socket =
+            rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|_| LinkError::Descriptors)?;
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
-        Ok(Ticket { number: owner.number, owner: owner.id, socket })
+        Ok(Ticket { number, owner: owner.id, socket, port: owner.port })
     }
 
-    /// From now on they are the kernel's.
-    pub(crate) fn give_back(&mut self, interface: u32, pid: u32, key: &Key) {
+    /// From now on they are the kernel's. `number` as in the ticket.
+    pub(crate) fn give_back(&mut self, interface: u32, number: u64, key: &Key) {
         let Some(link) = self.links.get_mut(&interface) else { return };
         // Not being there is what is wanted.
         let _ = link.filter.release_flow(key);
-        if let Some(owner) = link.owners.get_mut(&pid) {
+        if let Some(owner) = link.owners.get_mut(&number) {
             owner.sessions -= 1;
             owner.idle_since = now();
         }

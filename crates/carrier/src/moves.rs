@@ -7,11 +7,11 @@ use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
 use crate::keeping::Label;
-use crate::links::{LinkError, RING, Ticket};
-use crate::metastate::{Metastate, Way, WayError};
+use crate::links::{LinkError, Program, RING, Ticket};
+use crate::metastate::{Mac, Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::replay;
-use crate::sessions::Handed;
+use crate::sessions::{Handed, Sessions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -165,14 +165,13 @@ impl Carrier {
         };
         // While the program still has the kernel for both directions. If it fails now it fails later, and is told then.
         if let Some(way) = way_of(&mut self.metastate, &entry.key) {
-            let _ = self.links.prepare(&way, place.peer_pid);
+            let _ = self.links.prepare(&way, program_at(&*self.sessions, &place));
         }
         // The program's side may send this way, and then says so. It receives from the kernel for the time being: that the
         // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
         stream.attention();
         let since = now();
-        entry.place = Some(place);
         let joined = Joined {
             stream: join.stream,
             side: join.side,
@@ -181,6 +180,7 @@ impl Carrier {
         };
         entry.phase = Phase::Waiting { socket, stream: Box::new(stream), joined, since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
+        entry.place = Some(place);
         self.look_at(local, Some(since));
     }
 
@@ -200,6 +200,7 @@ impl Carrier {
             peer_inbox: join.peer.id,
             peer_slot: join.peer.slot,
             peer_pid: join.peer_pid,
+            peer_process: join.peer_process.clone(),
         };
         Some((stream, place))
     }
@@ -244,8 +245,8 @@ impl Carrier {
     fn ask_for_the_rest(&mut self, local: u64, way: &Way) {
         // Before it does: it takes a while.
         let Some(entry) = self.entries.get(&local) else { return };
-        let pid = entry.place.map_or(0, |place| place.peer_pid);
-        if let Err(error) = self.links.prepare(way, pid) {
+        let prepared = self.program_of(entry).map(|program| self.links.prepare(way, program));
+        if let Some(Err(error)) = prepared {
             self.sessions.warn(format_args!("{}: {error}", way.name));
             return self.end(local);
         }
@@ -256,6 +257,10 @@ impl Carrier {
             stream.attention();
         }
         self.look_at(local, Some(later(now(), TAKE_EVERY_US)));
+    }
+
+    pub(crate) fn program_of(&self, entry: &Entry) -> Option<Program> {
+        entry.place.as_ref().map(|place| program_at(&*self.sessions, place))
     }
 
     /// Sends a session home that the kernel has received something of after it was taken out.
@@ -275,13 +280,18 @@ impl Carrier {
     fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
         // Before the packets are turned away: it takes a while.
         let tuning = crate::tuning::read();
+        let Some(program) = self.entries.get(&local).and_then(|entry| self.program_of(entry))
+        else {
+            return Ok(());
+        };
         let Self { entries, links, sessions, tokens, peer_inboxes, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
         let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
             return Ok(());
         };
         let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
-        let ticket = links.take(&way, peer_pid, entry.key)?;
+        let Ticket { number: link, owner, socket: packets, port } =
+            links.take(&way, program, entry.key)?;
         grace();
         // If this process dies before that the program goes on with the socket as it is.
         let taken = match stream.ledger().take() {
@@ -292,10 +302,9 @@ impl Carrier {
             }),
         };
         let (record, parcel) = taken.inspect_err(|_| {
-            links.give_back(way.interface, peer_pid, &entry.key);
+            links.give_back(way.interface, link, &entry.key);
             stream.ledger().put_down();
         })?;
-        let Ticket { number: link, owner, socket: packets } = ticket;
         let token = token();
         let label = Label {
             token,
@@ -308,11 +317,12 @@ impl Carrier {
             interface: way.interface,
             owner: owner.0,
             link,
+            port,
         };
         let inbox = peer_inboxes.descriptors(peer_inbox).unwrap_or_default();
         let kept = Kept { label, region: joined.region.clone(), inbox };
         links.keeping.hold(&kept, socket, parcel.as_fd());
-        let hop = hop_of(&way);
+        let hop = hop_of(&way, port);
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
         let lent = Lent {
@@ -321,6 +331,8 @@ impl Carrier {
             record,
             token,
             way,
+            link,
+            port,
             is_cut: false,
             next_look_us: SLIP_FIRST_US * 10,
             kept,
@@ -369,7 +381,7 @@ impl Carrier {
                 datagrams::let_go(&stream);
                 (0, 0)
             }
-            Phase::Datagrams(lodger) => self.end_datagrams(&entry, *lodger),
+            Phase::Datagrams(lodger) => self.end_datagrams(*lodger),
         };
         self.sessions.left(local, ReasonT::PeerLeft, sent, received);
         if let Some(place) = entry.place {
@@ -390,17 +402,16 @@ impl Carrier {
         stream.freeze();
         if stream.ledger().is_lost() {
             // Its program has waited for us in vain, and taken it for reset.
-            self.links.give_back(lent.way.interface, lent.kept.label.pid, &entry.key);
+            self.links.give_back(lent.way.interface, lent.link, &entry.key);
             return (0, 0);
         }
         let unknown = || Known { record: last_known(lent), has_ended: false };
         let Known { mut record, has_ended } = known.unwrap_or_else(unknown);
         add_slipped(&mut record, lent);
-        let pid = entry.place.map_or(0, |place| place.peer_pid);
         let mut links = Some(&mut self.links);
         let mut hear = || {
             if let Some(links) = links.take() {
-                links.give_back(lent.way.interface, pid, &entry.key);
+                links.give_back(lent.way.interface, lent.link, &entry.key);
             }
         };
         let imported = import(&record, lent.socket.as_fd(), &mut hear);
@@ -484,17 +495,26 @@ fn last_known(lent: &Lent) -> SessionRecord {
     let Lent { stream, .. } = lent;
     let first = tcp.snd_una.wrapping_add(stream.read_so_far().unwrap_or(0) as u32);
     let mut skip = 0;
-    if position::apply(&stream.ledger().told(), tcp) {
+    let is_told = position::apply(&stream.ledger().told(), tcp);
+    if is_told {
         tcp.receive_queue = unread(stream);
         // What was acknowledged last may be in the ring still.
         skip = tcp.snd_una.wrapping_sub(first) as usize;
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
-    if sent > tcp.send_queue.len() {
+    // What it has sent after it told us last may be any of this. A kernel that has not sent what the peer acknowledges would not listen to
+    // the peer any more.
+    if is_told || sent > tcp.send_queue.len() {
         tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
     }
     record
+}
+
+/// The program at the other side of a stream.
+fn program_at(sessions: &dyn Sessions, place: &Place) -> Program {
+    let may_have_packets = sessions.may_have_packets(place.peer_pid);
+    Program { process: place.peer_process.clone(), may_have_packets }
 }
 
 /// A number that nobody can guess.
@@ -504,10 +524,12 @@ pub(crate) fn token() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// What of a way is in frames.
-pub(crate) fn hop_of(way: &Way) -> HopT {
-    let (own, next) = way.link.unwrap_or_default();
-    HopT { is_cut: false, has_addresses: way.link.is_some(), own, next, mtu: way.mtu }
+/// What of a way is in frames. `port`: the link address of the program's port, if it has one; a port is Ethernet whatever the link
+/// is, and nobody looks at the target then.
+pub(crate) fn hop_of(way: &Way, port: Option<Mac>) -> HopT {
+    let link = way.link.or(port.map(|own| (own, own)));
+    let (own, next) = link.unwrap_or_default();
+    HopT { is_cut: false, has_addresses: link.is_some(), own, next, mtu: way.mtu }
 }
 
 /// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel. It is given room for

@@ -18,6 +18,8 @@ pub trait Sessions: Send {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT);
     /// The next event, or `Case0`.
     fn next(&self) -> EventT;
+    /// Whether that process may have packets of the interface itself; otherwise it gets a port.
+    fn may_have_packets(&self, pid: u32) -> bool;
     /// Tells the administrator what went wrong.
     fn warn(&self, text: core::fmt::Arguments<'_>);
     /// Lends the session to the library at the other side of its stream; `local` of what is lent is filled in.

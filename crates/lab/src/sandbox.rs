@@ -27,6 +27,7 @@ pub struct Sandbox {
     server: Option<Running>,
     settings: Vec<(String, String)>,
     host: Option<Host>,
+    network: &'static str,
 }
 
 impl Sandbox {
@@ -35,18 +36,30 @@ impl Sandbox {
     /// # Errors
     /// If something is not built, or the server does not come up.
     pub fn new() -> Result<Self> {
-        Self::make(None)
+        Self::make(None, "")
     }
 
-    /// The same, with the server and all programs on `host`. The server carries sessions with other hosts, too.
+    /// The same, with the server and all programs on `host`. The server carries sessions with other hosts, too; with the variable
+    /// `LAB_PORTS` set as in [`Sandbox::with_ports`].
     ///
     /// # Errors
     /// As [`Sandbox::new`].
     pub fn on(host: &Host) -> Result<Self> {
-        Self::make(Some(host.clone()))
+        if std::env::var_os("LAB_PORTS").is_some() {
+            return Self::with_ports(host);
+        }
+        Self::make(Some(host.clone()), "--network")
     }
 
-    fn make(host: Option<Host>) -> Result<Self> {
+    /// The same, with a port for every program, whatever its rights.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn with_ports(host: &Host) -> Result<Self> {
+        Self::make(Some(host.clone()), "--network=ports")
+    }
+
+    fn make(host: Option<Host>, network: &'static str) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let built = Built::find()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -54,7 +67,7 @@ impl Sandbox {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        let mut sandbox = Self { built, folder, server: None, settings: Vec::new(), host };
+        let mut sandbox = Self { built, folder, server: None, settings: Vec::new(), host, network };
         sandbox.start_server()?;
         Ok(sandbox)
     }
@@ -69,7 +82,7 @@ impl Sandbox {
         if let Some(host) = &self.host {
             host.place(&mut command);
             // A namespace of its own: nothing else is disturbed.
-            command.arg("--network");
+            command.arg(self.network);
         }
         let mut server = Running::start(command)?;
         let deadline = Instant::now() + Duration::from_secs(5);

@@ -4,6 +4,7 @@
 //! Not here: what the protocol thread does (`protocol`).
 
 use crate::Library;
+use crate::bulk::Histories;
 use crate::net::Net;
 use crate::session::{Pool, lock};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -57,6 +58,8 @@ pub(crate) struct Engine {
     /// What carries sessions to other hosts, once there are such sessions; and whether its thread runs.
     pub(crate) net: OnceLock<Option<Net>>,
     pub(crate) has_net_thread: AtomicBool,
+    /// What is remembered of bulk transfers.
+    pub(crate) bulk: Mutex<Histories>,
     /// Numbers of the library's own descriptors.
     own: Mutex<Vec<i32>>,
 }
@@ -85,6 +88,7 @@ impl Engine {
             watched: AtomicI32::new(-1),
             net: OnceLock::new(),
             has_net_thread: AtomicBool::new(false),
+            bulk: Mutex::default(),
             own: Mutex::new(own),
         })
     }

@@ -50,6 +50,7 @@ impl Session {
         reason: ReasonT,
         rest: Rest,
     ) {
+        let reason = self.reason_for(reason);
         // Before the look at the freeze: if there was none, nobody has flushed anything.
         let queued = match rx.phase {
             RxPhase::Joined if stream.peer_rings() => kernel::input_queue(self.number()),

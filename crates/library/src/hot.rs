@@ -98,6 +98,10 @@ impl Library {
             entry.cool();
             return;
         }
+        if entry.has(mark::REMEMBERED) && !self.may_leave(fd, entry, entry.counted()) {
+            entry.cool();
+            return;
+        }
         let Some(kind) = kind_of(fd) else {
             entry.mark(mark::FIXED);
             return;

@@ -6,6 +6,7 @@
 //! Read `docs/streams.md` first, then `table`, `session`, `engine`.
 
 mod asks;
+mod bulk;
 mod calls;
 mod carried;
 mod datagrams;

@@ -140,9 +140,11 @@ impl Net {
             pump.add_link(lent.link, packets, now());
         }
         let hop = hop_of(&lent.hop);
-        let Some(carried) = Carried::new(other, &record, &hop, &Limits::default(), now()) else {
+        let Some(mut carried) = Carried::new(other, &record, &hop, &Limits::default(), now())
+        else {
             return false;
         };
+        carried.watch_bulk(session.judge(engine));
         if !carried.stream().ledger().claim() {
             return false;
         }

@@ -40,6 +40,8 @@ pub(crate) mod mark {
     pub(crate) const OFFERED: u32 = 32;
     /// An offer has been made of it: the server may have had a duplicate, and may still have it.
     pub(crate) const WAS_OFFERED: u32 = 64;
+    /// It has gone home as a bulk transfer: see `bulk`.
+    pub(crate) const REMEMBERED: u32 = 128;
 }
 
 /// One descriptor number.
@@ -93,6 +95,11 @@ impl Entry {
         let all = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
         self.bytes.store(all, Ordering::Relaxed);
         (calls, all)
+    }
+
+    /// Bytes since it was last begun to count.
+    pub(crate) fn counted(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Starts counting anew.

@@ -135,7 +135,7 @@ fn serve(address: &str) {
     if std::env::var_os("MOVES_DEBUG").is_some() {
         sojourn_server::log::set(sojourn_server::log::Level::Debug);
     }
-    let options = Options { place: Place::At(address.into()), idle_exit: None, network: false };
+    let options = Options { place: Place::At(address.into()), idle_exit: None, network: None };
     sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
 }
 

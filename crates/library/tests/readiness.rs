@@ -36,8 +36,7 @@ fn role() {
     let Ok(role) = std::env::var("READINESS_ROLE") else { return };
     let words: Vec<&str> = role.split(' ').collect();
     if words[0] == "server" {
-        let options =
-            Options { place: Place::At(words[1].into()), idle_exit: None, network: false };
+        let options = Options { place: Place::At(words[1].into()), idle_exit: None, network: None };
         sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
         return;
     }

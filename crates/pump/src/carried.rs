@@ -4,6 +4,7 @@
 //! it is given. Bytes that the program has written stay in its ring until the peer has acknowledged them: should the
 //! process die, they are there. Read `docs/moves.md`.
 
+use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};
 use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
@@ -32,6 +33,8 @@ pub(crate) enum Ending {
     TimedOut,
     /// Urgent data, or a segment that only the kernel understands.
     Unusual,
+    /// It does better in the kernel, or is to be measured there.
+    Bulk,
 }
 
 /// What of the way to the peer is in the frames.
@@ -58,6 +61,8 @@ pub struct Carried {
     /// The peer's FIN has come, right behind the last byte.
     has_ended: bool,
     beat: Beat,
+    judge: Judge,
+    verdict: Option<Verdict>,
 }
 
 /// The headers of a session's frames along a way.
@@ -97,7 +102,18 @@ impl Carried {
         let hop = *hop;
         let beat = Beat::default();
         stream.ledger().tell_figures(&Figures::of(&connection, now).words());
-        Some(Self { stream, connection, header, hop, handed, identification, has_ended, beat })
+        Some(Self {
+            stream,
+            connection,
+            header,
+            hop,
+            handed,
+            identification,
+            has_ended,
+            beat,
+            judge: Judge::NONE,
+            verdict: None,
+        })
     }
 
     /// Addresses and ports of the frames that it sends.
@@ -109,6 +125,26 @@ impl Carried {
     /// Its stream, on which it is the other side.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// Who decides whether it does better in the kernel; before, nobody does.
+    pub fn watch_bulk(&mut self, judge: Judge) {
+        self.judge = judge;
+    }
+
+    /// What was decided, if it is to go home for that.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.verdict
+    }
+
+    /// A while has passed.
+    fn on_beat(&mut self, now: Instant) {
+        let figures = Figures::of(&self.connection, now);
+        self.stream.ledger().tell_figures(&figures.words());
+        let (mss, under_way) = (figures.mss, figures.unacked.saturating_mul(figures.mss));
+        let peer_has_room = figures.snd_wnd.saturating_sub(under_way) >= mss;
+        let has_more = peer_has_room && self.unsent_bytes() > 0;
+        self.verdict = self.judge.sample(now, self.connection.bytes_moved(), has_more);
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -204,6 +240,9 @@ impl Carried {
             }
         }
         self.tell(now);
+        if self.verdict.is_some() {
+            return Err(Ending::Bulk);
+        }
         match self.connection.receive_end() {
             ReceiveEnd::Open => Ok(()),
             ReceiveEnd::Finished => Err(Ending::Peer),
@@ -223,8 +262,7 @@ impl Carried {
         let words = position::words(&self.connection.position(now));
         self.stream.ledger().tell(&words);
         if self.beat.is_due(now) {
-            let figures = Figures::of(&self.connection, now);
-            self.stream.ledger().tell_figures(&figures.words());
+            self.on_beat(now);
         }
     }
 

@@ -8,6 +8,7 @@
 //! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns the pump (`sojourn_library`).
 
 mod asks;
+pub mod bulk;
 mod carried;
 mod datagrams;
 pub mod figures;

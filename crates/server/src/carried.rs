@@ -4,6 +4,7 @@
 
 use crate::log::{self, Level};
 use crate::registry::{CARRIER, Carried, Who};
+use crate::run::Network;
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -20,11 +21,12 @@ use std::sync::{Arc, Weak};
 pub(crate) struct Place {
     server: Weak<Sojournd>,
     caller: Caller,
+    network: Network,
 }
 
 impl Place {
     /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
-    pub(crate) fn new(server: &Arc<Sojournd>, door: &Door) -> Option<Self> {
+    pub(crate) fn new(server: &Arc<Sojournd>, door: &Door, network: Network) -> Option<Self> {
         let pid = getpid();
         let who = Who {
             pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
@@ -36,13 +38,13 @@ impl Place {
         server.introduce_carrier(who).ok()?;
         let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
         let caller = Caller { client: CARRIER, badge: 0, credentials };
-        Some(Self { server: Arc::downgrade(server), caller })
+        Some(Self { server: Arc::downgrade(server), caller, network })
     }
 }
 
 /// Whether a process has `CAP_NET_RAW` where we have it, in our user namespace (capabilities(7), `/proc/PID/status`): then it could open
 /// a packet socket itself, and may be given one.
-pub(crate) fn may_have_packets(pid: u32) -> bool {
+fn may_have_packets(pid: u32) -> bool {
     const NET_RAW: u64 = 1 << 13;
     let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
     let effective = || {
@@ -61,9 +63,13 @@ pub(crate) fn may_have_packets(pid: u32) -> bool {
 ///
 /// # Errors
 /// What is missing, for people.
-pub(crate) fn start(server: &Arc<Sojournd>, keeper: Option<PathBuf>) -> Result<(), String> {
+pub(crate) fn start(
+    server: &Arc<Sojournd>,
+    network: Network,
+    keeper: Option<PathBuf>,
+) -> Result<(), String> {
     let (door, gate) = door().map_err(|error| error.to_string())?;
-    let place = Place::new(server, &door).ok_or("no descriptors left")?;
+    let place = Place::new(server, &door, network).ok_or("no descriptors left")?;
     server.expect_carried();
     let (tell, told) = channel();
     let carry = move || match Carrier::new(Box::new(place), gate, keeper) {
@@ -98,6 +104,10 @@ impl Sessions for Place {
     fn next(&self) -> EventT {
         let event = self.server.upgrade().and_then(|server| server.next(&self.caller).ok());
         event.unwrap_or(EventT::Case0)
+    }
+
+    fn may_have_packets(&self, pid: u32) -> bool {
+        self.network == Network::Rights && may_have_packets(pid)
     }
 
     fn warn(&self, text: core::fmt::Arguments<'_>) {

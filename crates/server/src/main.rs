@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use sojourn_server::log::{self, Level};
-use sojourn_server::run::{Options, Place, run};
+use sojourn_server::run::{Network, Options, Place, run};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,12 +27,31 @@ struct Flags {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
     idle_exit: Option<f64>,
     /// Also carry TCP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
-    /// CAP_BPF; whatever else the server does not need it gives up. Being tried: see docs/moves.md.
-    #[arg(long)]
-    network: bool,
+    /// CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the server does not need it gives up. With =ports every program gets its
+    /// packets through a port (a veth pair of its own), otherwise only those without CAP_NET_RAW. Being tried: see docs/moves.md.
+    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "rights")]
+    network: Option<Way>,
     /// Say no more than this on standard error: error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log: Level,
+}
+
+/// What `--network` says.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Way {
+    /// A packet socket on the interface for programs with CAP_NET_RAW, a port for others.
+    Rights,
+    /// A port for everybody.
+    Ports,
+}
+
+impl From<Way> for Network {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Rights => Self::Rights,
+            Way::Ports => Self::Ports,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -70,7 +89,8 @@ fn main() -> ExitCode {
         let mut out = std::io::stdout();
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
-    match run(&Options { place, idle_exit, network: flags.network }, ready) {
+    let network = flags.network.map(Network::from);
+    match run(&Options { place, idle_exit, network }, ready) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             log::say(Level::Error, format_args!("{error}"));

@@ -41,7 +41,17 @@ pub struct Options {
     /// It ends when it has had no clients for so long.
     pub idle_exit: Option<Duration>,
     /// Sessions with other hosts are carried, too, in this process's network namespace.
-    pub network: bool,
+    pub network: Option<Network>,
+}
+
+/// How programs get to the packets of their sessions with other hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// Who holds `CAP_NET_RAW` by a packet socket on the interface, everybody else through a port.
+    #[default]
+    Rights,
+    /// Everybody through a port.
+    Ports,
 }
 
 /// How it went.
@@ -115,11 +125,11 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     };
     // Before there are threads: each has its own.
     signals::block();
-    let work = Work { is_public, network: options.network, socket };
+    let work = Work { is_public, network: options.network.is_some(), socket };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
     let served = Sojournd::new()?;
-    if options.network
-        && let Err(missing) = carried::start(&served, socket.map(keeper_of))
+    if let Some(network) = options.network
+        && let Err(missing) = carried::start(&served, network, socket.map(keeper_of))
     {
         log::say(
             Level::Error,

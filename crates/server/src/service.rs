@@ -3,7 +3,6 @@
 //! One lock guards everything; it is held for microseconds, by the serving thread and by the scanner. Not here:
 //! the process and its end (`run`).
 
-use crate::carried;
 use crate::errand::{self, Errands};
 use crate::identity::{self, Diag, Seen};
 use crate::log::{self, Level};
@@ -197,12 +196,10 @@ impl Sojournd {
         Self::ring(registry, errands);
     }
 
-    /// Hands a duplicate of an offered end to the carrier, if its peer is on another host and its process may have packets.
-    /// Otherwise the offer waits for a peer that will not come.
-    fn hand_on(&self, seen: &Result<Identity, ReasonT>, end: &OwnedFd, pid: u32) {
+    /// Hands a duplicate of an offered end to the carrier, if its peer is on another host.
+    fn hand_on(&self, seen: &Result<Identity, ReasonT>, end: &OwnedFd) {
         if seen.as_ref().is_ok_and(|identity| identity.key.is_carried())
             && let Some(door) = self.door.get()
-            && carried::may_have_packets(pid)
             && let Ok(end) = rustix::io::fcntl_dupfd_cloexec(end, 0)
         {
             Self::hand(door, Handed::Socket(end));
@@ -307,7 +304,7 @@ impl Sojournd {
         let seen_as = identity.clone();
         let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
         if offered != Offered::Decided {
-            self.hand_on(&seen_as, end, pid);
+            self.hand_on(&seen_as, end);
         }
         Self::ring(registry, errands);
         let job = match (offered, object) {

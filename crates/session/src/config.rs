@@ -61,6 +61,8 @@ pub struct Config {
     pub ring_bytes_unix: u32,
     /// Ring bytes of a pipe.
     pub ring_bytes_pipe: u32,
+    /// Bulk transfers with other hosts go home where the kernel is measured to be faster.
+    pub measure_bulk: bool,
     /// When a waiter spins.
     pub spin: Spin,
     /// The longest time a waiter spins (µs); 0: about what a wake-up costs on this machine.
@@ -87,6 +89,7 @@ impl Default for Config {
             ring_bytes_tcp: 256 << 10,
             ring_bytes_unix: 64 << 10,
             ring_bytes_pipe: 64 << 10,
+            measure_bulk: true,
             spin: Spin::Adaptive,
             spin_budget_us: 0,
             strict: false,

@@ -20,7 +20,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Every reason, by number.
-pub const ALL: [Words; 26] = [
+pub const ALL: [Words; 28] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -122,6 +122,16 @@ pub const ALL: [Words; 26] = [
         ReasonT::ServerGone,
         "server-gone",
         "No session server answers. Look with `sojourn doctor`.",
+    ),
+    words(
+        ReasonT::Slower,
+        "slower",
+        "It is a bulk transfer with another host, and was measured to do better in the kernel. It is tried again later, less and less often; measure_bulk=off leaves it away.",
+    ),
+    words(
+        ReasonT::Trial,
+        "trial",
+        "It is a long bulk transfer with another host, and is in the kernel for about a second to see which is faster. measure_bulk=off leaves it away.",
     ),
 ];
 

@@ -81,9 +81,12 @@ fn the_same_answers_away_as_at_home() {
     assert!(!plain.contains("False") && !plain.contains("sound [F"), "{plain}");
 }
 
-/// A caller that sends pieces there and back over a link that is not good, under Sojourn.
-fn bulk(link: &Link) -> (Stage, [Running; 2], Admin) {
-    let stage = Stage::new(link, Under::Client).unwrap();
+/// A caller that sends pieces there and back, under Sojourn with these settings.
+fn bulk(link: &Link, settings: &[(&str, &str)]) -> (Stage, [Running; 2], Admin) {
+    let mut stage = Stage::new(link, Under::Client).unwrap();
+    for (name, value) in settings {
+        stage.worlds[1].set(name, value);
+    }
     let server = role(&stage, End::A, "serve");
     stage.await_listener(link, stage.port).unwrap();
     let caller = role(&stage, End::B, "bulk");
@@ -97,7 +100,7 @@ fn figures_of_a_session_under_loss() {
     let delay = Duration::from_micros(1_500);
     let bad = Conditions { delay, loss: 0.02, ..Conditions::default() };
     let link = Link::through(&a, &b, 1500, 7, bad).unwrap();
-    let (stage, [server, caller], mut admin) = bulk(&link);
+    let (stage, [server, caller], mut admin) = bulk(&link, &[]);
     until("losses are told", || {
         let all = admin.connections().unwrap();
         all.iter().any(|one| one.retransmissions > 0 && one.loss_events > 0)
@@ -196,4 +199,42 @@ fn a_connection_of_one_host_is_moved_by_hand() {
     }
     tell("end");
     caller.finish(LIMIT).unwrap().success("the caller").unwrap();
+}
+
+/// Ends a [`bulk`] transfer, in which no byte may have been wrong.
+fn end(stage: Stage, [server, caller]: [Running; 2]) {
+    std::fs::write(stage.work().join("end"), "").unwrap();
+    caller.finish(LIMIT).unwrap().success("the caller").unwrap();
+    drop(server);
+    stage.end().unwrap();
+}
+
+#[test]
+fn a_long_transfer_is_measured_in_the_kernel_once() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let (stage, running, mut admin) = bulk(&link, &[]);
+    let returns = |reason: &str| {
+        stage.worlds[1].stats().unwrap()["returns_by_reason"][reason].as_u64().unwrap_or(0)
+    };
+    until("there is a trial", || returns("trial") > 0);
+    // Away again, for longer than a trial takes to begin, or it was slower even so.
+    until("the trial has shown something", || {
+        admin.away().unwrap().iter().any(|one| one.age_ms > 7_000) || returns("slower") > 0
+    });
+    assert_eq!(returns("trial"), 1);
+    assert!(admin.moves().unwrap().0 >= 2);
+    end(stage, running);
+}
+
+#[test]
+fn nothing_is_measured_if_that_is_switched_off() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let (stage, running, mut admin) = bulk(&link, &[("MEASURE_BULK", "off")]);
+    until("it has been away for longer than a trial takes to begin", || {
+        admin.away().unwrap().iter().any(|one| one.age_ms > 8_000)
+    });
+    assert_eq!(admin.moves().unwrap(), (1, 0), "it was home meanwhile");
+    end(stage, running);
 }

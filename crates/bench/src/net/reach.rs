@@ -25,10 +25,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// Of the spinning kernel's time.
-const OF_SPINNING: f64 = 0.75;
-/// Of the blocking kernel's.
-const OF_BLOCKING: f64 = 0.15;
+/// How much a round trip may take of the spinning kernel's time, and of the blocking kernel's.
+fn limits(way: Way) -> (f64, f64) {
+    match way {
+        Way::Port => (1.0, 0.2),
+        _ => (0.75, 0.15),
+    }
+}
 
 /// What was promised of a figure against the kernel's in the same way of waiting.
 pub(super) fn target(cell: &Cell) -> Option<Target> {
@@ -39,7 +42,7 @@ pub(super) fn target(cell: &Cell) -> Option<Target> {
         ("bulk-out" | "bulk-in", _) => Some(Target::AtLeast(1.2)),
         ("loss-1%", _) => Some(Target::AtLeast(0.95)),
         ("redis-c50", _) => Some(Target::AtLeast(1.5)),
-        (_, Wait::Spinning) => Some(Target::AtMost(OF_SPINNING)),
+        (_, Wait::Spinning) => Some(Target::AtMost(limits(cell.way).0)),
         _ => None,
     }
 }
@@ -63,8 +66,9 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
                 let text = |waits, limit| format!("{name}: at most {limit:.2} x {waits} kernel");
                 let spinning = text("spinning", limit);
                 reach.push(Reach::at_most(spinning, ours, of(Wait::Spinning), limit));
-                let blocking = text("blocking", OF_BLOCKING);
-                reach.push(Reach::at_most(blocking, ours, of(Wait::Blocking), OF_BLOCKING));
+                let (_, limit) = limits(cell.way);
+                let blocking = text("blocking", limit);
+                reach.push(Reach::at_most(blocking, ours, of(Wait::Blocking), limit));
             }
             Target::AtLeast(limit) => {
                 let text = format!("{name}: at least {limit:.2} x kernel");
@@ -133,9 +137,10 @@ mod tests {
             of(Way::Kernel, Wait::Spinning, 20.0),
             of(Way::Client, Wait::Blocking, 90.0),
             of(Way::Client, Wait::Spinning, 15.0),
+            of(Way::Port, Wait::Spinning, 19.0),
         ];
         let verdicts: Vec<_> = judge(&cells).iter().map(|one| one.reached).collect();
-        assert_eq!(verdicts, [Some(true), Some(true), None, None]);
+        assert_eq!(verdicts, [Some(true), Some(true), Some(true), Some(true), None, None]);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) enum Way {
     Server,
     /// Both under Sojourn, each host with a server of its own.
     Both,
+    /// As the client alone, which gets its packets through a port, as programs without CAP_NET_RAW do.
+    Port,
     /// The client is a program with smoltcp over a packet socket; the server's is the kernel.
     Smoltcp,
     /// The client is a program with gVisor's netstack over a packet socket; the server's is the kernel.
@@ -32,7 +34,7 @@ pub(crate) enum Way {
 impl Way {
     /// What can be compared where the client is `lab-bench`.
     pub(crate) const MEASURED: &[Self] =
-        &[Self::Kernel, Self::Client, Self::Both, Self::Smoltcp, Self::Gvisor];
+        &[Self::Kernel, Self::Client, Self::Both, Self::Port, Self::Smoltcp, Self::Gvisor];
     /// The same without rivals.
     pub(crate) const OURS: &[Self] = &[Self::Kernel, Self::Client, Self::Both];
     /// Where the two programs differ: each alone under Sojourn, too.
@@ -45,6 +47,7 @@ impl Way {
             Self::Client => "sojourn, client",
             Self::Server => "sojourn, server",
             Self::Both => "sojourn, both",
+            Self::Port => "sojourn, port",
             Self::Smoltcp => "smoltcp",
             Self::Gvisor => "gvisor netstack",
         }
@@ -53,7 +56,7 @@ impl Way {
     /// Whether programs of that side run under Sojourn.
     pub(crate) fn is_under(self, side: Side) -> bool {
         match self {
-            Self::Client => side == Side::Client,
+            Self::Client | Self::Port => side == Side::Client,
             Self::Server => side == Side::Server,
             Self::Both => true,
             Self::Kernel | Self::Smoltcp | Self::Gvisor => false,

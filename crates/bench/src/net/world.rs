@@ -117,7 +117,8 @@ impl Place {
             Between::Wire => Link::direct(&a, &b, MTU)?,
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,
         };
-        let sandbox = |side, host| way.is_under(side).then(|| Sandbox::on(host)).transpose();
+        let on = if way == Way::Port { Sandbox::with_ports } else { Sandbox::on };
+        let sandbox = |side, host| way.is_under(side).then(|| on(host)).transpose();
         let (server, client) = (sandbox(Side::Server, &a)?, sandbox(Side::Client, &b)?);
         let lab = built.path("lab-bench");
         Ok(Self { way, server, client, link, lab, port: Cell::new(5000) })

@@ -47,7 +47,8 @@ pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
 /// Whether the server was started with `--network`.
 fn is_asked_to_carry(pid: u32) -> bool {
     let line = fs::read(format!("{PROC}/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).any(|word| word == b"--network")
+    line.split(|byte| *byte == 0)
+        .any(|word| word == b"--network" || word.starts_with(b"--network="))
 }
 
 /// Whether the thread that carries is there: without rights it has ended.
@@ -95,7 +96,14 @@ fn rights(held: CapabilitySet, whose: &str) -> Item {
     let lacking = RIGHTS.iter().filter(|(right, _)| !held.contains(*right));
     let lacking: Vec<_> = lacking.map(|(_, name)| *name).collect();
     match lacking.is_empty() {
-        true => Item::ok(NAME, format!("{whose} has CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")),
+        true if !held.contains(CapabilitySet::SYS_ADMIN) => Item {
+            advice: "with CAP_SYS_ADMIN it makes ports for programs without CAP_NET_RAW; theirs stay in the kernel".into(),
+            ..Item::ok(NAME, format!("{whose} has CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"))
+        },
+        true => Item::ok(
+            NAME,
+            format!("{whose} has CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and, for ports, CAP_SYS_ADMIN"),
+        ),
         false => Item::limited(
             NAME,
             format!("{whose} lacks {}: {STAYS}", lacking.join(", ")),
@@ -242,7 +250,9 @@ mod tests {
     #[test]
     fn rights_are_read_and_what_lacks_is_named() {
         let held = effective("Name:\tsojournd\nCapEff:\t0000008000003000\nCapBnd:\t0\n").unwrap();
-        assert_eq!(rights(held, "it").state, State::Ok);
+        let item = rights(held, "it");
+        assert_eq!(item.state, State::Ok);
+        assert!(item.advice.contains("ports"), "{}", item.advice);
         let held = effective("CapEff:\t0000000000001000\n").unwrap();
         let item = rights(held, "it");
         assert_eq!(item.state, State::Limited);

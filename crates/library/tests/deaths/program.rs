@@ -31,8 +31,7 @@ pub(crate) fn play(role: &str) {
     let words: Vec<&str> = role.split(' ').collect();
     if words[0] == "server" {
         sojourn_server::log::set(sojourn_server::log::Level::Warn);
-        let options =
-            Options { place: Place::At(words[1].into()), idle_exit: None, network: false };
+        let options = Options { place: Place::At(words[1].into()), idle_exit: None, network: None };
         sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
         return;
     }

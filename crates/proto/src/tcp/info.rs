@@ -218,6 +218,11 @@ impl Connection {
         totals
     }
 
+    /// Bytes that the peer has acknowledged and bytes that were received in order, over the session's life.
+    pub fn bytes_moved(&self) -> u64 {
+        self.counters.bytes_acked.wrapping_add(self.counters.bytes_received)
+    }
+
     /// The state as Linux numbers it.
     pub fn state_number(&self) -> u8 {
         self.state as u8

@@ -114,6 +114,12 @@ pub const SETTINGS: &[Setting] = &[
     setting!(ring_bytes_unix, "BYTES", ring, "The same for Unix connections."),
     setting!(ring_bytes_pipe, "BYTES", ring, "The same for pipes."),
     setting!(
+        measure_bulk,
+        "on|off",
+        switch,
+        "Measure bulk transfers with other hosts, and leave them to the kernel where it is faster."
+    ),
+    setting!(
         spin,
         "adaptive|always|never",
         str::parse,

@@ -1,0 +1,316 @@
+//! Sessions with another host of programs that may not have packets of the interface: each has a port.
+//!
+//! An unmodified program as an ordinary user on one host, against the plain kernel on another. The peers check every byte. Not here: what a
+//! port lets through, frame by frame (`crates/filter/tests/ports.rs`). Needs root and network namespaces, and says so if they cannot be
+//! had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use rustix::process::Signal;
+use rustix::thread::CapabilitySet;
+use sojourn_lab::net::{End, Host, Link};
+use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::network::{hosts, next_port};
+use sojourn_system::{Admin, LIMIT};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long the moves may take at most.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Moves of each session.
+const MOVES: u64 = 20;
+/// A user that is nobody else's here.
+const USER: &str = "65531";
+
+/// What one transfer is.
+#[derive(Clone, Copy, Debug)]
+struct Plan<'p> {
+    is_v6: bool,
+    /// Whether the program under Sojourn is the one that calls.
+    calls: bool,
+    way: &'p str,
+    options: &'p [&'p str],
+}
+
+const PLAIN: Plan<'_> = Plan { is_v6: false, calls: false, way: "blocking", options: &[] };
+
+/// A sandbox on the link's end A whose programs every user may run.
+fn world(link: &Link) -> Sandbox {
+    let mut world = Sandbox::on(link.host(End::A)).unwrap();
+    world.set("MOVE_AFTER_CALLS", "4");
+    let open = || PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(world.folder(), open()).unwrap();
+    for name in ["sojourn", "libsojourn_preload.so", "lab-peer"] {
+        // Where they were built not everybody may look.
+        std::fs::copy(world.built().path(name), world.folder().join(name)).unwrap();
+        std::fs::set_permissions(world.folder().join(name), open()).unwrap();
+    }
+    world
+}
+
+/// A program under Sojourn with no right at all: another user's, or where the server may not look into those (ptrace(2)) of this one.
+fn without_rights(world: &Sandbox, program: &str) -> Command {
+    let held = rustix::thread::capabilities(None).unwrap().effective;
+    let mut command = world.command(Mode::Plain, "setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
+    if held.contains(CapabilitySet::SYS_PTRACE) {
+        command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]);
+    }
+    command.arg(world.folder().join("sojourn")).args(["run", "--"]);
+    // An absolute path stays.
+    command.arg(world.folder().join(program)).env("HOME", "/");
+    command
+}
+
+/// Both ends of a session: the first under Sojourn, the second plain on the other host.
+fn start(link: &Link, world: &Sandbox, plan: Plan<'_>) -> [Running; 2] {
+    let port = next_port();
+    let end = if plan.calls { End::B } else { End::A };
+    let address = match plan.is_v6 {
+        true => format!("[{}]:{port}", link.v6(end)),
+        false => format!("{}:{port}", link.v4(end)),
+    };
+    let until = world.folder().join("end");
+    let start = |mut command: Command, is_caller: bool| {
+        command.args([if is_caller { "call" } else { "serve" }, "tcp", &address]);
+        command.args(["--way", plan.way]).args(plan.options).arg("--until").arg(&until);
+        Running::start(command).unwrap()
+    };
+    let mut plain = Command::new(world.built().path("lab-peer"));
+    link.host(End::B).place(&mut plain);
+    let under = without_rights(world, "lab-peer");
+    match plan.calls {
+        false => [start(under, false), start(plain, true)],
+        true => {
+            let plain = start(plain, false);
+            [start(under, true), plain]
+        }
+    }
+}
+
+/// What of the carrier's is to be seen on the host of a sandbox.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Traces {
+    /// Programs on interfaces, and ports, as `sojourn doctor` lists them.
+    attached: Vec<String>,
+    /// Ports' interfaces, as ip-link(8) lists them.
+    interfaces: Vec<String>,
+    /// The other network namespaces that its interfaces know, as ip-netns(8) lists them.
+    namespaces: usize,
+}
+
+fn traces(world: &Sandbox, host: &Host) -> Traces {
+    let mut command = world.command(Mode::Plain, world.built().path("sojourn"));
+    command.args(["doctor", "--json"]);
+    let said = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let name = |one: &serde_json::Value| match one["interface"].as_str() {
+        None | Some("") => None,
+        Some(_) => Some(format!("{} {}", one["what"], one["name"]).replace('"', "")),
+    };
+    let attached = told["attached"].as_array().unwrap().iter().filter_map(name).collect();
+    let links = host.ip(&["-o", "link"]).unwrap();
+    let names = links.lines().filter_map(|line| line.split_whitespace().nth(1));
+    let interfaces = names.filter(|name| name.starts_with("sojourn")).map(str::to_owned).collect();
+    let namespaces = host.ip(&["netns", "list-id"]).unwrap().lines().count();
+    Traces { attached, interfaces, namespaces }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Until a session is away: more has gone than its ring holds.
+fn wait_until_away(admin: &mut Admin) {
+    wait_for("a session that is away", || {
+        admin.away().unwrap().iter().any(|session| session.sent > 1_000_000)
+    });
+}
+
+fn play(link: &Link, plan: Plan<'_>) {
+    let world = world(link);
+    let mut running = start(link, &world, plan);
+    let mut admin = Admin::new(&world).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let mut moves = 0;
+    while moves < MOVES && Instant::now() < deadline && running.iter_mut().all(Running::is_running)
+    {
+        admin.recall_all().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        moves = admin.moves().unwrap().0;
+    }
+    std::fs::write(world.folder().join("end"), "").unwrap();
+    // Both before either is judged: the end of one may only be what came of the other's.
+    let ended = running.map(|peer| peer.finish(LIMIT).unwrap());
+    let is_well = ended.iter().all(|peer| peer.status == 0);
+    assert!(is_well, "{plan:?}: {ended:#?}");
+    println!("{plan:?}: {moves} moves; {}", ended[0].out.trim());
+    assert!(moves >= MOVES / 4, "{plan:?}: only {moves} moves");
+}
+
+#[test]
+fn streams_in_both_directions() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for is_v6 in [false, true] {
+        for calls in [false, true] {
+            for way in ["blocking", "poll", "epoll", "epollet"] {
+                play(&link, Plan { is_v6, calls, way, ..PLAIN });
+            }
+        }
+    }
+}
+
+#[test]
+fn questions_and_answers() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for calls in [false, true] {
+        for way in ["blocking", "epoll"] {
+            let options = &["--rounds", "1", "--size", "3000"];
+            play(&link, Plan { calls, way, options, ..PLAIN });
+        }
+    }
+}
+
+/// Ways in which a program behind a port, or its server, may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Exit,
+    Killed,
+    ServerKilled,
+}
+
+#[test]
+fn nothing_stays() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    // A program that is killed in the middle of a round has sent what it has told nobody: more than once, for it seldom is.
+    let killed = [Ending::Killed; 6];
+    for how in [Ending::Exit, Ending::ServerKilled].into_iter().chain(killed) {
+        let mut world = world(&link);
+        let before = traces(&world, &a);
+        assert_eq!(before.interfaces, [""; 0]);
+        let [program, peer] = start(&link, &world, PLAIN);
+        let mut admin = Admin::new(&world).unwrap();
+        wait_until_away(&mut admin);
+        let there = traces(&world, &a);
+        let has = |what: &str| there.attached.iter().any(|one| one.starts_with(what));
+        assert!(has("port sojourn") && has("hook sojourn_ingress"), "{there:?}");
+        assert!(has("hook sojourn_portout") && has("hook sojourn_closed"), "{there:?}");
+        assert_eq!((there.interfaces.len(), there.namespaces), (1, before.namespaces + 1));
+        drop(admin);
+        let is_well = match how {
+            Ending::Exit => {
+                std::fs::write(world.folder().join("end"), "").unwrap();
+                true
+            }
+            Ending::Killed => {
+                program.signal(Signal::KILL);
+                false
+            }
+            // The docs say that a session that is away is reset then.
+            Ending::ServerKilled => {
+                world.kill_server();
+                false
+            }
+        };
+        for ended in [program, peer].map(|one| one.finish(LIMIT).unwrap()) {
+            assert_eq!(ended.status == 0, is_well, "{how:?}: {ended:?}");
+        }
+        wait_for(&format!("{how:?}: nothing left"), || traces(&world, &a) == before);
+    }
+}
+
+/// What becomes of a process by execve(2) has its own port: it knows nothing of the first one's.
+#[test]
+fn a_program_that_becomes_another() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let world = world(&link);
+    let script = sojourn_system::network::programs().join("net/heir.py");
+    let copy = world.folder().join("heir.py");
+    std::fs::copy(script, &copy).unwrap();
+    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o644)).unwrap();
+    let port = next_port();
+    let run = |mut command: Command, role: &str| {
+        command.arg(&copy).arg(role).env("PORT", port.to_string());
+        command.env("ADDRESS", link.v4(End::A).to_string());
+        Running::start(command).unwrap()
+    };
+    let server = run(without_rights(&world, "/usr/bin/python3"), "serve");
+    wait_for_listener(&link, port);
+    let mut plain = Command::new("/usr/bin/python3");
+    b.place(&mut plain);
+    let client = run(plain, "ask");
+    let mut admin = Admin::new(&world).unwrap();
+    for ended in [client, server].map(|one| one.finish(LIMIT).unwrap()) {
+        assert_eq!(ended.status, 0, "{ended:?}");
+    }
+    assert!(admin.moves().unwrap().0 >= 4, "{:?}", admin.moves());
+}
+
+fn wait_for_listener(link: &Link, port: u16) {
+    let address = (link.v4(End::A), port);
+    let bind = || std::net::TcpListener::bind(address).is_err();
+    wait_for("a listener", || link.host(End::A).enter(bind).unwrap());
+}
+
+/// Runs `programs/net/hostile.py` in that role, with what it has to know.
+fn hostile(mut command: Command, link: &Link, world: &Sandbox, role: &str) -> Command {
+    let mut admin = Admin::new(world).unwrap();
+    let victim = admin.away().unwrap().remove(0);
+    let script = sojourn_system::network::programs().join("net/hostile.py");
+    let copy = world.folder().join("hostile.py");
+    std::fs::copy(script, &copy).unwrap();
+    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o644)).unwrap();
+    command.arg(copy).arg(role);
+    command.env("ADDRESS", link.v4(End::A).to_string()).env("PORT", "7999");
+    let name = |end: Option<std::ffi::CString>| end.unwrap().into_string().unwrap();
+    command.env("VICTIM_LOCAL", name(victim.from)).env("VICTIM_REMOTE", name(victim.to));
+    command.env("OWN_MAC", link.mac(End::A)).env("NEXT_MAC", link.mac(End::B));
+    command.env("INTERFACE", link.interface()).env("END", world.folder().join("end"));
+    command
+}
+
+/// A program that has its own session carried, and takes the packet socket for what it should not do with it.
+#[test]
+fn a_hostile_program_gets_nothing_through() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let world = world(&link);
+    // Traffic that is not its own: another session of this user behind a port.
+    let victims = start(&link, &world, PLAIN);
+    let mut admin = Admin::new(&world).unwrap();
+    wait_until_away(&mut admin);
+    let on_b = |role: &str| {
+        let mut command = Command::new("/usr/bin/python3");
+        link.host(End::B).place(&mut command);
+        Running::start(hostile(command, &link, &world, role)).unwrap()
+    };
+    let tap = on_b("tap");
+    let program = without_rights(&world, "/usr/bin/python3");
+    let program = Running::start(hostile(program, &link, &world, "try")).unwrap();
+    wait_for_listener(&link, 7999);
+    let peer = on_b("ask");
+    // It ends with the one frame that may pass, which the port takes last.
+    let seen = tap.finish(LIMIT).unwrap();
+    std::fs::write(world.folder().join("end"), "").unwrap();
+    let said = program.finish(LIMIT).unwrap();
+    assert_eq!(seen.out, "ready\nALLOWED\n", "{seen:?} {said:?}");
+    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert!(told["seen"].as_u64().unwrap() >= 10, "it sees its own session: {told}");
+    assert_eq!(told["foreign"].as_array().unwrap().len(), 0, "it sees what is not its own: {told}");
+    assert_eq!(told["sent"].as_array().unwrap().len(), 15, "{told} {}", said.err);
+    // The far end itself, and that namespace's loopback interface.
+    assert!(told["reached"].as_array().unwrap().len() <= 2, "{told}");
+    assert_eq!(told["entered"], -1, "{told}");
+    for ended in [peer].into_iter().chain(victims).map(|one| one.finish(LIMIT).unwrap()) {
+        assert_eq!(ended.status, 0, "{ended:?}");
+    }
+}
