@@ -127,7 +127,7 @@ impl Session {
         crate::library().net()?.with_pump(|pump| {
             let at = now();
             // What has arrived counts.
-            pump.turn(at);
+            pump.turn(false, at);
             pump.session(self.slot()).map(|carried| ask(carried, at))
         })
     }
@@ -155,7 +155,7 @@ impl Session {
                 net.with_pump(|pump| {
                     is_obeyed = self.set_in(pump, change);
                     pump.mark(self.slot());
-                    pump.serve(now());
+                    pump.serve(false, now());
                 });
             }
             return is_obeyed;

@@ -33,6 +33,8 @@ mod readiness;
 mod receive;
 mod search;
 mod send;
+#[cfg(test)]
+mod send_tests;
 mod session;
 #[cfg(test)]
 mod session_fakes;

@@ -233,17 +233,25 @@ impl Net {
         self.count.load(Ordering::Relaxed) > 0 && self.turn_now()
     }
 
+    /// A call is about to sleep: nothing that can be done now is left for later.
+    pub(crate) fn settle(&self) {
+        if let Ok(mut pump) = self.pump.try_lock() {
+            pump.turn(false, now());
+            self.leave(pump);
+        }
+    }
+
     fn turn_now(&self) -> bool {
         let at = now();
         self.watch.looked(at.as_micros());
         let Ok(mut pump) = self.pump.try_lock() else { return false };
-        let arrived = pump.turn(at);
+        let arrived = pump.turn(self.watch.looks_again(), at);
         self.leave(pump);
         arrived
     }
 
     fn serve_and_leave<'a>(&'a self, mut pump: MutexGuard<'a, Pump>) {
-        pump.serve(now());
+        pump.serve(self.watch.looks_again(), now());
         self.leave(pump);
     }
 
@@ -277,7 +285,7 @@ impl Net {
         for slot in core::mem::take(&mut *lock(&self.marked)) {
             pump.mark(slot);
         }
-        pump.serve(now());
+        pump.serve(false, now());
         Some(pump)
     }
 
@@ -286,7 +294,7 @@ impl Net {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             let mut pump = lock(&self.pump);
-            pump.turn(now());
+            pump.turn(false, now());
             let idle = self.close_idle_links(engine, &mut pump);
             let next = [idle, pump.next_timeout()].into_iter().flatten().min();
             self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
@@ -314,10 +322,7 @@ impl Net {
             is_idle = !events.is_empty();
             for event in events.iter() {
                 match event.data.u64() {
-                    TICK => {
-                        self.watch.tick(now().as_micros());
-                        continue;
-                    }
+                    TICK if !self.watch.tick(now().as_micros()) => continue,
                     WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
                     _ => {}
                 }

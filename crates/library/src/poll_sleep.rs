@@ -187,7 +187,9 @@ impl Polling<'_> {
         let net = self.library.net().filter(|_| places.has_lent);
         let watches = net.map(|net| net.watch.begin_sleep(true));
         host.wait_begins();
-        self.library.turn_net();
+        if let Some(net) = net {
+            net.settle();
+        }
         let is_over = self.ring_has() || self.is_interrupted();
         let packets = net.zip(watches).filter(|(_, watches)| *watches);
         let extra = [number, packets.map_or(-1, |(net, _)| net.watch.packets())];
@@ -242,6 +244,7 @@ impl Session {
         let (Some(net), Some(pollers)) = (library.net(), library.pollers()) else { return sleep() };
         let place = self.place().filter(|_| self.set() == 0);
         let watches = net.watch.begin_sleep(place.is_some());
+        net.settle();
         let event = place
             .filter(|_| watches)
             .and_then(|place| Some((place, library.poll_event(pollers).ok()?)));

@@ -123,7 +123,7 @@ impl Session {
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
         // The kernel stirred: the peer may have gone. What a send then means the kernel knows best.
-        if self.tx_stirred.load(Ordering::Relaxed) && !self.is_carried() && self.peer_is_gone() {
+        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         self.note_writers_cpu(stream);
@@ -190,6 +190,10 @@ impl Session {
     fn peer_is_gone(&self) -> bool {
         // Cleared before looking, so that what stirs meanwhile is looked at next time.
         self.tx_stirred.store(false, Ordering::SeqCst);
+        if self.is_carried() {
+            // It is away from its socket, of which the carrier is told.
+            return false;
+        }
         let Ok(fd) = kernel::at(self.number()) else { return true };
         let wanted = kernel::hang_up(self.kind());
         kernel::poll(fd, wanted).map_or(true, |found| found.intersects(wanted))
@@ -260,7 +264,7 @@ impl Session {
             return Step::Kernel;
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
-        if self.tx_stirred.load(Ordering::Relaxed) && !self.is_carried() && self.peer_is_gone() {
+        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);

@@ -488,7 +488,11 @@ impl Look for Library {
     }
 
     fn begin_sleep(&self) -> bool {
-        self.net().is_some_and(|net| net.watch.begin_sleep(true))
+        self.net().is_some_and(|net| {
+            let watches = net.watch.begin_sleep(true);
+            net.settle();
+            watches
+        })
     }
 
     fn end_sleep(&self, watches: bool) {

@@ -178,20 +178,29 @@ impl Watch {
         }
     }
 
-    /// The timer has gone off, at `now` (microseconds): for the thread.
-    pub(crate) fn tick(&self, now: u64) {
+    /// Whether there will be another look in a moment, by a call or by the thread.
+    #[inline]
+    pub(crate) fn looks_again(&self) -> bool {
+        self.by_calls.load(Ordering::Relaxed)
+            && self.ticks.load(Ordering::Relaxed)
+            && !self.asleep.load(Ordering::Relaxed)
+    }
+
+    /// The timer has gone off, at `now` (microseconds): for the thread. True: it does not go off again by itself, so the thread has to look.
+    pub(crate) fn tick(&self, now: u64) -> bool {
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         self.ticks.store(false, Ordering::SeqCst);
         // SYNC: after `ticks`; pairs with `end_sleep`.
         if self.asleep.load(Ordering::SeqCst) || !self.by_calls.load(Ordering::SeqCst) {
-            return;
+            return true;
         }
         let idle = now.saturating_sub(self.looked_at.load(Ordering::Relaxed));
         if idle >= PERIOD.as_micros() as u64 {
             self.let_thread_watch(true);
-        } else {
-            self.start_ticking();
+            return true;
         }
+        self.start_ticking();
+        false
     }
 }
 

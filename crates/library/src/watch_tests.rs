@@ -51,10 +51,12 @@ fn while_calls_look_the_thread_does_not_hear() {
     let world = World::new();
     let now = world.spin();
     assert!(!world.thread_hears());
-    world.watch.tick(now + STEP);
+    assert!(world.watch.looks_again());
+    assert!(!world.watch.tick(now + STEP));
     assert!(!world.thread_hears(), "one has looked just now");
-    world.watch.tick(now + 2 * STEP);
+    assert!(world.watch.tick(now + 2 * STEP), "it must look itself");
     assert!(world.thread_hears());
+    assert!(!world.watch.looks_again());
 }
 
 #[test]
@@ -63,8 +65,9 @@ fn one_that_sleeps_watches_as_long_as_it_sleeps() {
     let watches = world.watch.begin_sleep(true);
     assert!(watches);
     assert!(!world.thread_hears());
-    world.watch.tick(1_000_000);
+    assert!(world.watch.tick(1_000_000), "what was left for later, the thread does");
     assert!(!world.thread_hears());
+    assert!(!world.watch.looks_again());
     world.watch.end_sleep(watches);
     world.watch.tick(2_000_000);
     assert!(world.thread_hears(), "it has gone and nobody looks");

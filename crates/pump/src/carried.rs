@@ -19,8 +19,8 @@ use sojourn_wire::tcp::Flags;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
 use std::io::IoSlice;
 
-/// Bytes read from a stream at once.
-const PIECE: usize = 64 * 1024;
+/// While so many bytes are under way the end of what was written, less than a segment, may wait a moment for more.
+const BULK: usize = 32 * 1024;
 
 /// Why a session cannot stay here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +55,10 @@ pub struct Carried {
     connection: Connection,
     header: Header,
     hop: Hop,
-    /// Bytes of the program's ring that the connection has and the peer has not acknowledged.
+    /// Bytes of the program's ring that the connection knows of and the peer has not acknowledged.
     handed: usize,
+    /// Something was left to be sent in a moment, by a round that may not leave anything.
+    is_late: bool,
     identification: u16,
     /// The peer's FIN has come, right behind the last byte.
     has_ended: bool,
@@ -91,7 +93,8 @@ impl Carried {
         limits: &Limits,
         now: Instant,
     ) -> Option<Self> {
-        let mut connection = Connection::import(record, limits, now).ok()?;
+        let limits = Limits { send_elsewhere: stream.in_bytes().into(), ..*limits };
+        let mut connection = Connection::import(record, &limits, now).ok()?;
         if connection.siocoutq() > 0 {
             return None;
         }
@@ -100,7 +103,7 @@ impl Carried {
         // The ledger says nothing before the session is claimed: until then it stands where the record says.
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
-        let beat = Beat::default();
+        let (beat, is_late) = (Beat::default(), false);
         stream.ledger().tell_figures(&Figures::of(&connection, now).words());
         Some(Self {
             stream,
@@ -108,6 +111,7 @@ impl Carried {
             header,
             hop,
             handed,
+            is_late,
             identification,
             has_ended,
             beat,
@@ -191,7 +195,12 @@ impl Carried {
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
         let payload = segment.payload();
         let arrival = Arrival { header: &header, payload, segment_size, congestion };
-        let disposition = self.connection.on_segment(now, &arrival);
+        let (disposition, lent) = self.connection.on_segment_lent(now, &arrival);
+        if let Some(bytes) = lent {
+            // What the ring has no room for, `deliver` brings.
+            let done = self.stream.write(&[IoSlice::new(bytes)], 0).unwrap_or(0);
+            self.connection.settle(bytes, done);
+        }
         if closes {
             let end = header.seq.0.wrapping_add(payload.len() as u32);
             self.has_ended = end == self.connection.position(now).rcv_nxt;
@@ -221,24 +230,20 @@ impl Carried {
         self.connection.set_path_mtu(now, hop.mtu, false);
     }
 
-    /// Moves what can be moved, in both directions, and sends what is to be sent. `scratch`: room for a piece.
+    /// Moves what can be moved, in both directions, and sends what is to be sent. `may_wait`: there will be another round in a moment, and it
+    /// may be better to send a part then ([`Carried::is_late`]).
     pub(crate) fn pump(
         &mut self,
         out: &mut dyn Interface,
-        scratch: &mut [u8],
+        may_wait: bool,
         now: Instant,
     ) -> Result<(), Ending> {
         if self.stream.is_frozen() {
             return Err(Ending::Program);
         }
         self.deliver()?;
-        loop {
-            let got = self.collect(scratch)?;
-            self.transmit(out, now);
-            if !got {
-                break;
-            }
-        }
+        self.collect(may_wait)?;
+        self.transmit(out, may_wait, now)?;
         self.tell(now);
         if self.verdict.is_some() {
             return Err(Ending::Bulk);
@@ -248,6 +253,11 @@ impl Carried {
             ReceiveEnd::Finished => Err(Ending::Peer),
             ReceiveEnd::Failed(_) => Err(Ending::TimedOut),
         }
+    }
+
+    /// Whether another round is needed soon.
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late
     }
 
     /// The session cannot stay here: its program sends it home.
@@ -286,52 +296,62 @@ impl Carried {
         }
     }
 
-    /// From the stream into the connection. Whether there may be more.
-    fn collect(&mut self, scratch: &mut [u8]) -> Result<bool, Ending> {
+    /// The connection hears of what the program has written. The bytes stay where they are until the peer has them.
+    fn collect(&mut self, may_wait: bool) -> Result<(), Ending> {
         let stop = |_| Ending::Program;
         let acknowledged = self.handed.saturating_sub(self.connection.siocoutq());
         if acknowledged > 0 {
             self.stream.release(acknowledged).map_err(stop)?;
             self.handed -= acknowledged;
         }
-        let room = self.connection.send_room().min(scratch.len());
-        if room == 0 {
-            // An acknowledgement will bring us back.
-            return Ok(false);
-        }
-        let got = match self.stream.read_ahead(self.handed, &mut scratch[..room]) {
+        let written = match self.stream.available() {
+            Ok(available) => available.saturating_sub(self.handed),
             // The program's side has not switched yet.
-            Ok(0) | Err(Stop::NotRinging) => return Ok(false),
-            Ok(got) => got,
+            Err(Stop::NotRinging) => 0,
             Err(_) => return Err(Ending::Program),
         };
-        self.handed += got;
-        let more = self.stream.available().is_ok_and(|len| len > self.handed);
-        self.connection.send(&[&scratch[..got]], more);
-        Ok(more)
+        // A writer of much writes again soon: then the end of this write is in the middle of a segment, and no segment of its own.
+        let under_way = self.connection.siocoutq() - self.connection.siocoutqnsd();
+        let waits = may_wait && under_way >= BULK;
+        self.handed += self.connection.send_elsewhere(written, waits);
+        self.is_late = waits && self.connection.siocoutqnsd() > 0;
+        Ok(())
     }
 
-    fn transmit(&mut self, out: &mut dyn Interface, now: Instant) {
+    fn transmit(
+        &mut self,
+        out: &mut dyn Interface,
+        may_wait: bool,
+        now: Instant,
+    ) -> Result<(), Ending> {
         let offloads = out.properties().checksum_offload;
         let mut bytes = [0; HEADERS_BYTES_MAX];
-        while let Some(transmit) = self.connection.poll_transmit(now) {
+        loop {
+            let next = if may_wait {
+                self.connection.poll_transmit_data(now)
+            } else {
+                self.connection.poll_transmit(now)
+            };
+            let Some(transmit) = next else { break };
             if self.hop.is_cut {
                 continue;
             }
+            let offset = usize::try_from(transmit.offset).unwrap_or(usize::MAX);
+            let payload = if transmit.length == 0 {
+                [&[][..]; 2]
+            } else {
+                // SAFETY: the writer is this process's own library, or its session server, which only reads.
+                unsafe { self.stream.ahead(offset, transmit.length) }
+                    .map_err(|_| Ending::Program)?
+            };
             self.identification = self.identification.wrapping_add(1);
             let offload = offload_of(&transmit, offloads);
             let ecn = if transmit.ect { Ecn::Capable0 } else { Ecn::NotCapable };
             let number = self.identification;
-            let emitted = self.header.emit_tcp(
-                &transmit.header,
-                &transmit.payload,
-                ecn,
-                number,
-                offload,
-                &mut bytes,
-            );
+            let header = &transmit.header;
+            let emitted = self.header.emit_tcp(header, &payload, ecn, number, offload, &mut bytes);
             let Ok(emitted) = emitted else { continue };
-            let [first, second] = transmit.payload;
+            let [first, second] = payload;
             let frame =
                 Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], first, second] };
             // What is not taken is as good as lost on the way, and sent again.
@@ -340,6 +360,8 @@ impl Carried {
                 let _ = out.send(&frame);
             }
         }
+        self.is_late |= may_wait && self.connection.is_ack_due();
+        Ok(())
     }
 
     /// Nobody can go on with the session, which has left with this record: the peer is told so, as well as can be.
@@ -360,7 +382,9 @@ impl Carried {
         if let Kind::Tcp(tcp) = &mut record.kind {
             let unread = unread(&self.stream);
             tcp.receive_queue.splice(0..0, unread);
-            tcp.send_queue.extend(unsent(&self.stream, self.handed));
+            // What was acknowledged last may be in the ring still.
+            let acknowledged = self.handed.saturating_sub(self.connection.siocoutq());
+            tcp.send_queue = unsent(&self.stream, acknowledged);
             tcp.out_of_order.clear();
         }
         Some(record)
@@ -398,9 +422,4 @@ fn offload_of(transmit: &Transmit<'_>, has_offloads: bool) -> Offload {
         0 => Offload::Checksum,
         size => Offload::Segments(size),
     }
-}
-
-/// Room for what one session takes from its stream at once.
-pub(crate) fn scratch() -> Box<[u8]> {
-    vec![0; PIECE].into_boxed_slice()
 }

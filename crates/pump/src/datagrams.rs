@@ -18,7 +18,7 @@ use sojourn_wire::frame::{Fields, Frame, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::udp::HEADER_BYTES;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -156,7 +156,22 @@ pub(crate) struct Sockets {
     /// The others, by their ports.
     others: HashMap<u16, Vec<u32>, BuildHasherDefault<Words>>,
     rung: Vec<u32>,
+    /// Datagrams that came before their socket, the oldest first: the filter is told a moment earlier.
+    early: VecDeque<Early>,
 }
+
+/// See [`Sockets::early`].
+#[derive(Debug)]
+struct Early {
+    key: FlowKey,
+    payload: Box<[u8]>,
+    segment_size: u16,
+    at: Instant,
+}
+
+/// So many are kept, and so long (microseconds): a later socket of the same port is another.
+const EARLY_MAX: usize = 64;
+const EARLY_LASTS_US: u64 = 500_000;
 
 impl Sockets {
     fn flow_of(one: &Datagrams) -> Option<FlowKey> {
@@ -164,7 +179,7 @@ impl Sockets {
         Some(FlowKey { protocol: Protocol::Udp, source: one.local, target })
     }
 
-    fn insert(&mut self, number: u32, one: Datagrams) {
+    fn insert(&mut self, number: u32, one: Datagrams, now: Instant) {
         match Self::flow_of(&one) {
             Some(flow) => drop(self.connected.insert(flow, number)),
             None => self.others.entry(one.local.port()).or_default().push(number),
@@ -172,6 +187,13 @@ impl Sockets {
         self.all.insert(number, one);
         // So that ringing never allocates.
         self.rung.reserve(self.all.len() - self.rung.len());
+        for _ in 0..self.early.len() {
+            if let Some(Early { key, payload, segment_size, at }) = self.early.pop_front()
+                && now.since(at).as_micros() < EARLY_LASTS_US
+            {
+                self.take(key, &payload, segment_size, at);
+            }
+        }
     }
 
     fn remove(&mut self, number: u32) -> Option<Datagrams> {
@@ -200,10 +222,26 @@ impl Sockets {
     }
 
     /// A datagram, or several merged ones, has arrived.
-    pub(crate) fn arrived(&mut self, frame: &Frame<'_>, payload: &[u8], segment_size: u16) {
-        let Some(number) = self.find(&frame.key) else { return };
-        let Some(one) = self.all.get_mut(&number) else { return };
-        lock(&one.socket).on_datagram(frame.key.source, payload, segment_size);
+    pub(crate) fn arrived(
+        &mut self,
+        frame: &Frame<'_>,
+        payload: &[u8],
+        segment_size: u16,
+        at: Instant,
+    ) {
+        self.take(frame.key, payload, segment_size, at);
+    }
+
+    fn take(&mut self, key: FlowKey, payload: &[u8], segment_size: u16, at: Instant) {
+        let number = self.find(&key);
+        let Some((number, one)) = number.and_then(|at| Some((at, self.all.get_mut(&at)?))) else {
+            if self.early.len() == EARLY_MAX {
+                self.early.pop_front();
+            }
+            self.early.push_back(Early { key, payload: payload.into(), segment_size, at });
+            return;
+        };
+        lock(&one.socket).on_datagram(key.source, payload, segment_size);
         if !one.is_rung {
             one.is_rung = true;
             self.rung.push(number);
@@ -224,11 +262,11 @@ impl Sockets {
 
 impl Pump {
     /// One more UDP socket, under a number that no other session has.
-    pub fn insert_datagrams(&mut self, number: u32, one: Datagrams) {
+    pub fn insert_datagrams(&mut self, number: u32, one: Datagrams, at: Instant) {
         if let Some(link) = self.links.iter_mut().find(|known| known.id == one.link) {
             link.sessions += 1;
         }
-        self.sockets.insert(number, one);
+        self.sockets.insert(number, one, at);
     }
 
     /// A socket less.
@@ -386,4 +424,31 @@ fn send_one(
 fn lock(socket: &Mutex<Socket>) -> MutexGuard<'_, Socket> {
     // Nothing is left half done under it.
     socket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_in_two_parts_is_cut_anywhere() {
+        let whole = *b"0123456789";
+        for at in 0..=whole.len() {
+            let payload = [&whole[..at], &whole[at..]];
+            for from in 0..whole.len() {
+                for to in from..=whole.len() {
+                    assert_eq!(between(payload, from, to).concat(), whole[from..to]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_parts_are_gathered_if_there_is_room() {
+        let parts = [b"ab", b"cd", b"ef"].map(|part| IoSlice::new(&part[..]));
+        let mut scratch = [0; 6];
+        assert_eq!(gather(&parts[..2], &mut scratch), Some([&b"ab"[..], b"cd"]));
+        assert_eq!(gather(&parts, &mut scratch), Some([&b"abcdef"[..], b""]));
+        assert_eq!(gather(&parts, &mut scratch[..5]), None);
+    }
 }

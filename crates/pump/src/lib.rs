@@ -6,6 +6,10 @@
 //! Read `docs/moves.md` first.
 //!
 //! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns the pump (`sojourn_library`).
+#![allow(
+    unsafe_code,
+    reason = "what is sent lies in the program's ring, which only this process writes"
+)]
 
 mod asks;
 pub mod bulk;

@@ -2,7 +2,7 @@
 //!
 //! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
 
-use crate::carried::{Carried, Ending, Hop, scratch};
+use crate::carried::{Carried, Ending, Hop};
 use crate::datagrams::Sockets;
 use crate::hash::Words;
 use sojourn_netif::{Interface, Received};
@@ -18,6 +18,9 @@ const BUDGET: usize = 64;
 
 /// An interface without sessions is kept for so long (microseconds), for the next: longer than the server keeps its own end of it.
 const LINGER_US: u64 = 10_000_000;
+
+/// No datagram is longer.
+const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
 /// Names an interface of a pump. The session server gives these names, and never one twice.
 pub type LinkId = u64;
@@ -38,6 +41,8 @@ struct Entry {
     timer: Option<Instant>,
     /// It is among the dirty ones.
     is_dirty: bool,
+    /// It is among the late ones.
+    is_late: bool,
     /// It cannot stay here: once what has arrived is delivered it goes home.
     is_ending: bool,
 }
@@ -53,6 +58,9 @@ pub struct Pump {
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
+    /// Sessions that have left something to be sent in a moment.
+    late: Vec<u32>,
+    /// Room to gather a datagram of many parts.
     pub(crate) scratch: Box<[u8]>,
 }
 
@@ -84,7 +92,8 @@ impl Default for Pump {
             flows: HashMap::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
-            scratch: scratch(),
+            late: Vec::new(),
+            scratch: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }
     }
 }
@@ -119,7 +128,15 @@ impl Pump {
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
         }
-        let entry = Entry { carried, link, flow, timer: None, is_dirty: false, is_ending: false };
+        let entry = Entry {
+            carried,
+            link,
+            flow,
+            timer: None,
+            is_dirty: false,
+            is_late: false,
+            is_ending: false,
+        };
         self.entries.insert(number, entry);
         self.mark(number);
     }
@@ -177,11 +194,21 @@ impl Pump {
         }
     }
 
-    /// Takes what has arrived, and does what there is to do. Whether frames were taken.
-    pub fn turn(&mut self, at: Instant) -> bool {
+    /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn in a moment. What was left by the last one
+    /// is sent in any case. Whether frames were taken.
+    pub fn turn(&mut self, may_wait: bool, at: Instant) -> bool {
         let arrived = self.receive(at);
         self.expire(at);
-        self.serve(at);
+        let mut late = core::mem::take(&mut self.late);
+        for number in late.drain(..) {
+            if let Some(entry) = self.entries.get_mut(&number) {
+                entry.is_late = false;
+            }
+            self.serve_one(number, false, at);
+        }
+        // Nothing was left meanwhile: they might not.
+        self.late = late;
+        self.serve(may_wait, at);
         arrived
     }
 
@@ -199,7 +226,7 @@ impl Pump {
                 let Some(frame) = parse(&received, kind) else { return };
                 let size = received.vnet.segments.map_or(0, |segments| segments.size);
                 if let Some(datagram) = frame.datagram() {
-                    return sockets.arrived(&frame, datagram.payload(), size);
+                    return sockets.arrived(&frame, datagram.payload(), size, at);
                 }
                 let Some(number) = flows.get(&frame.key.reversed()) else { return };
                 let Some(entry) = entries.get_mut(number) else { return };
@@ -226,11 +253,13 @@ impl Pump {
         }
     }
 
-    /// Does what there is to do for sessions that were marked, without a look at the interfaces.
-    pub fn serve(&mut self, at: Instant) {
+    /// Does what there is to do for sessions that were marked, without a look at the interfaces. `may_wait`: see [`Pump::turn`].
+    pub fn serve(&mut self, may_wait: bool, at: Instant) {
         let mut dirty = core::mem::take(&mut self.dirty);
         for number in dirty.drain(..) {
-            self.serve_one(number, at);
+            if self.entries.get(&number).is_some_and(|entry| entry.is_dirty) {
+                self.serve_one(number, may_wait, at);
+            }
         }
         // Nothing is marked meanwhile.
         self.dirty = dirty;
@@ -239,12 +268,12 @@ impl Pump {
         }
     }
 
-    fn serve_one(&mut self, number: u32, at: Instant) {
-        let Self { links, entries, scratch, .. } = self;
+    fn serve_one(&mut self, number: u32, may_wait: bool, at: Instant) {
+        let Self { links, entries, late, .. } = self;
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;
         let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
-        let when = match entry.carried.pump(&mut *link.packets, scratch, at) {
+        let when = match entry.carried.pump(&mut *link.packets, may_wait, at) {
             Ok(()) if !entry.is_ending => entry.carried.next_timeout(),
             Err(Ending::Program) => None,
             _ => {
@@ -252,6 +281,10 @@ impl Pump {
                 None
             }
         };
+        if entry.carried.is_late() && !entry.is_late {
+            entry.is_late = true;
+            late.push(number);
+        }
         self.set_timer(number, when);
     }
 

@@ -220,6 +220,16 @@ impl<'m> Span<'m> {
         len
     }
 
+    /// The bytes, where they lie.
+    ///
+    /// # Safety
+    /// Nobody writes to them while the answer is in use, in this process or another.
+    #[inline]
+    pub unsafe fn as_slice(&self) -> &'m [u8] {
+        // SAFETY: mapped for 'm; the caller's promise.
+        unsafe { core::slice::from_raw_parts(self.base, self.len) }
+    }
+
     /// The first byte, for code that writes or copies by itself under the rules of this crate.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {

@@ -73,18 +73,28 @@ impl Stream {
         self.read_pieces(head, available, &mut Target::new(bufs))
     }
 
-    /// Copies bytes to `buf` from byte `skip` of what can be read on, and leaves them there: the writer finds no room for more until
-    /// [`Stream::release`]. Answers the bytes copied; 0 if there are none beyond `skip`. Reader lock.
+    /// Bytes that can be read from byte `skip` on, `len` at most, where they lie: in up to two parts. They stay there: the writer finds no room for
+    /// more until [`Stream::release`]. Reader lock.
     ///
     /// # Errors
     /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
-    pub fn read_ahead(&self, skip: usize, buf: &mut [u8]) -> Result<usize, Stop> {
-        let available = self.available()?.saturating_sub(skip);
-        let head = self.reading.own.load(Ordering::Relaxed) + skip as u64;
-        Ok(self.copy_out(head, available, &mut Target::new(&mut [IoSliceMut::new(buf)])))
+    ///
+    /// # Safety
+    /// While the answer is in use nobody writes to bytes of this ring that are published and not released: its writer is trusted, as one
+    /// in the same process is.
+    pub unsafe fn ahead(&self, skip: usize, len: usize) -> Result<[&[u8]; 2], Stop> {
+        let len = self.available()?.saturating_sub(skip).min(len);
+        let from = self.reading.own.load(Ordering::Relaxed) + skip as u64;
+        let part = |at: usize| {
+            let span = self.span(1 - self.side, from + at as u64, len - at)?;
+            // SAFETY: the caller's promise; the mapping lives as long as the stream.
+            Some(unsafe { span.as_slice() })
+        };
+        let first = part(0).unwrap_or_default();
+        Ok([first, if first.len() < len { part(first.len()).unwrap_or_default() } else { &[] }])
     }
 
-    /// Consumes `len` bytes that [`Stream::read_ahead`] has copied. Reader lock.
+    /// Consumes `len` bytes that were looked at with [`Stream::ahead`]. Reader lock.
     ///
     /// # Errors
     /// [`Stop::Frozen`], [`Stop::Violation`].

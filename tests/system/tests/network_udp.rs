@@ -191,3 +191,71 @@ fn larger_than_the_path_takes() {
         );
     }
 }
+
+/// What the cases answer, under Sojourn or not.
+fn cases(link: &Link, under: Under) -> String {
+    let mut stage = Stage::new(link, under).unwrap();
+    stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
+    let port = stage.port.to_string();
+    let _server = script(&stage, End::A, &["serve", "epoll", &stage.address, &port]);
+    await_port(link.host(End::A), stage.port);
+    let mut command = stage.command(End::B, "python3");
+    let path = sojourn_system::network::programs().join("net/udp_cases.py");
+    command.arg(path).args([&stage.address, &port]).env("PYTHONUNBUFFERED", "1");
+    let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
+    if under == Under::Client {
+        let stats = Admin::new(&stage.worlds[1]).unwrap().moves().unwrap();
+        assert!(stats.0 >= 5, "{stats:?}: {ended:#?}");
+    }
+    assert_eq!(ended.status, 0, "{under:?}: {ended:#?}");
+    ended.out
+}
+
+#[test]
+fn calls_answer_as_the_kernel_does() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let [plain, ours] = [Under::Nobody, Under::Client].map(|under| cases(&link, under));
+    assert!(plain.lines().count() > 25, "{plain}");
+    assert_eq!(ours, plain);
+}
+
+/// Waits until a UDP socket of a program of that world is away, and was so for a while.
+fn await_away(stage: &Stage, end: End) -> u32 {
+    let mut admin = Admin::new(&stage.worlds[end as usize]).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let away = admin.away().unwrap();
+        let is_it =
+            |session: &&SessionInfoT| session.kind == KindT::Udp && session.age_ms >= LONG_AWAY_MS;
+        if let Some(session) = away.iter().find(is_it) {
+            return session.pid;
+        }
+        assert!(Instant::now() < deadline, "no socket is away");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn after_a_sudden_death_the_port_is_the_next_ones() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let stage = Stage::new(&link, Under::Server).unwrap();
+    let port = stage.port.to_string();
+    let serve = ["serve", "epoll", "0.0.0.0", &port];
+    let first = script(&stage, End::A, &serve);
+    await_port(link.host(End::A), stage.port);
+    // Not connected: it hears nothing of the moment without a server.
+    let call = ["call", "poll", &stage.address, &port, "unconnected", "100"];
+    let client = script(&stage, End::B, &call);
+    let pid = await_away(&stage, End::A);
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    assert_eq!(first.finish(LIMIT).unwrap().status, -9);
+    let next = Stage { under: Under::Nobody, ..stage };
+    let second = script(&next, End::A, &serve);
+    std::thread::sleep(COUNTS);
+    std::fs::write(next.end_file(), "").unwrap();
+    let ended = [client, second].map(|program| program.finish(LIMIT).unwrap());
+    assert!(ended.iter().all(|program| program.status == 0), "{ended:#?}");
+}

@@ -62,7 +62,7 @@ impl Net {
         }
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
         let one = Datagrams::new(Arc::clone(&socket), other, lent.link);
-        pump.insert_datagrams(session.slot(), one);
+        pump.insert_datagrams(session.slot(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         self.leave(pump);
         library().set_hears_packets(session, self.watch.packets());
@@ -76,7 +76,7 @@ impl Net {
     pub(crate) fn end_datagrams(&self, slot: u32) -> (Option<u64>, Option<SessionRecord>) {
         let mut pump = lock(&self.pump);
         let at = now();
-        pump.turn(at);
+        pump.turn(false, at);
         let removed = pump.remove_datagrams(slot, at);
         self.leave(pump);
         let token = lock(&self.tokens).remove(&slot).map(|(token, _)| token);

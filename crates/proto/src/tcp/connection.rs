@@ -22,6 +22,9 @@ use core::net::SocketAddr;
 pub struct Limits {
     /// Most bytes of the send ring; the ring is the next power of two, and larger if a record brings more.
     pub send_ring_max: u64,
+    /// Not 0: the embedding itself keeps what was written until it is acknowledged, so many bytes at most, and there is no send ring. See
+    /// [`Connection::send_elsewhere`].
+    pub send_elsewhere: u64,
     /// Most bytes of the receive ring, likewise.
     pub receive_ring_max: u64,
     /// Most bytes of payload in one [`super::Transmit`]; below two segments, no segmentation is asked for. At most 65 535 less headers.
@@ -38,6 +41,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             send_ring_max: 4 << 20,
+            send_elsewhere: 0,
             receive_ring_max: 4 << 20,
             gso_max_bytes: 65_160,
             gso_max_segments: 64,
@@ -77,8 +81,11 @@ pub(super) struct Sending {
     pub(super) wl2: u64,
     pub(super) max_window: u64,
     pub(super) scale: u8,
-    pub(super) ring: Ring,
-    /// Bytes that the program may have in the ring.
+    /// None: the embedding has the bytes.
+    pub(super) ring: Option<Ring>,
+    /// Bytes that there is memory for.
+    pub(super) capacity: u64,
+    /// Bytes that the program may have in it.
     pub(super) limit: u64,
     /// End of the last segment that was not full, for Nagle's rule (Minshall's variant).
     pub(super) small_end: u64,
@@ -112,7 +119,12 @@ impl Sending {
         self.una + self.wnd
     }
 
-    /// Bytes in the ring.
+    /// What is kept here of `span`.
+    pub(super) fn slices(&self, span: Span) -> [&[u8]; 2] {
+        self.ring.as_ref().map_or([&[], &[]], |ring| ring.slices(span))
+    }
+
+    /// Bytes written and not acknowledged.
     pub(super) fn queued(&self) -> u64 {
         self.end.saturating_sub(self.una)
     }
@@ -129,6 +141,8 @@ pub(super) struct Receiving {
     pub(super) fin: Option<u64>,
     pub(super) window: ReceiveWindow,
     pub(super) ring: Ring,
+    /// What of the stream's end the caller of [`Connection::on_segment_lent`] has and the ring has not.
+    pub(super) lent: Option<Span>,
     pub(super) assembler: Assembler,
     /// The program reads no more.
     pub(super) shutdown: bool,
@@ -189,6 +203,8 @@ pub struct Connection {
     pub(super) sent_at: Option<Instant>,
     /// Urgent data came; the session has to go where that is known.
     pub(super) urgent: bool,
+    /// The caller takes payload as it comes, see `on_segment_lent`.
+    pub(super) may_lend: bool,
 }
 
 impl Connection {

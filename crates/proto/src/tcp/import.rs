@@ -99,6 +99,7 @@ impl Connection {
             heard_at: now - tcp.idle,
             sent_at: None,
             urgent: false,
+            may_lend: false,
         };
         connection.start_timers(tcp, now);
         if tcp.ack_pending {
@@ -133,6 +134,7 @@ fn receiving(tcp: &TcpRecord, limits: &Limits, now: Instant) -> Receiving {
         fin: peer_closed.then_some(end),
         window,
         ring,
+        lent: None,
         assembler,
         shutdown: tcp.receive_shutdown,
     }
@@ -149,8 +151,13 @@ fn sending(tcp: &TcpRecord, limits: &Limits, rcv_nxt: u64) -> Sending {
     let most =
         if options.sndbuf_locked { base } else { payload_room(tcp.tuning.wmem_max).max(base) };
     let capacity = most.min(limits.send_ring_max).max(tcp.send_queue.len() as u64);
-    let mut ring = Ring::new(capacity as usize, una);
-    ring.write(una, &tcp.send_queue);
+    let elsewhere = limits.send_elsewhere;
+    let ring = (elsewhere == 0).then(|| {
+        let mut ring = Ring::new(capacity as usize, una);
+        ring.write(una, &tcp.send_queue);
+        ring
+    });
+    let capacity = ring.as_ref().map_or(elsewhere, Ring::capacity);
     Sending {
         una,
         nxt,
@@ -161,8 +168,9 @@ fn sending(tcp: &TcpRecord, limits: &Limits, rcv_nxt: u64) -> Sending {
         wl2: position::near(una, tcp.snd_wl2).min(una),
         max_window: u64::from(tcp.max_window.max(tcp.snd_wnd)),
         scale: tcp.snd_wscale,
-        limit: base.min(ring.capacity()),
+        limit: if ring.is_some() { base.min(capacity) } else { capacity },
         ring,
+        capacity,
         small_end: una,
         more: false,
     }
@@ -191,7 +199,7 @@ fn recovery(
         rto_min: tuning.rto_min,
         rto_max: tuning.rto_max,
         initial_window: 10 * u64::from(sizes.mss),
-        window_max: snd.ring.capacity(),
+        window_max: snd.capacity,
         slow_start_after_idle: tuning.slow_start_after_idle,
         tail_loss_probe: tuning.early_retrans >= 3,
         frto: tuning.frto,

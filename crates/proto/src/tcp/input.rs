@@ -93,6 +93,20 @@ impl Connection {
         disposition
     }
 
+    /// As [`Connection::on_segment`], but does not copy the payload if all that came before it has been read. Then it gives the part of the payload
+    /// that is new: the caller says with [`Connection::settle`] how much of that was read at once, before it does anything else here.
+    pub fn on_segment_lent<'a>(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival<'a>,
+    ) -> (Disposition, Option<&'a [u8]>) {
+        self.may_lend = true;
+        let disposition = self.on_segment(now, arrival);
+        self.may_lend = false;
+        let from = self.rcv.lent.map(|span| arrival.payload.len() - span.len() as usize);
+        (disposition, from.and_then(|from| arrival.payload.get(from..)))
+    }
+
     fn dispose(&mut self, now: Instant, arrival: &Arrival<'_>) -> Disposition {
         if self.exported {
             return Disposition::Exported;

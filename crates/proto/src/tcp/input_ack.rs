@@ -82,13 +82,14 @@ impl Connection {
         // The window's right edge is told anew with each acknowledgement; until then it stays where it was.
         self.snd.una = una;
         self.snd.small_end = self.snd.small_end.max(una);
+        let Some(ring) = &mut self.snd.ring else { return };
         if una >= end {
-            self.snd.ring.rewind(end);
+            ring.rewind(end);
         }
         if !self.options.sndbuf_locked {
             // Twice the congestion window (`tcp_sndbuf_expand`): one window in flight, one to follow it.
             let wanted = self.recovery.cwnd().saturating_mul(2);
-            self.snd.limit = self.snd.limit.max(wanted.min(self.snd.ring.capacity()));
+            self.snd.limit = self.snd.limit.max(wanted.min(self.snd.capacity));
         }
     }
 

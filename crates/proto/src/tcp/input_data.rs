@@ -1,6 +1,6 @@
 //! The data in a segment, and the FIN: RFC 9293, 3.10.7.4, seventh and eighth.
 //!
-//! Bytes are copied once, to their place in the receive ring; what of the ring is filled beyond a gap is the assembler's to know.
+//! Bytes are copied once, to their place in the receive ring, or not at all if the embedding takes them as they come; what of the ring is filled beyond a gap is the assembler's to know.
 
 use super::connection::Connection;
 use super::disposition::Disposition;
@@ -34,14 +34,26 @@ impl Connection {
         let span = Span::new(segment.seq, end);
         let fresh = segment.seq.max(self.rcv.nxt);
         if fresh < end {
-            let from = (fresh - segment.seq) as usize;
-            self.rcv.ring.write(fresh, &segment.payload[from..(end - segment.seq) as usize]);
+            let lends = self.may_lend
+                && end == segment.data_end
+                && fresh == self.rcv.nxt
+                && self.rcv.readable().is_empty()
+                && self.rcv.assembler.is_empty();
+            if lends {
+                self.rcv.lent = Some(Span::new(fresh, end));
+            } else {
+                let from = (fresh - segment.seq) as usize;
+                self.rcv.ring.write(fresh, &segment.payload[from..(end - segment.seq) as usize]);
+            }
         }
         let had_gaps = !self.rcv.assembler.is_empty();
         if fresh < end {
             return match self.rcv.assembler.insert(self.rcv.nxt, span) {
                 Inserted::Advanced(nxt) => self.advance_receiving(now, segment, nxt, had_gaps),
-                other => self.answer_disorder(other),
+                other => {
+                    self.rcv.lent = None;
+                    self.answer_disorder(other)
+                }
             };
         }
         // Nothing but a FIN, here or beyond a gap.

@@ -23,10 +23,27 @@ impl Connection {
     /// The next frame to be sent now, if there is one. Each is final: it counts as sent. After the last, [`Connection::next_timeout`]
     /// tells when to come back at the latest.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let plan = self.plan(now).or_else(|| self.acknowledgement())?;
+        Some(self.build(now, &plan))
+    }
+
+    /// As [`Connection::poll_transmit`], but not for an acknowledgement alone: the embedding expects that data will carry it in a moment. It must
+    /// come back in any case while [`Connection::is_ack_due`].
+    pub fn poll_transmit_data(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let plan = self.plan(now)?;
         Some(self.build(now, &plan))
     }
 
+    /// Whether an acknowledgement is to be sent now.
+    pub fn is_ack_due(&self) -> bool {
+        !self.exported && self.state != TcpState::Closed && self.acks.is_due()
+    }
+
+    fn acknowledgement(&self) -> Option<Plan> {
+        self.is_ack_due().then(|| self.bare(self.acceptable_seq(), Flags::ACK))
+    }
+
+    /// Anything but an acknowledgement alone.
     fn plan(&mut self, now: Instant) -> Option<Plan> {
         if self.exported {
             return None;
@@ -49,7 +66,7 @@ impl Connection {
             Err(stopped) => self.recovery.on_output_done(now, stopped),
         }
         self.watch_unsent(now);
-        self.acks.is_due().then(|| self.bare(self.acceptable_seq(), Flags::ACK))
+        None
     }
 
     /// A segment without payload.

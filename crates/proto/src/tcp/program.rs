@@ -17,9 +17,10 @@ impl Connection {
         }
         let mut room = self.send_room();
         let before = room;
+        let Some(ring) = &mut self.snd.ring else { return 0 };
         for part in parts {
             let taken = part.len().min(room);
-            self.snd.ring.write(self.snd.end, &part[..taken]);
+            ring.write(self.snd.end, &part[..taken]);
             self.snd.end += taken as u64;
             room -= taken;
             if taken < part.len() {
@@ -28,6 +29,18 @@ impl Connection {
         }
         self.snd.more = more;
         before - room
+    }
+
+    /// As [`Connection::send`], where the embedding keeps the bytes (`Limits::send_elsewhere`) until they are acknowledged: it has written
+    /// `length` more. What a [`super::Transmit`] carries it finds by the transmit's `offset`.
+    pub fn send_elsewhere(&mut self, length: usize, more: bool) -> usize {
+        if self.snd.ring.is_some() || !self.can_send() {
+            return 0;
+        }
+        let taken = length.min(self.send_room());
+        self.snd.end += taken as u64;
+        self.snd.more = more;
+        taken
     }
 
     /// Whether the program may write (otherwise `EPIPE`, or the error of the connection).
@@ -104,6 +117,16 @@ impl Connection {
         self.open_window(before);
     }
 
+    /// What `on_segment_lent` has left to the caller, in `bytes`, has been read up to `read` bytes; the rest is kept here.
+    pub fn settle(&mut self, bytes: &[u8], read: usize) {
+        let Some(span) = self.rcv.lent.take() else { return };
+        let read = read.min(span.len() as usize);
+        if let Some(rest) = bytes.get(read..span.len() as usize) {
+            self.rcv.ring.write(span.start + read as u64, rest);
+        }
+        self.consume(read);
+    }
+
     /// Tells the peer of the window if it can be twice what it was (`tcp_cleanup_rbuf`), or opens at last.
     fn open_window(&mut self, before: u64) {
         if self.rcv.fin_taken() || 2 * before > self.rcv.window.limit() {
@@ -158,7 +181,7 @@ impl Connection {
 
     /// The bytes from the first unacknowledged one on that were written, where they lie.
     pub fn unacknowledged(&self) -> [&[u8]; 2] {
-        self.snd.ring.slices(Span::new(self.snd.una.min(self.snd.end), self.snd.end))
+        self.snd.slices(Span::new(self.snd.una.min(self.snd.end), self.snd.end))
     }
 
     /// Closes the sending direction (`SHUT_WR`): a FIN follows what was written (RFC 9293, 3.10.4).

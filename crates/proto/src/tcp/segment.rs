@@ -14,8 +14,12 @@ use sojourn_wire::tcp::{
 pub struct Transmit<'a> {
     /// The header of the first segment.
     pub header: Header,
-    /// The payload, in up to two parts.
+    /// The payload, in up to two parts. Empty if the embedding keeps what was written.
     pub payload: [&'a [u8]; 2],
+    /// Where it begins: bytes from the first one on that was not acknowledged.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: usize,
     /// Bytes of payload per segment if the payload is to be cut into several; 0 if it is one segment. FIN and PSH belong to the last.
     pub segment_size: u16,
     /// The IP header is to say that congestion may be marked (ECT(0), RFC 3168, 6.1.1).
@@ -25,7 +29,7 @@ pub struct Transmit<'a> {
 impl Transmit<'_> {
     /// Bytes of payload.
     pub fn payload_len(&self) -> usize {
-        self.payload[0].len() + self.payload[1].len()
+        self.length
     }
 
     /// How many segments it becomes.
@@ -80,7 +84,9 @@ impl Connection {
         let segment_size = plan.segment_size as u16;
         let transmit = Transmit {
             header,
-            payload: self.snd.ring.slices(plan.span),
+            payload: self.snd.slices(plan.span),
+            offset: plan.span.start.saturating_sub(self.snd.una),
+            length: plan.span.len() as usize,
             segment_size,
             ect: plan.ect,
         };

@@ -108,7 +108,9 @@ impl Connection {
     pub fn set_sndbuf(&mut self, bytes: u32) {
         self.options.sndbuf = bytes;
         self.options.sndbuf_locked = true;
-        self.snd.limit = payload_room(bytes).clamp(1, self.snd.ring.capacity());
+        if self.snd.ring.is_some() {
+            self.snd.limit = payload_room(bytes).clamp(1, self.snd.capacity);
+        }
     }
 
     /// `TCP_MAXSEG`: segments are never larger; 0 for no bound.
