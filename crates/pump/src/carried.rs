@@ -369,7 +369,8 @@ impl Carried {
         if let Ok(connection) = Connection::import(record, &Limits::default(), now) {
             self.connection = connection;
             self.connection.abort();
-            self.transmit(out, now);
+            // Of a segment without payload nothing is taken from the stream.
+            let _ = self.transmit(out, false, now);
             let _ = out.flush();
         }
     }
