@@ -33,6 +33,9 @@ use std::sync::{Mutex, MutexGuard};
 
 /// Events taken at once.
 const EVENTS: usize = 16;
+/// While the pump is turned the thread looks so often (microseconds), and a timer may be so late: every message sets timers and takes them away
+/// again, and the thread is not to be woken for each.
+const SLACK_US: u64 = 2_000;
 /// No time at which anything is due.
 const NEVER: u64 = u64::MAX;
 
@@ -55,6 +58,8 @@ pub(crate) struct Net {
     wake: OwnedFd,
     /// When the thread looks next by itself, whatever happens (microseconds).
     looks_at: AtomicU64,
+    /// The pump was turned since it looked last.
+    was_turned: AtomicBool,
     /// What the server knows the sessions by, and their links, by their slots.
     tokens: Mutex<HashMap<u32, (u64, LinkId)>>,
     /// See `carried`.
@@ -101,6 +106,7 @@ impl Net {
                 watch,
                 wake,
                 looks_at: AtomicU64::new(NEVER),
+                was_turned: AtomicBool::new(false),
                 tokens: Mutex::default(),
                 server: Mutex::new(None),
                 connections: AtomicU64::new(0),
@@ -260,7 +266,10 @@ impl Net {
         loop {
             let next = pump.next_timeout().map_or(NEVER, Instant::as_micros);
             // Set under the lock by the thread that is meant.
-            let is_early = next < self.looks_at.load(Ordering::Relaxed);
+            let is_early = next.saturating_add(SLACK_US) < self.looks_at.load(Ordering::Relaxed);
+            if !self.was_turned.load(Ordering::Relaxed) {
+                self.was_turned.store(true, Ordering::Relaxed);
+            }
             drop(pump);
             if is_early {
                 // Full means that it is awake anyhow.
@@ -293,12 +302,17 @@ impl Net {
     fn serve(&self, engine: &Engine) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
+            let was_turned = self.was_turned.load(Ordering::Relaxed);
             let mut pump = lock(&self.pump);
-            pump.turn(false, now());
+            let at = now();
+            pump.turn(false, at);
+            let soon = was_turned.then(|| Instant::from_micros(at.as_micros() + SLACK_US));
             let idle = self.close_idle_links(engine, &mut pump);
-            let next = [idle, pump.next_timeout()].into_iter().flatten().min();
+            let next = [soon, idle, pump.next_timeout()].into_iter().flatten().min();
             self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
             self.leave(pump);
+            // That was not a call's turn. Should one have come since, its next one is in time.
+            self.was_turned.store(false, Ordering::Relaxed);
             if self.sleep(&mut events, next).is_err() {
                 return;
             }
