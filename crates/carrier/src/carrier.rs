@@ -11,13 +11,14 @@
 
 use crate::datagrams::{Lodger, Plan};
 use crate::inboxes::Inboxes;
+use crate::keeping::{Keeping, Label};
 use crate::links::Links;
 use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
@@ -27,13 +28,18 @@ use sojourn_pump::now;
 use sojourn_session::HopT;
 use sojourn_stream::Stream;
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 
 const EVENTS: usize = 32;
+/// How often it is looked at a session that was adopted on its way home (microseconds).
+const HOME_EVERY_US: u64 = 500_000;
 
 /// What an event is about.
 const GATE: u64 = 0;
 pub(crate) const INBOX: u64 = 1;
 const CHANGES: u64 = 2;
+/// A program of an earlier server's session; its number is in the lower half.
+pub(crate) const PROGRAM: u64 = 1 << 32;
 
 /// The thread cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -61,13 +67,17 @@ impl Entry {
         let plan = Some(Box::new(plan));
         Self { key, phase: Phase::Between, plan, place: None, due: None }
     }
+
+    pub(crate) fn adopted(key: Key, lent: Lent, place: Place) -> Self {
+        Self { key, phase: Phase::Lent(Box::new(lent)), plan: None, place: Some(place), due: None }
+    }
 }
 
 pub(crate) enum Phase {
     /// The server has not joined it yet.
     Offered { socket: OwnedFd },
     /// Joined; the program's side, or the kernel, is not ready yet.
-    Waiting { socket: OwnedFd, stream: Box<Stream>, since: Instant },
+    Waiting { socket: OwnedFd, stream: Box<Stream>, joined: Joined, since: Instant },
     /// The program's library carries it.
     Lent(Box<Lent>),
     /// A UDP socket's; joined; the program's side is not ready yet.
@@ -76,6 +86,36 @@ pub(crate) enum Phase {
     Datagrams(Box<Lodger>),
     /// On its way from one to another.
     Between,
+}
+
+/// What only the next server may need of a join.
+#[derive(Clone)]
+pub(crate) struct Joined {
+    pub(crate) stream: u64,
+    pub(crate) side: u8,
+    pub(crate) ring_bytes: [u32; 2],
+    pub(crate) region: Descriptor,
+}
+
+/// What the next server may need of a session, beside its socket and its record.
+pub(crate) struct Kept {
+    pub(crate) label: Label,
+    pub(crate) region: Descriptor,
+    /// Memory, ready, attention.
+    pub(crate) inbox: [Descriptor; 3],
+}
+
+impl Kept {
+    /// What a keeper holds of a session, in that order: socket, record, region, and the program's inbox.
+    pub(crate) fn fds<'k>(
+        &'k self,
+        socket: &'k OwnedFd,
+        record: BorrowedFd<'k>,
+    ) -> Option<[BorrowedFd<'k>; 6]> {
+        let [memory, ready, attention] = &self.inbox;
+        let (memory, ready, attention) = (memory.as_fd()?, ready.as_fd()?, attention.as_fd()?);
+        Some([socket.as_fd(), record, self.region.as_fd()?, memory, ready, attention])
+    }
 }
 
 /// A session that is away.
@@ -93,6 +133,11 @@ pub(crate) struct Lent {
     pub(crate) is_cut: bool,
     /// See `Carrier::look_for_slipped`.
     pub(crate) next_look_us: u64,
+    pub(crate) kept: Kept,
+    /// Its library can be told of other ways: of an adopted session, once it has registered.
+    pub(crate) is_known: bool,
+    /// It was adopted on its way home: if its library has not given it back by then, it never will.
+    pub(crate) home_by: Option<Instant>,
 }
 
 impl Lent {
@@ -109,6 +154,7 @@ pub(crate) struct Place {
     pub(crate) own_inbox: u64,
     pub(crate) own_slot: u32,
     pub(crate) peer_inbox: u64,
+    pub(crate) peer_slot: u32,
     pub(crate) peer_pid: u32,
     pub(crate) peer_process: Descriptor,
 }
@@ -130,6 +176,10 @@ pub struct Carrier {
     pub(crate) peer_inboxes: Inboxes,
     due: BTreeSet<(Instant, u64)>,
     pub(crate) last_local: u64,
+    /// Programs of sessions of an earlier server, by their numbers.
+    pub(crate) programs: HashMap<u32, OwnedFd>,
+    /// The server ends.
+    pub(crate) is_leaving: bool,
 }
 
 pub(crate) fn later(at: Instant, us: u64) -> Instant {
@@ -137,20 +187,25 @@ pub(crate) fn later(at: Instant, us: u64) -> Instant {
 }
 
 impl Carrier {
-    /// A carrier that carries nothing yet, in the network namespace of the calling thread.
+    /// A carrier in the network namespace of the calling thread. It carries what an earlier server has left with the keeper at this
+    /// path, and leaves there what it carries itself; without a path nothing outlives it.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn new(sessions: Box<dyn Sessions>, gate: Gate) -> Result<Self, StartError> {
+    pub fn new(
+        sessions: Box<dyn Sessions>,
+        gate: Gate,
+        keeper: Option<PathBuf>,
+    ) -> Result<Self, StartError> {
         let at = |step| move |error| StartError(step, error);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(at("epoll"))?;
         let metastate = Metastate::new().map_err(at("rtnetlink"))?;
-        let carrier = Self {
+        let mut carrier = Self {
             sessions,
             gate,
             set,
             metastate,
-            links: Links::default(),
+            links: Links::new(Keeping::at(keeper)),
             entries: HashMap::new(),
             tokens: HashMap::new(),
             slots: HashMap::new(),
@@ -158,9 +213,12 @@ impl Carrier {
             peer_inboxes: Inboxes::default(),
             due: BTreeSet::new(),
             last_local: 0,
+            programs: HashMap::new(),
+            is_leaving: false,
         };
         carrier.watch(carrier.gate.bell(), GATE).map_err(at("epoll"))?;
         carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
+        carrier.adopt_all();
         Ok(carrier)
     }
 
@@ -172,6 +230,10 @@ impl Carrier {
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         while !self.gate.is_closed() {
+            if self.links.keeping.take_loss() {
+                self.keep_anew();
+            }
+            self.gate.tell_count(self.entries.len());
             let at = now();
             let idle = self.links.tidy(at);
             let look = self.take_fragmented(at);
@@ -189,7 +251,8 @@ impl Carrier {
                 match event.data.u64() {
                     GATE => self.take_from_gate(),
                     INBOX => self.take_attention(),
-                    _ => self.changed(),
+                    CHANGES => self.changed(),
+                    program => self.program_ended(program as u32),
                 }
             }
             self.take_due();
@@ -249,6 +312,17 @@ impl Carrier {
             Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().revoke() => {
                 self.end(local);
             }
+            // It has waited for us in vain.
+            Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().is_lost() => {
+                self.end(local);
+            }
+            Phase::Lent(lent) if lent.stream.is_frozen() && lent.home_by.is_some() => {
+                let at = now();
+                match lent.home_by <= Some(at) {
+                    true => self.end(local),
+                    false => self.look_at(local, Some(later(at, HOME_EVERY_US))),
+                }
+            }
             Phase::Lent(_) => self.look_for_slipped(local),
             Phase::Expected { .. } => self.try_take_datagrams(local),
             Phase::Datagrams(_) => self.attend_datagrams(local),
@@ -261,29 +335,39 @@ impl Carrier {
             return;
         }
         self.links.refresh();
+        for local in self.entries.keys().copied().collect::<Vec<_>>() {
+            self.look_at_way(local);
+        }
+    }
+
+    /// A session may have another way now.
+    pub(crate) fn look_at_way(&mut self, local: u64) {
         let Self { entries, metastate, sessions, .. } = self;
-        for (local, entry) in entries {
-            if let Phase::Datagrams(lodger) = &entry.phase {
-                // Its library asks for each way anew.
-                sessions.reroute(*local, hop_of(&lodger.way, lodger.port));
-                continue;
+        let Some(entry) = entries.get_mut(&local) else { return };
+        if let Phase::Datagrams(lodger) = &entry.phase {
+            // Its library asks for each way anew.
+            return sessions.reroute(local, hop_of(&lodger.way, lodger.port));
+        }
+        let Entry { key, phase: Phase::Lent(lent), .. } = entry else {
+            return;
+        };
+        if !lent.is_known {
+            return;
+        }
+        if is_cut(metastate, key) {
+            lent.is_cut = true;
+            sessions.reroute(local, HopT { is_cut: true, ..hop_of(&lent.way, lent.port) });
+            return;
+        }
+        match way_of(metastate, key) {
+            Some(way) if way == lent.way && !lent.is_cut => {}
+            Some(way) if lent.way.interface == way.interface => {
+                lent.is_cut = false;
+                sessions.reroute(local, hop_of(&way, lent.port));
+                lent.way = way;
             }
-            let Phase::Lent(lent) = &mut entry.phase else { continue };
-            if is_cut(metastate, &entry.key) {
-                lent.is_cut = true;
-                sessions.reroute(*local, HopT { is_cut: true, ..hop_of(&lent.way, lent.port) });
-                continue;
-            }
-            match way_of(metastate, &entry.key) {
-                Some(way) if way == lent.way && !lent.is_cut => {}
-                Some(way) if lent.way.interface == way.interface => {
-                    lent.is_cut = false;
-                    sessions.reroute(*local, hop_of(&way, lent.port));
-                    lent.way = way;
-                }
-                // By another interface, or not at all for the moment: the kernel knows what to do.
-                _ => lent.call_home(),
-            }
+            // By another interface, or not at all for the moment: the kernel knows what to do.
+            _ => lent.call_home(),
         }
     }
 }

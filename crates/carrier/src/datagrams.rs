@@ -41,7 +41,7 @@ pub(crate) struct Plan {
 
 /// A session whose library carries it.
 pub(crate) struct Lodger {
-    stream: Stream,
+    pub(crate) stream: Stream,
     token: u64,
     pub(crate) way: Way,
     /// What its program knows its packet socket by, and the socket's link address if it is a port's.
@@ -192,7 +192,7 @@ impl Carrier {
             Ok::<_, LinkError>(())
         });
         let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
-        let (Ok(()), Ok(parcel), Some(Ticket { number: link, socket: packets, port })) =
+        let (Ok(()), Ok(parcel), Some(Ticket { number: link, socket: packets, port, .. })) =
             (&result, parcel, ticket)
         else {
             for key in taken {
@@ -202,6 +202,8 @@ impl Carrier {
             return result.and(Err(LinkError::Descriptors));
         };
         let (token, way) = (token(), plan.way.clone());
+        // From now on its library may claim it.
+        stream.ledger().take();
         let hop = hop_of(&way, port);
         let lodger = Lodger { stream: *stream, token, way, link, port, keys: taken };
         entry.phase = Phase::Datagrams(Box::new(lodger));

@@ -1,6 +1,7 @@
 //! Inboxes, as joins name them: the carrier's own, and those of programs, which are only posted to.
 
 use rustix::fd::OwnedFd;
+use sojourn_ipc::rt::Descriptor;
 use sojourn_session::InboxT;
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::Inbox;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct Known {
     inbox: Arc<Inbox>,
+    /// Memory, ready, attention, as they came.
+    descriptors: [Descriptor; 3],
     uses: usize,
 }
 
@@ -26,13 +29,14 @@ impl Inboxes {
             known.uses += 1;
             return Some((Arc::clone(&known.inbox), false));
         }
-        let own = |fd: &sojourn_ipc::rt::Descriptor| -> Option<OwnedFd> {
+        let own = |fd: &Descriptor| -> Option<OwnedFd> {
             rustix::io::fcntl_dupfd_cloexec(fd.as_fd()?, 0).ok()
         };
         let segment = Segment::accept(own(&named.memory)?, Inbox::LEN).ok()?;
         let mapping = segment.map(Access::ReadWrite).ok()?;
         let inbox = Arc::new(Inbox::new(mapping, own(&named.ready)?, own(&named.attention)?)?);
-        self.0.insert(named.id, Known { inbox: Arc::clone(&inbox), uses: 1 });
+        let descriptors = [&named.memory, &named.ready, &named.attention].map(Descriptor::clone);
+        self.0.insert(named.id, Known { inbox: Arc::clone(&inbox), descriptors, uses: 1 });
         Some((inbox, true))
     }
 
@@ -44,6 +48,11 @@ impl Inboxes {
             return None;
         }
         self.0.remove(&id).map(|known| known.inbox)
+    }
+
+    /// What a known one is made of.
+    pub(crate) fn descriptors(&self, id: u64) -> Option<[Descriptor; 3]> {
+        Some(self.0.get(&id)?.descriptors.clone())
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Arc<Inbox>)> {

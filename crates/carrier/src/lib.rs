@@ -7,11 +7,13 @@
 //! Not here: which packets go where (`sojourn_filter`), bytes and packets of sessions that are away (`sojourn_pump`).
 
 mod addresses;
+mod adopt;
 mod carrier;
 mod datagrams;
 mod export;
 mod import;
 mod inboxes;
+mod keeping;
 mod links;
 pub mod metastate;
 mod moves;
@@ -25,4 +27,5 @@ mod tuning;
 pub use carrier::{Carrier, StartError};
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
+pub use keeping::{ARGUMENT as KEEP, keep};
 pub use sessions::{Door, Gate, Handed, Sessions, door};

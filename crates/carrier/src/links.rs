@@ -2,9 +2,12 @@
 //! itself, or at the far end of a port (`docs/packet-path.md`).
 
 use crate::carrier::later;
+use crate::keeping::{Keeping, Label};
 use crate::metastate::{Mac, Way};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use sojourn_filter::{AttachError, Filter, FlowError, Key, Options, OwnerError, OwnerId};
+use sojourn_filter::{
+    AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
+};
 use sojourn_ipc::rt::Descriptor;
 use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
@@ -33,6 +36,14 @@ pub(crate) enum LinkError {
 /// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
 const LINGER_US: u64 = 1_000_000;
 
+/// A keeper holds the filters, too.
+const OPTIONS: Options = Options {
+    sessions_max: 65536,
+    method: Method::Automatic,
+    xdp_mode: XdpMode::Generic,
+    stays_attached: true,
+};
+
 /// The ring that a program's packet socket has: what fits its slots is seen without a system call. Segments that offloads make do not, and are
 /// taken from the socket.
 pub(crate) const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
@@ -45,12 +56,15 @@ struct Owner {
     id: OwnerId,
     /// The program's, see there.
     process: Descriptor,
-    socket: OwnedFd,
+    /// None if it is adopted.
+    socket: Option<OwnedFd>,
     /// Of a port: the link address that its frames are sent from.
     port: Option<Mac>,
     sessions: usize,
     /// When the last of them left.
     idle_since: Instant,
+    /// Of an earlier server: its program may have let go of it, and must not be given it again.
+    is_adopted: bool,
 }
 
 /// One interface.
@@ -65,6 +79,7 @@ pub(crate) struct Link {
 /// What a program needs to take part in an interface.
 pub(crate) struct Ticket {
     pub(crate) number: u64,
+    pub(crate) owner: OwnerId,
     pub(crate) socket: OwnedFd,
     /// Of a port: the link address that its frames are sent from.
     pub(crate) port: Option<Mac>,
@@ -86,19 +101,20 @@ pub(crate) struct Links {
     last: u64,
     /// When it is looked for fragments next.
     fragments_at: Instant,
+    /// What the next server would need.
+    pub(crate) keeping: Keeping,
 }
 
-impl Default for Links {
-    fn default() -> Self {
-        Self { links: HashMap::new(), last: 0, fragments_at: Instant::ZERO }
-    }
-}
+/// How often it is looked whether a keeper that was let go of has ended (microseconds).
+const CHILDREN_EVERY_US: u64 = 50_000;
 
 impl Owner {
     /// Whether the program's next session may go this way. It may have given up its rights, or have become another one by execve(2), which
     /// knows nothing of the socket and where the kernel stands in its ring, and must not find there what came for the first.
     fn is_for(&self, program: &Program) -> bool {
-        self.process == program.process && self.port.is_none() == program.may_have_packets
+        !self.is_adopted
+            && self.process == program.process
+            && self.port.is_none() == program.may_have_packets
     }
 }
 
@@ -125,15 +141,91 @@ fn port(filter: &mut Filter) -> Result<Made, LinkError> {
 }
 
 impl Links {
+    /// None yet.
+    pub(crate) fn new(keeping: Keeping) -> Self {
+        let mut bytes = [0; 8];
+        // Numbers of an earlier server are not to come again: programs may know them still. Without randomness that is so by chance.
+        let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+        let last = u64::from_ne_bytes(bytes) >> 1;
+        Self { links: HashMap::new(), last, fragments_at: Instant::ZERO, keeping }
+    }
+
     /// Sees to it that the interface of a way has its filter.
     pub(crate) fn open(&mut self, way: &Way) -> Result<&mut Link, LinkError> {
         Ok(match self.links.entry(way.interface) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
-                let filter = Filter::attach(&way.name, Options::default())?;
+                let filter = Filter::attach(&way.name, OPTIONS)?;
+                // Now, while nothing waits for it: starting a process takes a while.
+                self.keeping.ready();
+                self.keeping.link(way.interface, &filter);
                 place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
             }
         })
+    }
+
+    /// An interface's filter, of an earlier server. Its owners are known by its sessions.
+    pub(crate) fn adopt(
+        &mut self,
+        index: u32,
+        holdings: Vec<(String, OwnedFd)>,
+    ) -> Result<(), LinkError> {
+        let filter = Filter::adopt(holdings, OPTIONS)?;
+        self.links.insert(index, Link { filter, owners: HashMap::new(), idle_since: now() });
+        Ok(())
+    }
+
+    /// An interface's number of an earlier server, and name, if its filter was adopted.
+    pub(crate) fn name_of(&self, index: u32) -> Option<&str> {
+        Some(&self.links.get(&index)?.filter.interface().name)
+    }
+
+    /// A session of an earlier server, as that has labelled it: the filter must say the same of it. False: it says something else.
+    pub(crate) fn adopt_session(&mut self, label: &Label, key: &Key) -> bool {
+        let Some(link) = self.links.get_mut(&label.interface) else { return false };
+        let id = OwnerId(label.owner);
+        if !link.filter.rule(key).is_ok_and(|rule| rule.owner == id) {
+            return false;
+        }
+        // It is given to no other session: what its program still has of it is not known.
+        let owner = link.owners.entry(label.link).or_insert_with(|| Owner {
+            id,
+            process: Descriptor::NONE,
+            socket: None,
+            port: label.port,
+            sessions: 0,
+            idle_since: now(),
+            is_adopted: true,
+        });
+        owner.sessions += 1;
+        owner.id == id
+    }
+
+    /// Gives everything to the kernel that no adopted session is about. The sessions that were nobody's.
+    pub(crate) fn drop_strays(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
+        let mut strays = Vec::new();
+        for (index, link) in &mut self.links {
+            let flows: Vec<_> = link.filter.flows().filter(|(key, _)| !is_known(key)).collect();
+            for (key, _) in flows {
+                let _ = link.filter.remove_flow(&key);
+                strays.push(key);
+            }
+            let known: Vec<_> = link.owners.values().map(|owner| owner.id).collect();
+            let owners: Vec<_> = link.filter.sockets().map(|(owner, _)| owner).collect();
+            for owner in owners.into_iter().filter(|owner| !known.contains(owner)) {
+                let _ = link.filter.remove_owner(owner);
+            }
+            self.keeping.link(*index, &link.filter);
+        }
+        strays
+    }
+
+    /// Has a new keeper hold all filters.
+    pub(crate) fn keep_anew(&mut self) {
+        self.keeping.ready();
+        for (index, link) in &self.links {
+            self.keeping.link(*index, &link.filter);
+        }
     }
 
     /// Makes what a program needs for its first session on an interface, which takes a while and later would be waited for. What the program
@@ -151,8 +243,19 @@ impl Links {
             false => port(&mut link.filter)?,
         };
         let Program { process, .. } = program;
-        let owner = Owner { id, process, socket, port, sessions: 0, idle_since: now() };
+        let owner = Owner {
+            id,
+            process,
+            socket: Some(socket),
+            port,
+            sessions: 0,
+            idle_since: now(),
+            is_adopted: false,
+        };
         link.owners.insert(number, owner);
+        if let Some(link) = self.links.get(&way.interface) {
+            self.keeping.link(way.interface, &link.filter);
+        }
         // Never used twice.
         self.last = number;
         Ok(number)
@@ -168,11 +271,12 @@ impl Links {
         let number = self.prepare(way, program)?;
         let link = self.open(way)?;
         let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
-        let socket = rustix::io::fcntl_dupfd_cloexec(&owner.socket, 0)
-            .map_err(|_| LinkError::Descriptors)?;
+        let socket = owner.socket.as_ref().ok_or(LinkError::Descriptors)?;
+        let socket =
+            rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|_| LinkError::Descriptors)?;
         link.filter.add_flow(key, owner.id)?;
         owner.sessions += 1;
-        Ok(Ticket { number, socket, port: owner.port })
+        Ok(Ticket { number, owner: owner.id, socket, port: owner.port })
     }
 
     /// From now on they are the kernel's. `number` as in the ticket.
@@ -196,19 +300,35 @@ impl Links {
             }
             at >= over
         };
-        self.links.retain(|_, Link { filter, owners, idle_since }| {
-            let mut leaves = |owner: &Owner| owner.sessions == 0 && is_over(owner.idle_since);
+        let Self { links, keeping, .. } = self;
+        links.retain(|index, Link { filter, owners, idle_since }| {
+            let mut leaves = |owner: &Owner| {
+                owner.sessions == 0 && (owner.is_adopted || is_over(owner.idle_since))
+            };
             let leaving: Vec<_> = owners.extract_if(|_, owner| leaves(owner)).collect();
+            let some_leave = !leaving.is_empty();
             for (_, owner) in leaving {
                 *idle_since = owner.idle_since;
-                // While this copy is open the socket keeps its place among the others.
+                // While a copy is open the socket keeps its place among the others.
+                keeping.forget_owner(*index, owner.id);
                 drop(owner.socket);
                 let _ = filter.remove_owner(owner.id);
                 filter.detach_if_idle();
             }
             // Dropped, it is detached.
-            !owners.is_empty() || !is_over(*idle_since)
+            let stays = !owners.is_empty() || !is_over(*idle_since);
+            if !stays {
+                keeping.forget_link(*index);
+            } else if some_leave {
+                keeping.link(*index, filter);
+            }
+            stays
         });
+        keeping.tidy();
+        if keeping.is_ending() {
+            let look = later(at, CHILDREN_EVERY_US);
+            next = Some(next.map_or(look, |next: Instant| next.min(look)));
+        }
         next
     }
 

@@ -2,10 +2,11 @@
 //!
 //! Read the head of `carrier` and `docs/moves.md` first.
 
-use crate::carrier::{Carrier, Entry, INBOX, Lent, Phase, Place, later};
+use crate::carrier::{Carrier, Entry, INBOX, Joined, Kept, Lent, Phase, Place, later};
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap, slipped};
 use crate::import::{ImportError, Room, import};
+use crate::keeping::Label;
 use crate::links::{LinkError, Program, RING, Ticket};
 use crate::metastate::{Mac, Metastate, Way, WayError};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
@@ -62,6 +63,8 @@ impl Carrier {
                     self.take_events();
                     self.offer(socket);
                 }
+                Handed::Registered { stream, pid } => self.registered(stream, pid),
+                Handed::AllHome => self.all_home(),
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
@@ -101,6 +104,28 @@ impl Carrier {
         }
     }
 
+    /// The server ends, and leaves no session behind if it can.
+    fn all_home(&mut self) {
+        self.is_leaving = true;
+        for local in self.entries.keys().copied().collect::<Vec<_>>() {
+            match self.entries.get(&local).map(|entry| &entry.phase) {
+                Some(Phase::Lent(lent)) => lent.call_home(),
+                Some(Phase::Datagrams(lodger)) => {
+                    lodger.stream.freeze();
+                    lodger.stream.attention();
+                    lodger.stream.ring_peer();
+                }
+                Some(Phase::Expected { .. }) => self.end(local),
+                Some(Phase::Offered { .. }) => {
+                    self.entries.remove(&local);
+                    self.sessions.left(local, ReasonT::NoPeer, 0, 0);
+                }
+                _ => {}
+            }
+            self.attend(local);
+        }
+    }
+
     fn offer(&mut self, socket: OwnedFd) {
         self.last_local += 1;
         let local = self.last_local;
@@ -114,7 +139,7 @@ impl Carrier {
         self.sessions.offer(socket.as_fd(), &what);
         match key {
             // An event says what came of it.
-            Some(key) if way_of(&mut self.metastate, &key).is_some() => {
+            Some(key) if !self.is_leaving && way_of(&mut self.metastate, &key).is_some() => {
                 self.entries.insert(local, Entry::offered(key, socket));
             }
             // The program is told so.
@@ -147,7 +172,13 @@ impl Carrier {
         stream.consent();
         stream.attention();
         let since = now();
-        entry.phase = Phase::Waiting { socket, stream: Box::new(stream), since };
+        let joined = Joined {
+            stream: join.stream,
+            side: join.side,
+            ring_bytes: join.ring_bytes,
+            region: join.region.clone(),
+        };
+        entry.phase = Phase::Waiting { socket, stream: Box::new(stream), joined, since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
         entry.place = Some(place);
         self.look_at(local, Some(since));
@@ -167,6 +198,7 @@ impl Carrier {
             own_inbox: join.own.id,
             own_slot: join.own.slot,
             peer_inbox: join.peer.id,
+            peer_slot: join.peer.slot,
             peer_pid: join.peer_pid,
             peer_process: join.peer_process.clone(),
         };
@@ -176,9 +208,9 @@ impl Carrier {
     /// Takes the session out of the kernel, if that may be now.
     pub(crate) fn try_take(&mut self, local: u64) {
         let Some(entry) = self.entries.get_mut(&local) else { return };
-        let Phase::Waiting { socket, stream, since } = &entry.phase else { return };
+        let Phase::Waiting { socket, stream, since, .. } = &entry.phase else { return };
         let at = now();
-        if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
+        if self.is_leaving || stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
             return self.end(local);
         }
         if !is_quiet(stream, socket) {
@@ -195,6 +227,8 @@ impl Carrier {
             Some(Err(TakeError::Export(ExportError::Busy(_)))) => {
                 self.look_at(local, Some(later(at, TAKE_EVERY_US)));
             }
+            // Its program has kept it, having lost us.
+            Some(Err(TakeError::Kept)) => self.end(local),
             // Closed meanwhile: what that means to the program the kernel knows best.
             Some(Err(TakeError::Export(ExportError::State))) => self.end(local),
             Some(Err(error)) => {
@@ -250,27 +284,61 @@ impl Carrier {
         else {
             return Ok(());
         };
-        let Self { entries, links, sessions, tokens, .. } = self;
+        let Self { entries, links, sessions, tokens, peer_inboxes, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
-        let Phase::Waiting { socket, .. } = &entry.phase else { return Ok(()) };
-        let Ticket { number: link, socket: packets, port } =
+        let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
+            return Ok(());
+        };
+        let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
+        let Ticket { number: link, owner, socket: packets, port } =
             links.take(&way, program, entry.key)?;
         grace();
-        let taken = read_out(socket, &tuning).and_then(|record| {
-            let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
-            Ok((record, parcel))
-        });
+        // If this process dies before that the program goes on with the socket as it is.
+        let taken = match stream.ledger().take() {
+            false => Err(TakeError::Kept),
+            true => read_out(socket, &tuning).and_then(|record| {
+                let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
+                Ok((record, parcel))
+            }),
+        };
         let (record, parcel) = taken.inspect_err(|_| {
             links.give_back(way.interface, link, &entry.key);
+            stream.ledger().put_down();
         })?;
         let token = token();
+        let label = Label {
+            token,
+            stream: joined.stream,
+            side: joined.side,
+            ring_bytes: joined.ring_bytes,
+            peer_inbox,
+            peer_slot,
+            pid: peer_pid,
+            interface: way.interface,
+            owner: owner.0,
+            link,
+            port,
+        };
+        let inbox = peer_inboxes.descriptors(peer_inbox).unwrap_or_default();
+        let kept = Kept { label, region: joined.region.clone(), inbox };
+        links.keeping.hold(&kept, socket, parcel.as_fd());
         let hop = hop_of(&way, port);
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
-        let stream = *stream;
-        let next_look_us = SLIP_FIRST_US * 10;
-        let is_cut = false;
-        let lent = Lent { socket, stream, record, token, way, link, port, is_cut, next_look_us };
+        let lent = Lent {
+            socket,
+            stream: *stream,
+            record,
+            token,
+            way,
+            link,
+            port,
+            is_cut: false,
+            next_look_us: SLIP_FIRST_US * 10,
+            kept,
+            is_known: true,
+            home_by: None,
+        };
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
@@ -328,8 +396,15 @@ impl Carrier {
     /// Bytes sent and received by the program while it was away.
     fn put_back(&mut self, entry: &Entry, lent: &Lent, known: Option<Known>) -> (u64, u64) {
         self.tokens.remove(&lent.token);
+        // Before the program closes it: it is to be the last that has it.
+        self.links.keeping.release(&lent.kept.label);
         let stream = &lent.stream;
         stream.freeze();
+        if stream.ledger().is_lost() {
+            // Its program has waited for us in vain, and taken it for reset.
+            self.links.give_back(lent.way.interface, lent.link, &entry.key);
+            return (0, 0);
+        }
         let unknown = || Known { record: last_known(lent), has_ended: false };
         let Known { mut record, has_ended } = known.unwrap_or_else(unknown);
         add_slipped(&mut record, lent);
@@ -381,6 +456,8 @@ enum TakeError {
     Export(#[from] ExportError),
     #[error("the record cannot be passed on: {0}")]
     Parcel(Errno),
+    #[error("the program has kept it")]
+    Kept,
 }
 
 /// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
@@ -459,6 +536,10 @@ pub(crate) fn hop_of(way: &Way, port: Option<Mac>) -> HopT {
 /// all of it: if the peer takes nothing at the moment, nobody waits for that here.
 fn give_up(socket: &OwnedFd, stream: &Stream) {
     stream.freeze();
+    if !stream.ledger().close() && stream.ledger().is_kept() {
+        // It has lost us, and does this itself.
+        return;
+    }
     let left = unsent(stream, 0);
     let _room = Room::to_send(socket.as_fd(), left.len());
     let mut done = 0;

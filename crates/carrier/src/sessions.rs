@@ -5,8 +5,11 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, WayT};
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// The session server, as the carrier sees it. No call waits.
@@ -23,6 +26,10 @@ pub trait Sessions: Send {
     fn lend(&self, local: u64, lent: LendT);
     /// Tells that library of another way.
     fn reroute(&self, local: u64, hop: HopT);
+    /// Tells the administrator what he may want to know.
+    fn say(&self, text: core::fmt::Arguments<'_>);
+    /// A session of an earlier server, of which the carrier has this side: `socket` is its socket, `region` its stream's memory.
+    fn adopt(&self, local: u64, socket: BorrowedFd<'_>, stream: u64, side: u8, region: Descriptor);
     /// Tells that library how a UDP socket's session may send somewhere; `local` of it is filled in.
     fn tell_way(&self, local: u64, way: WayT);
     /// As in the interface.
@@ -34,6 +41,15 @@ pub trait Sessions: Send {
 pub enum Handed {
     /// A duplicate of the socket of a program that wants its session carried.
     Socket(OwnedFd),
+    /// A library has registered its side of the adopted session that is this stream.
+    Registered {
+        /// The stream's number.
+        stream: u64,
+        /// The library's process.
+        pid: u32,
+    },
+    /// The server ends: all sessions go home, and none is taken any more.
+    AllHome,
     /// The record of the session of that token, from its library: `carry::give_back` of the interface.
     Back {
         /// Names the session.
@@ -57,6 +73,7 @@ pub enum Handed {
 pub struct Door {
     things: Sender<Handed>,
     bell: OwnedFd,
+    count: Arc<AtomicUsize>,
 }
 
 /// The carrier's side of a [`Door`].
@@ -64,6 +81,7 @@ pub struct Door {
 pub struct Gate {
     things: Receiver<Handed>,
     bell: OwnedFd,
+    count: Arc<AtomicUsize>,
     is_closed: bool,
 }
 
@@ -76,16 +94,26 @@ pub fn door() -> Result<(Door, Gate), Errno> {
     let bell = rustix::event::eventfd(0, flags)?;
     let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
     let (sender, receiver) = channel();
-    Ok((Door { things: sender, bell }, Gate { things: receiver, bell: other, is_closed: false }))
+    let count = Arc::new(AtomicUsize::new(0));
+    let door = Door { things: sender, bell, count: Arc::clone(&count) };
+    Ok((door, Gate { things: receiver, bell: other, count, is_closed: false }))
 }
 
 impl Door {
     /// False: there is no carrier any more.
     pub fn hand(&self, what: Handed) -> bool {
+        // Until the carrier has looked, and counted: see `Gate::tell_count`.
+        self.count.fetch_add(1, Ordering::SeqCst);
         let is_taken = self.things.send(what).is_ok();
         // A full counter rings already.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         is_taken
+    }
+
+    /// Sessions that the carrier has, and things that it has not looked at yet.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
     }
 
     /// What is rung for events.
@@ -115,6 +143,11 @@ impl Gate {
                 None
             }
         }
+    }
+
+    /// Tells how many sessions there are. Something that is handed in just now may be left out for a moment.
+    pub(crate) fn tell_count(&self, sessions: usize) {
+        self.count.store(sessions, Ordering::SeqCst);
     }
 
     /// Nobody will hand in anything any more: the server is gone.

@@ -18,6 +18,12 @@ const LINK: &str = "sojourn_link";
 const XDP_LINK: &str = "sojourn_xdplink";
 const MEMBER: &str = "sojourn_member";
 
+/// The name among [`Filter::holdings`] of an owner's packet socket.
+#[must_use]
+pub fn holding_of(owner: OwnerId) -> String {
+    format!("{MEMBER}{}", owner.0)
+}
+
 impl Filter {
     /// Every descriptor that the filter needs to go on, with a name: letters, digits and `_`. Duplicates of these, held by another
     /// process, keep the filter as it is when this one dies.
@@ -28,10 +34,18 @@ impl Filter {
         held.extend(self.event_fd().map(|fd| (format!("{MEMBER}0"), fd)));
         for (owner, kind) in &self.owners {
             if let Owner::Direct { socket, .. } = kind {
-                held.push((format!("{MEMBER}{}", owner.0), socket.as_fd()));
+                held.push((holding_of(*owner), socket.as_fd()));
             }
         }
         held
+    }
+
+    /// The packet sockets that the filter has a copy of, by their owners.
+    pub fn sockets(&self) -> impl Iterator<Item = (OwnerId, BorrowedFd<'_>)> {
+        self.owners.iter().filter_map(|(owner, kind)| match kind {
+            Owner::Direct { socket, .. } => Some((*owner, socket.as_fd())),
+            _ => None,
+        })
     }
 
     /// The filter that these descriptors, by the names that [`Filter::holdings`] gave them, were of. Its sessions, owners and ports are as

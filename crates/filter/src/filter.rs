@@ -36,17 +36,25 @@ pub struct Options {
     pub method: Method,
     /// Where the XDP program runs, once an owner has AF_XDP sockets.
     pub xdp_mode: XdpMode,
+    /// What is attached stays attached when the last session leaves, until the filter goes: for whoever has others hold it, and cannot
+    /// know when they let go. (The same program is not attached twice.)
+    pub stays_attached: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { sessions_max: 65536, method: Method::default(), xdp_mode: XdpMode::default() }
+        Self {
+            sessions_max: 65536,
+            method: Method::default(),
+            xdp_mode: XdpMode::default(),
+            stays_attached: false,
+        }
     }
 }
 
 /// The packet filter of one interface.
 ///
-/// Nothing is attached while no session is away, and no packet socket is open while there is no owner of one. When this is dropped, or
+/// Nothing is attached while no session is away (but see [`Options::stays_attached`]), and no packet socket is open while there is no owner of one. When this is dropped, or
 /// its process dies, the interface is as it was; ports stay guarded, and go with their programs.
 pub struct Filter {
     pub(crate) interface: Interface,
@@ -200,7 +208,7 @@ impl Filter {
 
     /// Without sessions the interface is as it was before the first.
     pub fn detach_if_idle(&mut self) {
-        if self.sessions.is_empty() {
+        if self.sessions.is_empty() && !self.options.stays_attached {
             self.hook = None;
             self.xdp = None;
         }

@@ -1,26 +1,30 @@
-//! A process that holds a filter's descriptors while no server runs, so that sessions that are away go on until the next one comes.
+//! A process that holds a filter's descriptors, and those of its sessions, while no server runs, so that sessions that are away go on until
+//! the next one comes.
 //!
 //! # Theory of operation
 //! The server starts a process that runs [`keep`], over a pair of sockets (`SOCK_SEQPACKET`), and tells it what to hold: descriptors by
 //! name, and a pidfd for each program with sessions. When the server's end closes, the keeper waits at a listening socket. The
 //! next server that connects gets everything and is the one that is listened to from then on. The keeper ends, and with it the filter,
-//! when there is no server and no program any more, or when none has come for the time that it was given.
+//! when there is no server and there was no program, when the last program has ended and no server has come a little later, or when
+//! none has come for the time that it was given.
 //!
-//! A packet is one letter and a name, with at most one descriptor:
+//! A packet is one letter and a name, with some descriptors:
 //!
 //! | letter | to | |
 //! |---|---|---|
-//! | `H` | both | hold this by this name, in place of what had it before |
-//! | `R` | keeper | release what has this name |
-//! | `P` | keeper | a program, by its pidfd: its name is held until it ends |
+//! | `H` | both | hold these by this name, in place of what had it before |
+//! | `R` | keeper | release what has this name, descriptors or program |
+//! | `P` | both | a program, by its pidfd |
 //! | `E` | server | that was everything |
 //!
-//! Whoever can connect to the listening socket can take the filter: its file must be for the server's user alone. The keeper trusts its
-//! server, and nothing else speaks to it. Not here: starting the process, and what the names mean (`adopt`).
+//! Whoever can connect to the listening socket can take the filter: its file is for the server's user alone, and others are turned away
+//! besides. The keeper trusts its server, and nothing else speaks to it. Not here: starting the process, and what the names mean (`adopt`,
+//! and `sojourn_carrier`).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -35,29 +39,47 @@ const HOLD: u8 = b'H';
 const RELEASE: u8 = b'R';
 const PROGRAM: u8 = b'P';
 const END: u8 = b'E';
-/// Bytes of a packet, at most.
-const PACKET_MAX: usize = 256;
+/// Bytes of a packet, at most, and descriptors.
+const PACKET_MAX: usize = 512;
+const FDS_MAX: usize = 8;
 /// A server that does not take what it asked for is not waited for longer.
 const SEND_MAX: Duration = Duration::from_secs(5);
+/// Nor is a keeper that does not take what it is to hold: it counts as gone.
+const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// One packet: its letter, its name, its descriptor.
+/// One packet: its letter, its name, its descriptors.
 struct Packet {
     letter: u8,
     name: String,
-    fd: Option<OwnedFd>,
+    fds: Vec<OwnedFd>,
 }
 
-fn send(
-    socket: BorrowedFd<'_>,
-    letter: u8,
-    name: &str,
-    fd: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    let fds: Vec<_> = fd.into_iter().collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// How long a keeper that has no server waits for the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// While a program with sessions lives.
+    pub with_programs: Duration,
+    /// After the last one has ended: what it has left behind may still be brought to an end.
+    pub after_programs: Duration,
+}
+
+/// What a keeper has held, as the next server gets it.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Descriptors by name.
+    pub held: Vec<(String, Vec<OwnedFd>)>,
+    /// Programs by name, alive or not.
+    pub programs: Vec<(String, OwnedFd)>,
+}
+
+fn send(socket: BorrowedFd<'_>, letter: u8, name: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if name.len() >= PACKET_MAX || fds.len() > FDS_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
-        control.push(SendAncillaryMessage::ScmRights(&fds));
+        control.push(SendAncillaryMessage::ScmRights(fds));
     }
     let parts = [IoSlice::new(std::slice::from_ref(&letter)), IoSlice::new(name.as_bytes())];
     rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)?;
@@ -67,7 +89,7 @@ fn send(
 /// The next packet; `None` at the end.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = [0; PACKET_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let flags = RecvFlags::CMSG_CLOEXEC;
@@ -75,15 +97,15 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
         Err(Errno::CONNRESET) => 0,
         received => received?.bytes,
     };
-    let mut fd = None;
+    let mut fds = Vec::new();
     for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(fds) = message {
-            fd = fds.last();
+        if let RecvAncillaryMessage::ScmRights(found) = message {
+            fds.extend(found);
         }
     }
     let Some((letter, name)) = bytes[..len].split_first() else { return Ok(None) };
     let name = String::from_utf8_lossy(name).into_owned();
-    Ok(Some(Packet { letter: *letter, name, fd }))
+    Ok(Some(Packet { letter: *letter, name, fds }))
 }
 
 /// The server's side: the keeper that holds for it.
@@ -101,50 +123,73 @@ impl Keeper {
         let flags = SocketFlags::CLOEXEC;
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (control, keepers) = rustix::net::socketpair(family, kind, flags, None)?;
+        set_socket_timeout(&control, Timeout::Send, Some(HOLD_MAX))?;
         Ok((Self { control }, keepers))
     }
 
     /// The keeper that an earlier server left at this path, and everything it holds, for [`Filter::adopt`](crate::Filter::adopt).
     ///
     /// # Errors
-    /// `ENOENT` or `ECONNREFUSED` if there is none; `EPIPE` if it still has a server.
-    pub fn find(path: &Path) -> io::Result<(Self, Vec<(String, OwnedFd)>)> {
+    /// `ENOENT` or `ECONNREFUSED` if there is none; `EPIPE` if it still has a server; `EPERM` if it is another user's.
+    pub fn find(path: &Path) -> io::Result<(Self, Kept)> {
         let control = unix_socket()?;
         rustix::net::connect(&control, &SocketAddrUnix::new(path)?)?;
-        let mut held = Vec::new();
+        if !is_own(&control) {
+            return Err(Errno::PERM.into());
+        }
+        set_socket_timeout(&control, Timeout::Send, Some(HOLD_MAX))?;
+        set_socket_timeout(&control, Timeout::Recv, Some(SEND_MAX))?;
+        let mut kept = Kept::default();
         loop {
-            let packet = receive(control.as_fd())?.ok_or(io::ErrorKind::BrokenPipe)?;
-            match (packet.letter, packet.fd) {
-                (HOLD, Some(fd)) => held.push((packet.name, fd)),
-                (END, _) => return Ok((Self { control }, held)),
+            let mut packet = receive(control.as_fd())?.ok_or(io::ErrorKind::BrokenPipe)?;
+            match (packet.letter, packet.fds.pop()) {
+                (PROGRAM, Some(program)) => kept.programs.push((packet.name, program)),
+                (HOLD, Some(last)) => {
+                    packet.fds.push(last);
+                    kept.held.push((packet.name, packet.fds));
+                }
+                (END, _) => return Ok((Self { control }, kept)),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
     }
 
-    /// Holds a duplicate of the descriptor from now on, in place of what had the name before.
+    /// Holds duplicates of the descriptors, eight at most, from now on, in place of what had the name before.
     ///
     /// # Errors
     /// `EPIPE` if the keeper has ended: sessions would not survive this server.
-    pub fn hold(&self, name: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
-        send(self.control.as_fd(), HOLD, name, Some(fd))
+    pub fn hold(&self, name: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        send(self.control.as_fd(), HOLD, name, fds)
     }
 
-    /// Closes what has the name.
+    /// Closes what has the name, and forgets the program that has it.
     ///
     /// # Errors
     /// As [`Keeper::hold`].
     pub fn release(&self, name: &str) -> io::Result<()> {
-        send(self.control.as_fd(), RELEASE, name, None)
+        send(self.control.as_fd(), RELEASE, name, &[])
     }
 
-    /// Tells of a program with sessions, by a pidfd (pidfd_open(2)). When it ends what has this name is closed, for one.
+    /// Whether it has ended. It never says anything of itself.
+    pub fn has_ended(&self) -> bool {
+        let mut set = [PollFd::new(&self.control, PollFlags::IN | PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut set, Some(&at_once)), Ok(0) | Err(Errno::INTR))
+    }
+
+    /// Tells of a program with sessions, by a pidfd (pidfd_open(2)).
     ///
     /// # Errors
     /// As [`Keeper::hold`].
     pub fn watch(&self, name: &str, program: BorrowedFd<'_>) -> io::Result<()> {
-        send(self.control.as_fd(), PROGRAM, name, Some(program))
+        send(self.control.as_fd(), PROGRAM, name, &[program])
     }
+}
+
+/// Whether this user's process, or root's, is at the other end.
+fn is_own(socket: &OwnedFd) -> bool {
+    let own = rustix::process::geteuid();
+    socket_peercred(socket).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
 fn unix_socket() -> io::Result<OwnedFd> {
@@ -168,8 +213,14 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
 /// What a keeper holds.
 struct Held {
     control: Option<OwnedFd>,
-    fds: BTreeMap<String, OwnedFd>,
-    programs: BTreeMap<String, OwnedFd>,
+    fds: BTreeMap<String, Vec<OwnedFd>>,
+    programs: BTreeMap<String, Program>,
+}
+
+/// A program with sessions. One that has ended is remembered for the next server.
+struct Program {
+    process: OwnedFd,
+    has_ended: bool,
 }
 
 /// Something that a keeper waits for.
@@ -179,29 +230,41 @@ enum Event {
     End(String),
 }
 
-/// Is the keeper: returns when there is nothing to be kept any more, and closes everything. `patience` is how long it waits for a server
-/// while programs live.
+/// Is the keeper: returns when there is nothing to be kept any more, and what it still holds then.
 ///
 /// # Errors
 /// The kernel's, when waiting fails.
-pub fn keep(control: OwnedFd, listener: &OwnedFd, patience: Duration) -> io::Result<()> {
+pub fn keep(
+    control: OwnedFd,
+    listener: &OwnedFd,
+    patience: Patience,
+) -> io::Result<BTreeMap<String, Vec<OwnedFd>>> {
     let mut held = Held { control: Some(control), fds: BTreeMap::new(), programs: BTreeMap::new() };
-    let mut deadline = None;
+    // Since when there is no server, and no program.
+    let (mut alone, mut idle) = (None, None);
     loop {
+        let now = Instant::now();
         if held.control.is_some() {
-            deadline = None;
+            (alone, idle) = (None, None);
         } else if held.programs.is_empty() {
-            return Ok(());
-        } else if deadline.is_none() {
-            deadline = Instant::now().checked_add(patience);
+            return Ok(held.fds);
+        } else {
+            alone = alone.or(Some(now));
+            let is_over = held.programs.values().all(|program| program.has_ended);
+            idle = is_over.then_some(idle.unwrap_or(now));
         }
-        match held.wait(listener.as_fd(), deadline)? {
-            None => return Ok(()),
+        let ends = [
+            alone.and_then(|since: Instant| since.checked_add(patience.with_programs)),
+            idle.and_then(|since: Instant| since.checked_add(patience.after_programs)),
+        ];
+        match held.wait(listener.as_fd(), ends.into_iter().flatten().min())? {
+            None => return Ok(held.fds),
             Some(Event::Packet) => held.take_packet(),
-            Some(Event::Server) => held.take_server(listener)?,
+            Some(Event::Server) => held.take_server(listener),
             Some(Event::End(program)) => {
-                held.programs.remove(&program);
-                held.fds.remove(&program);
+                if let Some(program) = held.programs.get_mut(&program) {
+                    program.has_ended = true;
+                }
             }
         }
     }
@@ -214,8 +277,9 @@ impl Held {
         listener: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> io::Result<Option<Event>> {
+        let alive = || self.programs.iter().filter(|(_, program)| !program.has_ended);
         let mut waits = vec![PollFd::from_borrowed_fd(listener, PollFlags::IN)];
-        waits.extend(self.programs.values().map(|program| PollFd::new(program, PollFlags::IN)));
+        waits.extend(alive().map(|(_, program)| PollFd::new(&program.process, PollFlags::IN)));
         waits.extend(self.control.iter().map(|control| PollFd::new(control, PollFlags::IN)));
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -232,40 +296,50 @@ impl Held {
         if self.control.is_some() && ready(waits.len() - 1) {
             return Ok(Some(Event::Packet));
         }
-        let ended = (1..).zip(self.programs.keys()).find(|(at, _)| ready(*at));
-        Ok(Some(ended.map_or(Event::Server, |(_, name)| Event::End(name.clone()))))
+        let ended = (1..).zip(alive()).find(|(at, _)| ready(*at));
+        Ok(Some(ended.map_or(Event::Server, |(_, (name, _))| Event::End(name.clone()))))
     }
 
     fn take_packet(&mut self) {
         let packet = self.control.as_ref().and_then(|control| receive(control.as_fd()).ok()?);
-        let Some(Packet { letter, name, fd }) = packet else {
+        let Some(Packet { letter, name, mut fds }) = packet else {
             self.control = None;
             return;
         };
-        match (letter, fd) {
-            (HOLD, Some(fd)) => drop(self.fds.insert(name, fd)),
-            (PROGRAM, Some(fd)) => drop(self.programs.insert(name, fd)),
-            (RELEASE, _) => drop(self.fds.remove(&name)),
+        match letter {
+            HOLD => drop(self.fds.insert(name, fds)),
+            PROGRAM => {
+                if let Some(process) = fds.pop() {
+                    self.programs.insert(name, Program { process, has_ended: false });
+                }
+            }
+            RELEASE => {
+                self.fds.remove(&name);
+                self.programs.remove(&name);
+            }
             // Of a later version, perhaps.
             _ => {}
         }
     }
 
-    /// A server that connects while there is one is turned away.
-    fn take_server(&mut self, listener: &OwnedFd) -> io::Result<()> {
-        let server = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
-        if self.control.is_none() && self.tell(&server).is_ok() {
+    /// A server that connects while there is one is turned away, and so is somebody else.
+    fn take_server(&mut self, listener: &OwnedFd) {
+        // It may have gone again.
+        let Ok(server) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else { return };
+        if self.control.is_none() && is_own(&server) && self.tell(&server).is_ok() {
             self.control = Some(server);
         }
-        Ok(())
     }
 
     fn tell(&self, server: &OwnedFd) -> io::Result<()> {
-        use rustix::net::sockopt::{Timeout, set_socket_timeout};
         set_socket_timeout(server, Timeout::Send, Some(SEND_MAX))?;
-        for (name, fd) in &self.fds {
-            send(server.as_fd(), HOLD, name, Some(fd.as_fd()))?;
+        for (name, program) in &self.programs {
+            send(server.as_fd(), PROGRAM, name, &[program.process.as_fd()])?;
         }
-        send(server.as_fd(), END, "", None)
+        for (name, fds) in &self.fds {
+            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            send(server.as_fd(), HOLD, name, &fds)?;
+        }
+        send(server.as_fd(), END, "", &[])
     }
 }

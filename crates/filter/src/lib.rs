@@ -12,12 +12,9 @@
 //!
 //! # When the server dies
 //! The link on the interface, the maps and the sink are held by descriptors. So when the server dies the interface is at once as it was,
-//! and the kernel answers the packets of sessions that are away: with resets. To go on, somebody must hold the descriptors until the
-//! next server takes them over: [`Filter::holdings`] names them, [`Filter::adopt`] takes them. Two can:
-//!
-//! * the service manager: systemd keeps descriptors with names (`FDSTORE=1`, sd_notify(3)) for as long as the service is to be
-//!   restarted, and drops them when it is stopped for good;
-//! * a process that does nothing else: [`keeper`]. The server tells it what to hold after every change of [`Filter::holdings`].
+//! and the kernel answers the packets of sessions that are away: with resets. To go on, a process that does nothing else holds the descriptors until the
+//! next server takes them over: [`keeper`]. The server tells it what to hold after every change of [`Filter::holdings`], which names them;
+//! [`Filter::adopt`] takes them.
 //!
 //! Ports need neither: their guards hang on their interfaces, and the interfaces end with the programs that use them.
 
@@ -47,7 +44,7 @@ pub mod reason;
 pub mod rule;
 mod sys;
 
-pub use adopt::remove_ports;
+pub use adopt::{holding_of, remove_ports};
 pub use away::{Away, away};
 pub use error::{AttachError, Failed, FlowError, OwnerError};
 pub use filter::{Filter, Options, XdpMode};

@@ -6,7 +6,7 @@ mod common;
 use common::{attached, filter, receive_with, two_hosts, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use sojourn_filter::keeper::{Keeper, keep, listen};
+use sojourn_filter::keeper::{Keeper, Kept, Patience, keep, listen};
 use sojourn_filter::{Filter, Key, Options, OwnerId};
 use sojourn_wire::Protocol;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,7 +24,9 @@ fn is_keeper() {
     let (patience, path) = role.split_once(' ').unwrap();
     let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let listener = listen(Path::new(path)).unwrap();
-    keep(control, &listener, Duration::from_millis(patience.parse().unwrap())).unwrap();
+    let with_programs = Duration::from_millis(patience.parse().unwrap());
+    let after_programs = Duration::from_millis(300).min(with_programs);
+    keep(control, &listener, Patience { with_programs, after_programs }).unwrap();
 }
 
 /// Ends with the test, however that ends.
@@ -79,11 +81,16 @@ impl Drop for Place {
 
 fn hold(keeper: &Keeper, filter: &Filter) {
     for (name, fd) in filter.holdings() {
-        keeper.hold(&name, fd).unwrap();
+        keeper.hold(&name, &[fd]).unwrap();
     }
 }
 
 const TARGET: ([u8; 4], u16) = ([10, 0, 0, 1], 5000);
+
+/// What there is to be adopted, of one descriptor for each name.
+fn holdings(kept: Kept) -> Vec<(String, OwnedFd)> {
+    kept.held.into_iter().map(|(name, mut fds)| (name, fds.pop().unwrap())).collect()
+}
 
 fn session(filter: &mut Filter) -> (OwnerId, OwnedFd) {
     let (owner, socket) = filter.add_owner(|_| Ok(())).unwrap();
@@ -120,8 +127,9 @@ fn sessions_go_on_from_one_server_to_the_next() {
         receive_with(&socket, b"between two servers");
         assert!(attached().contains(&HOOK.to_owned()));
 
-        let (keeper, held) = wait_for("keeper", || Keeper::find(&place.0).ok());
-        let filter = Filter::adopt(held, Options::default()).unwrap();
+        let (keeper, kept) = wait_for("keeper", || Keeper::find(&place.0).ok());
+        assert_eq!(kept.programs.len(), 1);
+        let filter = Filter::adopt(holdings(kept), Options::default()).unwrap();
         assert!(filter.flows().any(|(_, of)| of == owner));
         send(b"with the next server");
         receive_with(&socket, b"with the next server");

@@ -4,19 +4,27 @@
 //! bytes: once both directions have switched, the carrier takes over what the kernel knew of the connection, and gives
 //! it back when the stream is frozen. So nobody here uses the socket in between. Read `docs/moves.md`.
 
-use crate::kernel;
+use crate::engine::Engine;
+use crate::net::{Net, Parting};
+use crate::protocol::server::open_carry_client;
 use crate::receive::Step;
 use crate::session::{Receiver, RxPhase, Session, lock};
+use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use sojourn_session::ReasonT;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
+use sojourn_ipc::Connection;
+use sojourn_session::{CarryClient, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
 
 /// How long the carrier may take to put a session back. Then it counts as lost, as if the peer had reset it.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
-/// How often it is looked whether the carrier lives.
+/// How often it is looked whether the carrier lives, or another one.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
+/// How long the server may take to take a session back.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 impl Session {
     pub(crate) fn is_carried(&self) -> bool {
@@ -57,46 +65,177 @@ impl Session {
         self.wake_own(stream);
     }
 
-    /// Says to the carrier that the stream is frozen, and where the session stands if that is known here. False: there is no carrier any more.
-    fn tell_carrier(&self, stream: &Stream) -> bool {
-        // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
-        if self.is_lent.swap(false, Ordering::SeqCst) {
-            let library = crate::library();
-            return library.net().is_some_and(|net| net.give_back(self.slot()));
+    /// The server is gone. What its carrier had not begun to take out of the kernel is in the kernel, but for what the program has
+    /// written to the ring meanwhile. What it had begun with, and not lent, only the next one may know.
+    pub(crate) fn carrier_is_lost(&self) {
+        if self.is_carried()
+            && !self.is_lent()
+            && let Some(stream) = self.stream()
+        {
+            if !self.is_datagram() {
+                stream.ledger().keep();
+            }
+            self.leave(ReasonT::ServerGone, false);
         }
-        stream.set_flushed(0);
-        stream.attention();
-        true
     }
 
-    fn await_return(&self, stream: &Stream) {
-        let deadline = Deadline::after(RETURN_LIMIT);
+    /// Waits until the carrier has put the session back, or it turns out that there is nothing to put back. `parting`: where the session
+    /// stands, if that is known here; it is given to this server, or to the next one if this dies. Whether this process has kept it.
+    fn await_return(&self, stream: &Stream, parting: Option<&Parting>) -> bool {
+        let library = crate::library();
+        let net = library.engine().zip(library.net());
+        // If there was no server for so long before, none is waited for again.
+        let is_alone = net.is_some_and(|(_, net)| net.is_alone.load(Ordering::SeqCst));
+        let limit = if is_alone { RETURN_SLICE } else { RETURN_LIMIT };
+        let deadline = Deadline::after(limit);
         let is_decided = || stream.peer_flushed().is_some() || stream.ledger().is_lost();
-        while !is_decided() && !deadline.is_over() && !self.peer_process_is_gone() {
+        let mut given = Given::default();
+        while !is_decided() && !deadline.is_over() {
+            match (parting, net) {
+                (Some(parting), Some((engine, net))) => {
+                    net.give_back(library, engine, parting, &mut given);
+                }
+                // The carrier has not taken it out, and never will.
+                _ if self.peer_process_is_gone() && stream.ledger().keep() => return true,
+                // Another thread has found that out.
+                _ if stream.ledger().is_kept() => return true,
+                _ => {}
+            }
             let said = stream.announce_reader(Bell::OnFutex);
             if !is_decided() {
                 stream.sleep_reader(said, Some(RETURN_SLICE));
             }
             stream.withdraw_reader();
         }
+        if let (false, Some((_, net))) = (is_decided(), net) {
+            net.is_alone.store(!given.is_given(), Ordering::SeqCst);
+        }
+        false
     }
 
     /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
-    /// written and not read. It reads what is left in our ring itself.
-    pub(crate) fn return_carried(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
+    /// written and not read. It reads what is left in our ring itself. True: the kernel has had it all the time, but for what is in the ring.
+    pub(crate) fn return_carried(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        reason: ReasonT,
+    ) -> bool {
         if self.is_datagram() {
-            return self.return_datagrams(rx, stream, reason);
+            self.return_datagrams(rx, stream, reason);
+            return false;
         }
-        if self.tell_carrier(stream) && reason != ReasonT::PeerDied {
-            self.await_return(stream);
+        if stream.ledger().is_kept() {
+            return true;
+        }
+        let library = crate::library();
+        // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
+        let is_lent = self.is_lent.swap(false, Ordering::SeqCst);
+        let net = library.engine().zip(library.net()).filter(|_| is_lent);
+        let parting = net.and_then(|(_, net)| net.part(self.slot()));
+        if !is_lent {
+            stream.set_flushed(0);
+            stream.attention();
+        }
+        // If it was carried and what it was cannot be told, nobody can put it back.
+        if is_lent == parting.is_some() && self.await_return(stream, parting.as_ref()) {
+            return true;
         }
         // Neither the kernel nor anybody else knows where the connection stands.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;
+            stream.ledger().lose();
+            if let (Some(parting), Some((_, net))) = (parting, net) {
+                net.reset(parting);
+            }
             // Its socket would wait for ever for answers to what it said long ago: closed, it refuses writes, and tells the peer.
             if let Ok(fd) = kernel::at(self.number()) {
                 let _ = rustix::net::connect_unspec(fd);
             }
         }
+        false
+    }
+}
+
+/// Whom a session was given back to.
+#[derive(Debug, Default)]
+struct Given {
+    /// Which connection that was.
+    by: Option<u64>,
+}
+
+impl Given {
+    fn is_given(&self) -> bool {
+        self.by.is_some()
+    }
+}
+
+impl Net {
+    /// Whether sessions can be given back: there is a server, and a connection to it.
+    pub(crate) fn has_server(&self, library: &Library, engine: &Engine) -> bool {
+        self.connected(library, engine, &mut lock(&self.server))
+    }
+
+    /// Sees to it that there is a connection to a server that lives.
+    fn connected(
+        &self,
+        library: &Library,
+        engine: &Engine,
+        server: &mut Option<Connected>,
+    ) -> bool {
+        if server.as_mut().is_some_and(|server| !server.is_alive()) {
+            close(engine, server);
+        }
+        if server.is_none() {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+            let number = self.connections.load(Ordering::Relaxed);
+            let client = open_carry_client(library, engine);
+            *server = client.map(|client| Connected { client, number });
+        }
+        server.is_some()
+    }
+
+    /// Gives the session to the server, unless the one that is there has it already.
+    fn give_back(&self, library: &Library, engine: &Engine, parting: &Parting, given: &mut Given) {
+        let mut server = lock(&self.server);
+        if !self.connected(library, engine, &mut server) {
+            given.by = None;
+            return;
+        }
+        let Some(Connected { client, number }) = &mut *server else { return };
+        if given.by == Some(*number) {
+            return;
+        }
+        let (token, has_ended) = (parting.token, parting.carried.has_ended());
+        let deadline = sojourn_ipc::Deadline::after(ANSWER_LIMIT);
+        let file = Some(parting.file.as_fd());
+        let is_given = client.with_deadline(deadline).give_back(token, has_ended, file).is_ok();
+        given.by = is_given.then_some(*number);
+        if !is_given {
+            close(engine, &mut server);
+        }
+    }
+}
+
+fn close(engine: &Engine, server: &mut Option<Connected>) {
+    if let Some(Connected { mut client, .. }) = server.take() {
+        engine.release(client.transport().socket());
+    }
+}
+
+/// A connection to the server that sessions are given back to.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) client: CarryClient<Connection>,
+    /// Of those that this process has made.
+    number: u64,
+}
+
+impl Connected {
+    fn is_alive(&mut self) -> bool {
+        let socket = self.client.transport().socket();
+        let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut set, Some(&at_once)), Ok(count) if count > 0)
     }
 }

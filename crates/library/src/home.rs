@@ -61,11 +61,9 @@ impl Session {
             if was_frozen { stream.peer_flushed().or(stream.peer_flushing()) } else { None };
         let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
-        if self.is_carried() {
-            // Of a session that had not given up the kernel in either direction the carrier has nothing, and need not even be there.
-            if tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring {
-                self.return_carried(rx, stream, reason);
-            }
+        // Of a session that had not given up the kernel in either direction the carrier has nothing, and need not even be there.
+        let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
+        if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
             self.end_sending(tx);
         } else if tx.stream.is_some() {
             let died = !was_frozen && reason == ReasonT::PeerDied;

@@ -12,27 +12,25 @@
 mod datagrams;
 
 use crate::Library;
+use crate::carried::Connected;
 use crate::engine::Engine;
 use crate::session::{Session, lock};
 use crate::watch::Watch;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use sojourn_ipc::{Connection, Deadline};
 use sojourn_netif::{Interface, Message, Ring, RingLayout};
+use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, Pump, now, parcel};
-use sojourn_session::{CarryClient, HopT, LendT, RingT};
+use sojourn_pump::{Carried, Hop, LinkId, Pump, now, parcel};
+use sojourn_session::{HopT, LendT, RingT};
 use sojourn_stream::Stream;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// How long the server may take to take a session back.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Events taken at once.
 const EVENTS: usize = 16;
 /// While the pump is turned the thread looks so often (microseconds), and a timer may be so late: every message sets timers and takes them away
@@ -62,9 +60,24 @@ pub(crate) struct Net {
     looks_at: AtomicU64,
     /// The pump was turned since it looked last.
     was_turned: AtomicBool,
-    /// What the server knows the sessions by, by their slots.
-    tokens: Mutex<HashMap<u32, u64>>,
-    server: Mutex<Option<CarryClient<Connection>>>,
+    /// What the server knows the sessions by, and their links, by their slots.
+    tokens: Mutex<HashMap<u32, (u64, LinkId)>>,
+    /// See `carried`.
+    pub(crate) server: Mutex<Option<Connected>>,
+    /// Made so far.
+    pub(crate) connections: AtomicU64,
+    /// A session has waited for a server in vain; the next ones need not.
+    pub(crate) is_alone: AtomicBool,
+}
+
+/// A session that is on its way home.
+pub(crate) struct Parting {
+    pub(crate) token: u64,
+    link: LinkId,
+    pub(crate) carried: Carried,
+    record: SessionRecord,
+    /// The same record.
+    pub(crate) file: OwnedFd,
 }
 
 /// What of a way is in frames.
@@ -96,6 +109,8 @@ impl Net {
                 was_turned: AtomicBool::new(false),
                 tokens: Mutex::default(),
                 server: Mutex::new(None),
+                connections: AtomicU64::new(0),
+                is_alone: AtomicBool::new(false),
             })
         });
         let net = made.as_ref()?;
@@ -107,23 +122,6 @@ impl Net {
             }
         }
         Some(net)
-    }
-
-    /// Whether sessions can be given back to the server; `connect` makes the connection if there is none.
-    pub(crate) fn knows_server(
-        &self,
-        connect: impl FnOnce() -> Option<CarryClient<Connection>>,
-    ) -> bool {
-        let mut server = lock(&self.server);
-        if server.is_none() {
-            *server = connect();
-        }
-        server.is_some()
-    }
-
-    /// The server that sessions were lent by is gone.
-    pub(crate) fn lose_server(&self) {
-        *lock(&self.server) = None;
     }
 
     /// Carries the session from now on. `other`: the side of its stream that the server had. False: it is not carried; the server finds
@@ -156,7 +154,7 @@ impl Net {
         if !carried.stream().ledger().claim() {
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), lent.token);
+        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
         pump.insert(session.slot(), lent.link, carried);
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::library().set_hears_packets(session, self.watch.packets());
@@ -205,19 +203,20 @@ impl Net {
         self.serve_and_leave(pump);
     }
 
-    /// The frozen session goes home: tells the server where it stands. False: it was not carried here, or there is no server.
-    pub(crate) fn give_back(&self, slot: u32) -> bool {
-        let removed = lock(&self.pump).remove(slot, now());
-        let Some(mut carried) = removed else { return false };
+    /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or there are no descriptors left.
+    pub(crate) fn part(&self, slot: u32) -> Option<Parting> {
+        let mut carried = lock(&self.pump).remove(slot, now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
-        let token = lock(&self.tokens).remove(&slot);
-        let Some((token, record)) = token.zip(carried.leave(now())) else { return false };
-        let Ok(file) = parcel::pack(&record) else { return false };
-        let mut server = lock(&self.server);
-        let Some(client) = &mut *server else { return false };
-        let deadline = Deadline::after(ANSWER_LIMIT);
-        let has_ended = carried.has_ended();
-        client.with_deadline(deadline).give_back(token, has_ended, Some(file.as_fd())).is_ok()
+        let (token, link) = lock(&self.tokens).remove(&slot)?;
+        let record = carried.leave(now())?;
+        let file = parcel::pack(&record).ok()?;
+        Some(Parting { token, link, carried, record, file })
+    }
+
+    /// Nobody takes the session: its peer is told that it is over.
+    pub(crate) fn reset(&self, mut parting: Parting) {
+        let Parting { link, carried, record, .. } = &mut parting;
+        lock(&self.pump).reset(*link, carried, record, now());
     }
 
     /// Something has happened to a session on this side: it is served, by whoever turns the pump.

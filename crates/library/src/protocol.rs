@@ -5,7 +5,7 @@
 //! what joined sessions need in `joins`. Not here: what joining and going home mean (`crate::join`, `crate::home`). Read `docs/streams.md` first.
 
 mod joins;
-mod server;
+pub(crate) mod server;
 
 use crate::engine::{Engine, Job};
 use crate::net::Net;
@@ -335,8 +335,9 @@ impl Thread {
     fn carry(&mut self, lent: &LendT) {
         let Some(session) = self.session(lent.local) else { return };
         let other = self.joined.get_mut(&lent.local).and_then(|joined| joined.other.take());
+        // Without a connection for the way home it is not begun.
         let net = Net::start(self.library, self.engine)
-            .filter(|net| net.knows_server(|| self.open_carry_client()));
+            .filter(|net| net.has_server(self.library, self.engine));
         let begins = net.zip(other).is_some_and(|(net, other)| match session.is_datagram() {
             true => net.begin_datagrams(self.engine, session, other, lent),
             false => net.begin(self.engine, session, other, lent),

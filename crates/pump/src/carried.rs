@@ -364,6 +364,17 @@ impl Carried {
         Ok(())
     }
 
+    /// Nobody can go on with the session, which has left with this record: the peer is told so, as well as can be.
+    pub(crate) fn reset(&mut self, record: &SessionRecord, out: &mut dyn Interface, now: Instant) {
+        if let Ok(connection) = Connection::import(record, &Limits::default(), now) {
+            self.connection = connection;
+            self.connection.abort();
+            // Of a segment without payload nothing is taken from the stream.
+            let _ = self.transmit(out, false, now);
+            let _ = out.flush();
+        }
+    }
+
     /// The record with which the frozen session goes on in its socket: bytes that the program has not read come before those that
     /// it was never shown, those that are not acknowledged before those that were never sent.
     pub fn leave(&mut self, now: Instant) -> Option<SessionRecord> {

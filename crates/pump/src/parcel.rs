@@ -3,7 +3,7 @@
 //! The receiver copies the file once and believes nothing of it. What is in it is `sojourn_proto::record`'s.
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use sojourn_proto::record::{RecordError, SessionRecord};
 
@@ -33,18 +33,21 @@ impl core::fmt::Display for ParcelError {
 
 impl std::error::Error for ParcelError {}
 
-/// A file with the record.
+/// A file with the record, which nobody can change any more.
 ///
 /// # Errors
 /// No descriptors or no memory left.
 pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
     let mut bytes = Vec::new();
     record.encode(&mut bytes);
-    let file = rustix::fs::memfd_create("sojourn-record", MemfdFlags::CLOEXEC)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("sojourn-record", flags)?;
     let mut rest = &bytes[..];
     while !rest.is_empty() {
         rest = &rest[rustix::io::write(&file, rest)?..];
     }
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file)
 }
 
@@ -82,7 +85,9 @@ mod tests {
             ip: IpOptions::default(),
             kind: Kind::Tcp(TcpRecord { receive_queue: vec![7; 100_000], ..TcpRecord::default() }),
         };
-        assert_eq!(open(pack(&record).unwrap()), Ok(record));
+        let file = pack(&record).unwrap();
+        assert_eq!(open(&file), Ok(record));
+        assert!(rustix::io::write(&file, b"x").is_err(), "it can still be changed");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::carried::{Carried, Ending, Hop};
 use crate::datagrams::Sockets;
 use crate::hash::Words;
 use sojourn_netif::{Interface, Received};
+use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::{self, Frame};
@@ -138,6 +139,19 @@ impl Pump {
         };
         self.entries.insert(number, entry);
         self.mark(number);
+    }
+
+    /// Nobody can go on with a session of that interface, which was removed and has left with this record: its peer is told so.
+    pub fn reset(
+        &mut self,
+        link: LinkId,
+        carried: &mut Carried,
+        record: &SessionRecord,
+        at: Instant,
+    ) {
+        if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
+            carried.reset(record, &mut *link.packets, at);
+        }
     }
 
     /// A session less.

@@ -10,8 +10,9 @@ use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sojourn_carrier::{Carrier, Door, Sessions, door};
 use sojourn_ipc::Credentials;
-use sojourn_ipc::rt::Caller;
+use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
@@ -57,16 +58,21 @@ fn may_have_packets(pid: u32) -> bool {
         && effective().is_some_and(|held| held & NET_RAW != 0)
 }
 
-/// Starts the carrier of a server. Without the rights that it takes there is none, and sessions with other hosts stay in
-/// the kernel.
+/// Starts the carrier of a server. It has adopted what an earlier server has left with a keeper when this returns. Without the rights that
+/// it takes there is none, and sessions with other hosts stay in the kernel.
 ///
 /// # Errors
 /// What is missing, for people.
-pub(crate) fn start(server: &Arc<Sojournd>, network: Network) -> Result<(), String> {
+pub(crate) fn start(
+    server: &Arc<Sojournd>,
+    network: Network,
+    keeper: Option<PathBuf>,
+) -> Result<(), String> {
     let (door, gate) = door().map_err(|error| error.to_string())?;
     let place = Place::new(server, &door, network).ok_or("no descriptors left")?;
+    server.expect_carried();
     let (tell, told) = channel();
-    let carry = move || match Carrier::new(Box::new(place), gate) {
+    let carry = move || match Carrier::new(Box::new(place), gate, keeper) {
         Ok(carrier) => {
             let _ = tell.send(Ok(()));
             carrier.run();
@@ -106,6 +112,16 @@ impl Sessions for Place {
 
     fn warn(&self, text: core::fmt::Arguments<'_>) {
         log::say(Level::Warn, text);
+    }
+
+    fn say(&self, text: core::fmt::Arguments<'_>) {
+        log::say(Level::Info, text);
+    }
+
+    fn adopt(&self, local: u64, socket: BorrowedFd<'_>, stream: u64, side: u8, region: Descriptor) {
+        if let Some(server) = self.server.upgrade() {
+            server.adopt_carried(local, socket, stream, side, region);
+        }
     }
 
     fn lend(&self, local: u64, lent: LendT) {

@@ -21,3 +21,4 @@ pub mod registry;
 pub mod run;
 mod scanner;
 pub mod service;
+mod signals;

@@ -55,6 +55,16 @@ impl From<Way> for Network {
 }
 
 fn main() -> ExitCode {
+    // Nobody's to use but the server's own: see `sojourn_carrier`.
+    let mut words = std::env::args_os().skip(1);
+    if let (Some(word), Some(path)) = (words.next(), words.next())
+        && word == sojourn_carrier::KEEP
+    {
+        return match sojourn_carrier::keep(path.as_ref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let flags = Flags::parse();
     log::set(flags.log);
     let place = match (flags.address, flags.system) {

@@ -8,6 +8,7 @@ use crate::carried;
 use crate::log::{self, Level};
 use crate::privileges::{self, Work};
 use crate::service::{Sojournd, StartError, Stop};
+use crate::signals;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -93,6 +94,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// How long a server waits for its first client, at least.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
 const TICK_MS: u64 = 1000;
+/// How long a server that ends waits for its sessions to be home, and how often it looks.
+const LEAVE_LIMIT: Duration = Duration::from_secs(3);
+const LEAVE_EVERY: Duration = Duration::from_millis(5);
 
 /// Serves until there is nothing left to do. `ready` is called once when clients can connect.
 ///
@@ -120,11 +124,12 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         _ => None,
     };
     // Before there are threads: each has its own.
+    signals::block();
     let work = Work { is_public, network: options.network.is_some(), socket };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
     let served = Sojournd::new()?;
     if let Some(network) = options.network
-        && let Err(missing) = carried::start(&served, network)
+        && let Err(missing) = carried::start(&served, network, socket.map(keeper_of))
     {
         log::say(
             Level::Error,
@@ -141,6 +146,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         endpoint => endpoint?,
     };
     let mut server = endpoint.server();
+    signals::heed(&served, &text);
     log::say(Level::Info, format_args!("serving {text}"));
     ready(&text);
     serve(&mut server, &served, options.idle_exit);
@@ -149,6 +155,13 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     drop(endpoint);
     drop(lock);
     Ok(Outcome::Served)
+}
+
+/// Where the keeper of a server's sessions listens, by the server's own socket.
+fn keeper_of(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".keeper");
+    PathBuf::from(name)
 }
 
 fn another(text: &str, ready: impl FnOnce(&str)) -> Outcome {
@@ -253,8 +266,12 @@ fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<Duration>) {
     let mut reply = None;
     let mut ticked = Instant::now();
     let mut is_ticking = false;
+    let mut leaving = None;
     loop {
-        let deadline = deadline(&idle, is_ticking);
+        let deadline = match leaving {
+            None => deadline(&idle, is_ticking),
+            Some(_) => Deadline::after(LEAVE_EVERY),
+        };
         let Ok(arrival) = rt::ServerTransport::next(server, reply.take(), deadline) else { return };
         match arrival {
             Arrival::Call(request) => match rt::answer(&mut router, false, request) {
@@ -290,7 +307,11 @@ fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<Duration>) {
             Stop::WhenEmpty => served.is_empty(),
             Stop::Now => true,
         };
-        if is_over || idle.left() == Some(Duration::ZERO) {
+        if leaving.is_none() && (is_over || idle.left() == Some(Duration::ZERO)) {
+            served.leave_all();
+            leaving = Some(Instant::now());
+        }
+        if leaving.is_some_and(|since| !served.carries() || since.elapsed() > LEAVE_LIMIT) {
             if let Some(ready) = reply {
                 let _ = rt::Ready::send(ready);
             }

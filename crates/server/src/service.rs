@@ -138,9 +138,52 @@ impl Sojournd {
 
     /// From now on sessions with other hosts are handed out at this door.
     pub(crate) fn open_door(&self, door: Door) {
-        if self.door.set(Mutex::new(door)).is_ok() {
-            self.lock().diag.carries();
+        let _ = self.door.set(Mutex::new(door));
+    }
+
+    /// There is going to be a carrier: sockets whose peers are on other hosts have a place.
+    pub(crate) fn expect_carried(&self) {
+        self.lock().diag.carries();
+    }
+
+    /// The carrier has its side of a stream from an earlier server.
+    pub(crate) fn adopt_carried(
+        &self,
+        local: u64,
+        socket: BorrowedFd<'_>,
+        stream: u64,
+        side: u8,
+        region: Descriptor,
+    ) {
+        let mut state = self.lock();
+        let State { registry, diag, .. } = &mut *state;
+        // One that the kernel has ended meanwhile is not listed.
+        let Ok(seen) = identity::look(socket, diag) else { return };
+        let what = OfferT { local, set: 0, ring_bytes: 0, is_sole: true };
+        let wish = wish_of(&what, &socket);
+        let identity = seen.identity.mirrored();
+        let now_ms = self.now_ms();
+        if registry.adopt(CARRIER, identity, wish, stream, side, now_ms) == Ok(true) {
+            registry.set_region(stream, region);
         }
+    }
+
+    /// Has the carrier bring its sessions home. It takes no more.
+    pub(crate) fn leave_all(&self) {
+        if let Some(door) = self.door.get() {
+            Self::hand(door, Handed::AllHome);
+        }
+    }
+
+    /// Whether the carrier has sessions.
+    pub(crate) fn carries(&self) -> bool {
+        let door = self.door.get();
+        door.is_some_and(|door| door.lock().unwrap_or_else(PoisonError::into_inner).count() > 0)
+    }
+
+    /// To end now, as a signal says.
+    pub(crate) fn stop_now(&self) {
+        self.stop.fetch_max(Stop::Now as u8, Ordering::Relaxed);
     }
 
     /// The carrier offers the other end of what a program has offered.
@@ -385,7 +428,21 @@ impl SessionServer for Sojournd {
         errands.close(caller.credentials.uid, end);
         let Ok(seen) = seen else { return Ok(false) };
         let now_ms = self.now_ms();
-        Ok(registry.adopt(caller.client, seen.identity, wish, stream, side, now_ms)?)
+        let (is_carried, client) = (seen.identity.key.is_carried(), caller.client);
+        if is_carried && !registry.has_stream(stream) {
+            // Its packets would not be known here: it is not one that the carrier has adopted.
+            return Ok(false);
+        }
+        let is_adopted = registry.adopt(client, seen.identity, wish, stream, side, now_ms)?;
+        let pid = registry.who(client).map_or(0, |who| who.pid);
+        drop(state);
+        if let Some(door) = self.door.get()
+            && is_carried
+            && is_adopted
+        {
+            Self::hand(door, Handed::Registered { stream, pid });
+        }
+        Ok(is_adopted)
     }
 
     fn declined(&self, caller: &Caller, inode: u64, reason: ReasonT) {

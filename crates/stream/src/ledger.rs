@@ -1,6 +1,8 @@
 //! What the side that carries a session to another host says of it in the control page, for whoever must go on if its process dies.
 //!
-//! A **claim** decides who carries: the program, or nobody because the session was called home before that. The **words** are what
+//! The **claim** decides who has the session: the kernel, until the carrier has begun to take it out; then the program, if it has taken it
+//! up; or nobody because it was called home before that. If the server dies before the carrier has begun, the program keeps it in the
+//! kernel. Each step is one exchange of one word, so both sides agree, whoever dies when. The **words** are what
 //! the carrying side knows that the rings do not tell, written after each round; what they mean is the carrier's and the engine's to
 //! agree on (`sojourn-pump`). Two copies take turns, so that a death in the middle of one leaves the other whole.
 //! The **figures** are for people only: told now and then, in one copy, so that what is read may be a mixture of two.
@@ -17,6 +19,8 @@ const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const REVOKED: u32 = 2;
 const LOST: u32 = 3;
+const TAKEN: u32 = 4;
+const KEPT: u32 = 5;
 
 /// See the head of this file. Any bytes are a ledger.
 #[repr(C, align(128))]
@@ -43,14 +47,45 @@ impl Ledger {
         }
     }
 
-    /// This process carries the session from now on. False: it was revoked, or somebody does already.
-    pub fn claim(&self) -> bool {
-        self.decide(CLAIMED)
+    /// The carrier begins to take the session out of its socket. False: it is somebody's already.
+    pub fn take(&self) -> bool {
+        self.decide(FREE, TAKEN)
     }
 
-    /// Nobody carries the session any more, unless somebody does already.
+    /// The carrier has not taken it out after all.
+    pub fn put_down(&self) -> bool {
+        self.decide(TAKEN, FREE)
+    }
+
+    /// This process carries the session from now on. False: it was revoked, or somebody does already.
+    pub fn claim(&self) -> bool {
+        self.decide(TAKEN, CLAIMED)
+    }
+
+    /// Nobody carries the session any more, unless somebody does already. For the carrier.
     pub fn revoke(&self) -> bool {
-        self.decide(REVOKED)
+        self.decide(TAKEN, REVOKED)
+    }
+
+    /// Nobody takes the session out any more, unless somebody has begun to. For the carrier, which then puts the program's bytes into
+    /// the socket.
+    pub fn close(&self) -> bool {
+        self.decide(FREE, REVOKED)
+    }
+
+    /// The same for the program, whose carrier is gone: it puts its bytes into the socket itself.
+    pub fn keep(&self) -> bool {
+        self.decide(FREE, KEPT)
+    }
+
+    /// Whether the program has kept it.
+    pub fn is_kept(&self) -> bool {
+        self.claim.load(Ordering::SeqCst) == KEPT
+    }
+
+    /// Whether a program carries it, or has.
+    pub fn is_claimed(&self) -> bool {
+        self.claim.load(Ordering::SeqCst) == CLAIMED
     }
 
     /// Nobody knows any more where the session stands, or it is over.
@@ -63,8 +98,8 @@ impl Ledger {
         self.claim.load(Ordering::SeqCst) == LOST
     }
 
-    fn decide(&self, to: u32) -> bool {
-        self.claim.compare_exchange(FREE, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    fn decide(&self, from: u32, to: u32) -> bool {
+        self.claim.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Tells the words. One thread at a time.
@@ -123,13 +158,26 @@ mod tests {
     #[test]
     fn one_decides_for_good() {
         let ledger = Ledger::new();
-        assert!(ledger.claim());
-        assert!(!ledger.claim() && !ledger.revoke());
+        assert!(!ledger.claim() && !ledger.revoke(), "nobody has taken it out yet");
+        assert!(ledger.take() && ledger.claim() && ledger.is_claimed());
+        assert!(!ledger.claim() && !ledger.revoke() && !ledger.put_down());
         let ledger = Ledger::new();
-        assert!(ledger.revoke() && !ledger.claim());
+        assert!(ledger.take() && ledger.revoke() && !ledger.claim());
         assert!(!ledger.is_lost());
         ledger.lose();
         assert!(ledger.is_lost() && !ledger.claim() && !ledger.revoke());
+    }
+
+    #[test]
+    fn what_was_not_taken_one_side_keeps() {
+        let ledger = Ledger::new();
+        assert!(ledger.keep() && ledger.is_kept());
+        assert!(!ledger.close() && !ledger.take());
+        let ledger = Ledger::new();
+        assert!(ledger.close() && !ledger.keep() && !ledger.is_kept());
+        let ledger = Ledger::new();
+        assert!(ledger.take() && !ledger.keep() && !ledger.close());
+        assert!(ledger.put_down() && ledger.keep());
     }
 
     #[test]

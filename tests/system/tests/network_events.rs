@@ -351,20 +351,3 @@ fn ends_of_connections() {
 fn a_killed_program() {
     ends(&["killed"; 4]);
 }
-
-/// The engine's state dies with the server: the docs say that such a session is reset, and the next ones are served again.
-#[test]
-fn death_of_the_server() {
-    let Some((a, b)) = hosts() else { return };
-    let link = Link::direct(&a, &b, 1500).unwrap();
-    let mut transfer = Transfer::start(&link, Under::Server, None);
-    transfer.stage.worlds[0].kill_server();
-    let begun = Instant::now();
-    wait_for("the program's end", || !transfer.peers[0].is_running());
-    assert!(begun.elapsed() < PATIENCE);
-    let server: Running = transfer.peers.remove(0);
-    assert_ne!(server.finish(LIMIT).unwrap().status, 0, "a session without an engine goes on");
-    drop(transfer);
-    let after = Transfer::start(&link, Under::Server, None);
-    after.finish();
-}

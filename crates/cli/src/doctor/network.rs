@@ -19,6 +19,8 @@ const RIGHTS: [(CapabilitySet, &str); 3] = [
     (CapabilitySet::NET_RAW, "CAP_NET_RAW"),
     (CapabilitySet::BPF, "CAP_BPF"),
 ];
+/// The process name of what holds sessions between two servers.
+const KEEPER: &str = "sojourn-keeper";
 const STAYS: &str = "sessions with other hosts stay in the kernel";
 
 /// Everything about it; `None` for what is attached if that may not be seen.
@@ -33,6 +35,7 @@ pub(super) fn look(place: &Where) -> (Vec<Item>, Option<Vec<Attached>>) {
         None => rights(own, "this user"),
     });
     items.push(filter());
+    items.push(keeper(server, keepers(PROC)));
     // Before anything is tried: what is tried is there for a moment, too.
     let (item, attached) = attached_now();
     let is_tried = RIGHTS.iter().all(|(right, _)| own.contains(*right));
@@ -117,6 +120,33 @@ fn filter() -> Item {
             NAME,
             format!("not built in: {STAYS}"),
             format!("install the package {PACKAGE} and build Sojourn again"),
+        ),
+    }
+}
+
+/// Processes that hold sessions for the next server.
+fn keepers(proc: &str) -> Vec<u32> {
+    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
+    let is_one = |process: &fs::DirEntry| {
+        fs::read_to_string(process.path().join("comm")).is_ok_and(|name| name.trim() == KEEPER)
+    };
+    let number = |process: fs::DirEntry| process.file_name().to_str()?.parse().ok();
+    processes.filter(is_one).filter_map(number).collect()
+}
+
+fn keeper(server: Option<u32>, keepers: Vec<u32>) -> Item {
+    const NAME: &str = "keeper";
+    let numbers = keepers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    match (keepers.is_empty(), server) {
+        (true, _) => Item::ok(NAME, "none: no session with another host is away"),
+        (false, Some(_)) => Item::ok(
+            NAME,
+            format!("process {numbers} holds what the next server needs, should this one die"),
+        ),
+        (false, None) => Item::limited(
+            NAME,
+            format!("process {numbers} holds sessions with other hosts, and no server answers"),
+            "start the server again: what has to go home waits five seconds for it, and is then reset",
         ),
     }
 }
@@ -228,6 +258,14 @@ mod tests {
         assert_eq!(item.state, State::Limited);
         assert!(item.found.starts_with("it lacks CAP_NET_RAW, CAP_BPF:"), "{}", item.found);
         assert_eq!(effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_keeper_without_a_server_is_told() {
+        let states = [keeper(None, vec![]), keeper(Some(1), vec![2]), keeper(None, vec![2, 3])];
+        assert_eq!(states.map(|item| item.state), [State::Ok, State::Ok, State::Limited]);
+        assert!(keeper(None, vec![2, 3]).found.contains("2, 3"));
+        assert!(keepers("/nowhere").is_empty());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! Read the head of `net` first, then `sojourn_pump::Datagrams`.
 
-use super::{ANSWER_LIMIT, Net, hop_of};
+use super::{Net, hop_of};
+use crate::carried::ANSWER_LIMIT;
+use crate::carried::Connected;
 use crate::engine::{Engine, Job};
 use crate::library;
 use crate::session::{Session, lock};
@@ -58,7 +60,7 @@ impl Net {
         if !other.ledger().claim() {
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), lent.token);
+        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
         let one = Datagrams::new(Arc::clone(&socket), other, lent.link);
         pump.insert_datagrams(session.slot(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -77,7 +79,7 @@ impl Net {
         pump.turn(false, at);
         let removed = pump.remove_datagrams(slot, at);
         self.leave(pump);
-        let token = lock(&self.tokens).remove(&slot);
+        let token = lock(&self.tokens).remove(&slot).map(|(token, _)| token);
         let Some(one) = removed else { return (token, None) };
         self.count.fetch_sub(1, Ordering::SeqCst);
         (token, one.leave())
@@ -87,7 +89,7 @@ impl Net {
     pub(crate) fn give_unread(&self, token: u64, record: &SessionRecord) -> bool {
         let Ok(file) = parcel::pack(record) else { return false };
         let mut server = lock(&self.server);
-        let Some(client) = &mut *server else { return false };
+        let Some(Connected { client, .. }) = &mut *server else { return false };
         let deadline = Deadline::after(ANSWER_LIMIT);
         client.with_deadline(deadline).give_back(token, false, Some(file.as_fd())).is_ok()
     }

@@ -43,7 +43,9 @@ impl Thread {
             false => None,
         };
         let parts = Parts { stream: Arc::new(stream), own_inbox, own_slot: join.own.slot };
-        self.watch_peer(join)?;
+        if !join.is_carried {
+            self.watch_peer(join)?;
+        }
         let session = self.library.join(self.engine, offer, join, &parts)?;
         if let Some(inbox) = self.own_inboxes.get_mut(&join.own.id) {
             inbox.slots.insert(join.own.slot, session.slot());

@@ -3,15 +3,51 @@
 //! Not here: what is said over it (`super`), how often a server is looked for (`crate::search`).
 
 use super::{ANSWER_LIMIT, SERVER, Thread};
+use crate::engine::Engine;
 use crate::environment::Kept;
-use crate::kernel;
+use crate::{Library, kernel};
+use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_session::place::Surroundings;
-use sojourn_session::{CarryClient, SessionClient, carry_connect_options, session_connect_options};
+use sojourn_session::{
+    CarryClient, ReasonT, SessionClient, carry_connect_options, session_connect_options,
+};
 use std::time::Instant;
+
+/// A connection for sessions that are given back: for any thread.
+pub(crate) fn open_carry_client(
+    library: &Library,
+    engine: &Engine,
+) -> Option<CarryClient<Connection>> {
+    let socket = open_socket(library, engine)?;
+    let connection = open_connection(socket, carry_connect_options())?;
+    CarryClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
+}
+
+fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> Option<Connection> {
+    options.wait = sojourn_ipc::Wait::Park;
+    options.timeout = ANSWER_LIMIT;
+    Connection::connect(Address::Descriptor(socket), &options).ok()
+}
+
+/// A socket that is connected to the server.
+fn open_socket(library: &Library, engine: &Engine) -> Option<OwnedFd> {
+    let policy = &library.policy;
+    let mut around = Surroundings::of_this_process(&policy.config().server);
+    if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
+        around.runtime = Some(runtime);
+    }
+    let place = around.for_client().ok()?;
+    let address = Address::parse(&place).ok()?.socket_address()?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
+    rustix::net::connect(&socket, &address).ok()?;
+    Some(engine.keep(socket))
+}
 
 impl Thread {
     /// Looks for a server, if it is time for that.
@@ -28,6 +64,9 @@ impl Thread {
             return;
         }
         self.client = Some(client);
+        if let Some(net) = self.library.net() {
+            net.is_alone.store(false, Ordering::SeqCst);
+        }
         self.served_since = Instant::now();
         self.adopt_all();
     }
@@ -36,57 +75,42 @@ impl Thread {
         let socket = self.open_socket()?;
         let data = EventData::new_u64(SERVER);
         epoll::add(&self.set, &socket, data, EventFlags::RDHUP | EventFlags::ET).ok()?;
-        let connection = Self::open_connection(socket, session_connect_options())?;
+        let connection = open_connection(socket, session_connect_options())?;
         SessionClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
     }
 
-    /// One more connection, for sessions that are given back.
-    pub(super) fn open_carry_client(&self) -> Option<CarryClient<Connection>> {
-        let connection = Self::open_connection(self.open_socket()?, carry_connect_options())?;
-        CarryClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
-    }
-
-    fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> Option<Connection> {
-        options.wait = sojourn_ipc::Wait::Park;
-        options.timeout = ANSWER_LIMIT;
-        Connection::connect(Address::Descriptor(socket), &options).ok()
-    }
-
-    /// A socket that is connected to the server.
     fn open_socket(&self) -> Option<OwnedFd> {
-        let policy = &self.library.policy;
-        let mut around = Surroundings::of_this_process(&policy.config().server);
-        if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
-            around.runtime = Some(runtime);
-        }
-        let place = around.for_client().ok()?;
-        let address = Address::parse(&place).ok()?.socket_address()?;
-        let flags = SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .ok()?;
-        rustix::net::connect(&socket, &address).ok()?;
-        Some(self.engine.keep(socket))
+        open_socket(self.library, self.engine)
     }
 
     /// A new server learns of the sessions that are away.
     fn adopt_all(&mut self) {
         let Some(client) = &mut self.client else { return };
+        let mut unknown = Vec::new();
         for joined in self.joined.values() {
             let Ok(end) = kernel::at(joined.offer.fd) else { continue };
             let deadline = Deadline::after(ANSWER_LIMIT);
             let what = &joined.offer.what;
-            // What the server does not want to know changes nothing for the session.
-            let _ =
+            // What the server does not want to know changes nothing for a stream.
+            let told =
                 client.with_deadline(deadline).adopt(Some(end), what, joined.stream, joined.side);
+            if matches!(told, Ok(false)) {
+                unknown.extend(self.engine.pool.session(joined.slot));
+            }
+        }
+        // Of a UDP socket's datagrams it has given to the kernel what it found.
+        for session in unknown.into_iter().filter(|session| session.is_datagram()) {
+            session.leave(ReasonT::PeerDied, false);
         }
     }
 
     pub(super) fn lose_server(&mut self) {
         let Some(client) = self.client.take() else { return };
         drop(client);
-        if let Some(net) = self.library.net() {
-            net.lose_server();
+        // Those that it had begun to carry wait for the next one; those that it had not taken out are the kernel's still.
+        let slots: Vec<u32> = self.joined.values().map(|joined| joined.slot).collect();
+        for session in slots.into_iter().filter_map(|slot| self.engine.pool.session(slot)) {
+            session.carrier_is_lost();
         }
         self.search.lost(self.served_since.elapsed());
         for (_, offer) in std::mem::take(&mut self.offers) {

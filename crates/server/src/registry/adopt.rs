@@ -1,10 +1,10 @@
 //! Streams that were made by a server before this one.
 //!
 //! Their sides have region and inboxes already; the server only learns who they are, so that it can show and
-//! recall them. A library's word for a stream's number proves nothing, but it can do no harm either: both
+//! recall them. A stream to another host has the carrier's side first, which that has from an earlier server, with its region. A library's word for a stream's number proves nothing, but it can do no harm either: both
 //! sides must hold the ends of one and the same connection.
 
-use super::{CallError, Identity, Registry, State, Stream, Wish};
+use super::{CARRIER, CallError, Identity, Registry, State, Stream, Wish};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::KindT;
@@ -51,6 +51,19 @@ impl Registry {
         Ok(true)
     }
 
+    /// The memory of an adopted stream, where that is known: then its bytes are counted there.
+    pub fn set_region(&mut self, number: u64, region: Descriptor) {
+        if let Some(stream) = self.streams.get_mut(&number) {
+            stream.region = region;
+        }
+    }
+
+    /// Whether there is such a stream.
+    #[must_use]
+    pub fn has_stream(&self, number: u64) -> bool {
+        self.streams.contains_key(&number)
+    }
+
     fn adopt_first(&mut self, identity: &Identity, uid: u32, number: u64, now_ms: u64) {
         let stream = Stream {
             kind: identity.kind,
@@ -70,6 +83,10 @@ impl Registry {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let before = stream.users;
         stream.users[side as usize] = uid;
+        // The carrier is whoever it carries for.
+        if stream.sides[1 - side as usize].is_some_and(|(process, _)| process == CARRIER) {
+            stream.users = [uid; 2];
+        }
         let after = stream.users;
         self.count_users(before, false);
         self.count_users(after, true);

@@ -469,6 +469,32 @@ fn streams_of_a_server_before_are_taken_over() {
 }
 
 #[test]
+fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program() {
+    let mut world = World::new(Limits { streams_per_user: 1, ..limits() });
+    world.registry.hello(CARRIER, who(99, 0)).unwrap();
+    let mut adopt = |process, identity, local, side| {
+        world.registry.adopt(process, identity, wish(local), 77, side, 5)
+    };
+    assert_eq!(adopt(CARRIER, socket(0, 5), 1, 1), Ok(true));
+    assert_eq!(adopt(client(2), socket(6, 0), 20, 0), Ok(false), "of another socket");
+    assert_eq!(adopt(client(1), socket(5, 0), 10, 0), Ok(true));
+    assert!(world.registry.has_stream(77) && !world.registry.has_stream(78));
+    // Only the program's user has a stream.
+    assert_eq!(world.registry.users.get(&1000), Some(&1));
+    assert_eq!(world.registry.users.get(&0), None);
+    world.registry.set_region(77, SOMETHING.clone());
+    let rows = world.registry.list(1000, 9, &world.maker);
+    assert_eq!((rows.len(), rows[0].stream, rows[0].peer_pid), (1, 77, 99));
+    assert_eq!((rows[0].sent, rows[0].received), (1000, 10), "as its memory says");
+    world.registry.gone(client(1), 9, &world.maker);
+    let told = world.registry.next(CARRIER).unwrap();
+    assert_eq!(told, Some(Delivery::Recall { local: 1, reason: ReasonT::PeerDied }));
+    world.registry.left(CARRIER, 1, ReasonT::PeerLeft, 0, 9, &world.maker);
+    assert_eq!(world.registry.counters().2, 0);
+    assert!(world.registry.users.is_empty());
+}
+
+#[test]
 fn users_see_and_recall_their_own() {
     let (mut world, stream) = World::joined();
     world.offer(4, socket(50, 60), wish(40));

@@ -1,0 +1,382 @@
+//! Deaths and ends of the session server while sessions with another host are away: the sessions go on, and the next server has them.
+//!
+//! The peers check every byte. Not here: what ends or hurts a session while its server lives (`network_events`). Needs rights over
+//! networks, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::net::{End, Link};
+use sojourn_lab::{Finished, Running, Sandbox};
+use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::{Admin, LIMIT};
+use std::time::{Duration, Instant};
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes each way that show that a transfer goes on: more than the buffers on the way hold.
+const PROGRESS: u64 = 4_000_000;
+
+/// Waits for an answer.
+#[track_caller]
+fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A transfer both ways between a program under Sojourn and one that is not, until it is told to end.
+struct Transfer<'l> {
+    link: &'l Link,
+    stage: Stage,
+    /// The end that is under Sojourn.
+    end: End,
+    /// At A, at B.
+    peers: [Running; 2],
+}
+
+impl<'l> Transfer<'l> {
+    fn start(link: &'l Link, end: End, is_v6: bool, way: &str) -> Self {
+        let under = if end == End::A { Under::Server } else { Under::Client };
+        let stage = Stage::new(link, under).unwrap();
+        let address = match is_v6 {
+            true => format!("[{}]:{}", link.v6(End::A), stage.port),
+            false => format!("{}:{}", link.v4(End::A), stage.port),
+        };
+        let over = stage.end_file().to_string_lossy().into_owned();
+        let peer = stage.worlds[0].built().path("lab-peer").to_string_lossy().into_owned();
+        let start = |end: End, role: &str| {
+            let mut command = stage.command(end, &peer);
+            command.args([role, "tcp", &address, "--way", way, "--until", &over]);
+            Running::start(command).unwrap()
+        };
+        let peers = [start(End::A, "serve"), start(End::B, "call")];
+        Self { link, stage, end, peers }
+    }
+
+    fn world(&mut self) -> &mut Sandbox {
+        &mut self.stage.worlds[self.end as usize]
+    }
+
+    /// The stream that is away, once there is one and the program carries it: then it receives by the ring.
+    fn await_away(&mut self) -> u64 {
+        let mut admin = Admin::new(self.world()).unwrap();
+        self.await_that("a session that is away", |_| {
+            let away = admin.away().unwrap();
+            away.first().filter(|session| session.received > 0).map(|session| session.stream)
+        })
+    }
+
+    /// Waits for something while both programs run.
+    fn await_that<T>(&mut self, what: &str, mut ask: impl FnMut(&Link) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = ask(self.link) {
+                return answer;
+            }
+            let is_over = Instant::now() > deadline;
+            if is_over || !self.peers.iter_mut().all(Running::is_running) {
+                let ended = self.peers.each_mut().map(|peer| !peer.is_running());
+                std::fs::write(self.stage.end_file(), "").unwrap();
+                let server = self.world().stop_server();
+                let said = self.peers.each_mut().map(|peer| {
+                    let idle = Running::start(std::process::Command::new("true")).unwrap();
+                    std::mem::replace(peer, idle).finish(LIMIT)
+                });
+                panic!("{what}: not in time; programs have ended: {ended:?}; {said:?} {server:?}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What the other end's kernel has received and sent.
+    fn counters(link: &Link, end: End) -> [u64; 2] {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let text = link.host(end.other()).enter(read).unwrap();
+        let mut sums = [0; 2];
+        for line in text.lines().skip(2).filter(|line| !line.trim_start().starts_with("lo:")) {
+            let Some((_, numbers)) = line.split_once(':') else { continue };
+            let numbers: Vec<u64> =
+                numbers.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            sums[0] += numbers[0];
+            sums[1] += numbers[8];
+        }
+        sums
+    }
+
+    /// Waits until much has gone both ways.
+    #[track_caller]
+    fn await_progress(&mut self, what: &str) {
+        let end = self.end;
+        let before = Self::counters(self.link, end);
+        self.await_that(what, |link| {
+            let now = Self::counters(link, end);
+            let is_enough = |(now, before): (&u64, &u64)| now - before > PROGRESS;
+            now.iter().zip(&before).all(is_enough).then_some(())
+        });
+    }
+
+    /// As a crash.
+    fn kill_server(&mut self) {
+        self.world().kill_server();
+    }
+
+    fn start_server(&mut self) {
+        self.world().start_server().unwrap();
+    }
+
+    /// All that was sent arrives, and nothing is left behind.
+    fn finish(self) {
+        std::fs::write(self.stage.end_file(), "").unwrap();
+        let said = self.peers.map(|peer| peer.finish(LIMIT).unwrap().success("a peer"));
+        let left = Leftovers::of(self.link, self.end, &self.stage.worlds[self.end as usize]);
+        let warnings = self.stage.end();
+        let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
+        assert!(is_well, "{said:?} {warnings:?}");
+        left.assert_none();
+    }
+}
+
+fn keeper_path(world: &Sandbox) -> String {
+    world.address().to_string_lossy().into_owned() + ".keeper"
+}
+
+/// The keeper that listens at that path.
+fn keeper(path: &str) -> Option<u32> {
+    let is_it = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == path.as_bytes())
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+}
+
+/// Where is looked after a test: for the keeper, and for hooks on the host's interfaces.
+struct Leftovers<'l> {
+    link: &'l Link,
+    end: End,
+    path: String,
+    sojourn: std::path::PathBuf,
+}
+
+impl<'l> Leftovers<'l> {
+    fn of(link: &'l Link, end: End, world: &Sandbox) -> Self {
+        Self { link, end, path: keeper_path(world), sojourn: world.built().path("sojourn") }
+    }
+
+    fn found(&self) -> Vec<String> {
+        let mut found: Vec<_> =
+            keeper(&self.path).map(|pid| format!("keeper {pid}")).into_iter().collect();
+        if std::path::Path::new(&self.path).exists() {
+            found.push(self.path.clone());
+        }
+        let words = ["doctor", "--json"];
+        let said = self.link.host(self.end).run(&self.sojourn.to_string_lossy(), &words, LIMIT);
+        let doctor: serde_json::Value = serde_json::from_str(&said.unwrap().out).unwrap();
+        let attached = doctor["attached"].as_array().expect("what is attached may be seen");
+        let on_interfaces = attached.iter().filter(|one| one["interface"] != "");
+        found.extend(on_interfaces.map(ToString::to_string));
+        found
+    }
+
+    #[track_caller]
+    fn assert_none(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.found();
+            if found.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "left behind: {found:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The server dies twice under load; the sessions go on, the next one has them and can send them home.
+fn outlives(link: &Link, end: End, is_v6: bool, way: &str) {
+    let mut transfer = Transfer::start(link, end, is_v6, way);
+    let stream = transfer.await_away();
+    transfer.await_progress("the first bytes");
+    for death in 1..=2 {
+        transfer.kill_server();
+        transfer.await_progress("bytes without a server");
+        transfer.start_server();
+        // The same session, and no new one.
+        assert_eq!(transfer.await_away(), stream, "{death}");
+        transfer.await_progress("bytes with the next server");
+        assert_eq!(transfer.await_away(), stream, "{death}");
+    }
+    let shown = transfer.world().sessions().unwrap();
+    let number = serde_json::Value::from(stream.to_string());
+    let is_it = |session: &&serde_json::Value| session["stream"] == number;
+    let session = shown["sessions"].as_array().unwrap().iter().find(is_it).expect("ss shows it");
+    assert_eq!(session["home"], "library", "{session}");
+    assert!(session["sent"].as_u64() > Some(PROGRESS), "{session}");
+    transfer.world().sojourn(&["move", &stream.to_string(), "kernel"]).unwrap();
+    let mut admin = Admin::new(transfer.world()).unwrap();
+    transfer.await_that("the way home", |_| {
+        let away = admin.away().unwrap();
+        away.iter().all(|session| session.stream != stream).then_some(())
+    });
+    transfer.await_progress("bytes after the way home");
+    transfer.finish();
+}
+
+#[test]
+fn transfers_outlive_servers() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for is_v6 in [false, true] {
+        for end in [End::A, End::B] {
+            for way in ["blocking", "epoll"] {
+                outlives(&link, end, is_v6, way);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_ends_without_a_server_is_ended_by_the_next() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for end in [End::A, End::B] {
+        let mut transfer = Transfer::start(&link, end, false, "blocking");
+        transfer.await_away();
+        transfer.await_progress("the first bytes");
+        transfer.kill_server();
+        transfer.await_progress("bytes without a server");
+        // Both shut down; the one that is under Sojourn waits for a server in that call.
+        std::fs::write(transfer.stage.end_file(), "").unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(transfer.peers[end as usize].is_running(), "it has not waited");
+        transfer.start_server();
+        transfer.finish();
+    }
+}
+
+/// The plain program of a transfer whose other program was killed.
+fn survivor(transfer: Transfer<'_>) -> Finished {
+    let [at_a, at_b] = transfer.peers;
+    let mut survivor = if transfer.end == End::A { at_b } else { at_a };
+    wait_for("the survivor's end", || (!survivor.is_running()).then_some(()));
+    let left =
+        Leftovers::of(transfer.link, transfer.end, &transfer.stage.worlds[transfer.end as usize]);
+    left.assert_none();
+    let said = survivor.finish(LIMIT).unwrap();
+    assert!(!said.err.contains("nothing happened"), "nobody has told it: {said:?}");
+    said
+}
+
+/// The server dies at any moment of a move: before, in the middle, after. Only where it was just reading the session out of its socket, which
+/// takes some 100 µs, what it had read is lost with it.
+#[test]
+fn a_death_in_the_middle_of_a_move() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut lost = 0;
+    for round in 0..10 {
+        let end = if round % 2 == 0 { End::A } else { End::B };
+        let mut transfer = Transfer::start(&link, end, false, "blocking");
+        let mut admin = Admin::new(transfer.world()).unwrap();
+        transfer.await_that("an offer", |_| (admin.offers().unwrap() > 0).then_some(()));
+        std::thread::sleep(Duration::from_micros(700 * round));
+        transfer.kill_server();
+        transfer.start_server();
+        let before = Transfer::counters(&link, end);
+        let goes_on = wait_for("bytes, or an end", || {
+            let now = Transfer::counters(&link, end);
+            let is_over = !transfer.peers.iter_mut().all(Running::is_running);
+            let is_enough = now.iter().zip(&before).all(|(now, before)| now - before > PROGRESS);
+            (is_over || is_enough).then_some(!is_over)
+        });
+        match goes_on {
+            true => transfer.finish(),
+            false => lost += 1,
+        }
+    }
+    assert!(lost <= 1, "{lost} of ten sessions did not outlive their server");
+}
+
+#[test]
+fn a_program_that_dies_without_a_server_is_buried_by_the_next() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut transfer = Transfer::start(&link, End::A, false, "blocking");
+    transfer.await_away();
+    transfer.await_progress("the first bytes");
+    transfer.kill_server();
+    transfer.await_progress("bytes without a server");
+    transfer.peers[0].signal(rustix::process::Signal::KILL);
+    wait_for("its end", || (!transfer.peers[0].is_running()).then_some(()));
+    transfer.start_server();
+    let said = transfer.world().stop_server().unwrap();
+    assert!(said.err.contains("its program has ended while there was no server"), "{said:?}");
+    assert_eq!(said.status, 0, "{said:?}");
+    let said = survivor(transfer);
+    assert_ne!(said.status, 0, "the end of a program that was killed: {said:?}");
+}
+
+#[test]
+fn the_keeper_ends_with_the_last_program() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut transfer = Transfer::start(&link, End::B, true, "epoll");
+    transfer.await_away();
+    transfer.kill_server();
+    transfer.await_progress("bytes without a server");
+    let keeper = keeper(&keeper_path(transfer.world())).expect("a keeper");
+    transfer.peers[1].signal(rustix::process::Signal::KILL);
+    wait_for("the keeper's end", || {
+        let is_there = std::path::Path::new(&format!("/proc/{keeper}/exe")).exists();
+        (!is_there).then_some(())
+    });
+    // Its data is answered by the kernel now, which knows of no such session.
+    let said = survivor(transfer);
+    assert_ne!(said.status, 0, "the end of a program that was killed: {said:?}");
+}
+
+/// The keeper is killed, and then the server that has started another one.
+#[test]
+fn a_keeper_that_dies_is_replaced() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let mut transfer = Transfer::start(&link, End::A, false, "epoll");
+    let stream = transfer.await_away();
+    let path = keeper_path(transfer.world());
+    let first = keeper(&path).expect("a keeper");
+    let pid = rustix::process::Pid::from_raw(first.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    transfer.await_that("another keeper", |_| keeper(&path).filter(|pid| *pid != first));
+    transfer.await_progress("bytes without the first keeper");
+    transfer.kill_server();
+    transfer.await_progress("bytes without a server");
+    transfer.start_server();
+    assert_eq!(transfer.await_away(), stream);
+    std::fs::write(transfer.stage.end_file(), "").unwrap();
+    let said = transfer.peers.map(|peer| peer.finish(LIMIT).unwrap().success("a peer"));
+    assert!(said.iter().all(Result::is_ok), "{said:?}");
+}
+
+#[test]
+fn an_orderly_end_sends_everything_home() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for end in [End::A, End::B] {
+        let mut transfer = Transfer::start(&link, end, end == End::B, "epoll");
+        for _ in 0..3 {
+            transfer.await_away();
+            transfer.await_progress("bytes with a server");
+            let said = transfer.world().stop_server().unwrap();
+            assert_eq!((said.status, said.err.contains(": warn: ")), (0, false), "{said:?}");
+            Leftovers::of(&link, end, transfer.world()).assert_none();
+            transfer.await_progress("bytes in the kernel");
+            transfer.start_server();
+        }
+        transfer.finish();
+    }
+}
