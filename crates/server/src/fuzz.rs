@@ -17,7 +17,7 @@ use sojourn_ipc::rt::{
     Ready, Request, Router, Served, ServerTransport, answer, mailbox,
 };
 use sojourn_session::{
-    AdminServer, AdminService, OfferT, ReasonT, SessionServer, SessionService, admin_wire,
+    AdminServer, AdminService, OfferT, ReasonT, SessionServer, SessionService, WhereT, admin_wire,
     session_wire,
 };
 use std::ffi::CString;
@@ -28,7 +28,7 @@ const STEPS_MAX: usize = 64;
 /// Processes that send messages, and one more that is honest.
 const CLIENTS: u32 = 4;
 /// Operations of the session interface; those of the admin interface follow.
-const SESSION_OPS: u16 = 6;
+const SESSION_OPS: u16 = 7;
 const ADMIN_OPS: u16 = 7;
 
 /// The bytes of a program, taken from the front; zeros when there are no more.
@@ -221,13 +221,20 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             .ok()
         }
         4 => {
+            let mut to = [0; 16];
+            to[15] = which;
+            let place = WhereT { local: what.local, to };
+            let size = session_wire::ask_way_request_size(Forms::BODY, &place).ok()?;
+            build(size, |writer| session_wire::put_ask_way_request(writer, &place)).ok()
+        }
+        5 => {
             let (stream, side) = (world.stream(program.number()), program.number() as u8);
             let size =
                 session_wire::adopt_request_size(Forms::BODY, end, &what, stream, side).ok()?;
             build(size, |writer| session_wire::put_adopt_request(writer, end, &what, stream, side))
                 .ok()
         }
-        5 => {
+        6 => {
             let reason = ReasonT::Set;
             let size = session_wire::declined_request_size(Forms::BODY, what.local, reason);
             build(size.ok()?, |writer| {
@@ -235,17 +242,17 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             })
             .ok()
         }
-        8 => {
+        9 => {
             let stream = world.stream(program.number());
             let size = admin_wire::recall_stream_request_size(Forms::BODY, stream).ok()?;
             build(size, |writer| admin_wire::put_recall_stream_request(writer, stream)).ok()
         }
-        9 => {
+        10 => {
             let force = which & 1 == 1;
             let size = admin_wire::stop_request_size(Forms::BODY, force).ok()?;
             build(size, |writer| admin_wire::put_stop_request(writer, force)).ok()
         }
-        12 => {
+        13 => {
             let (pid, inode) = (1 + u32::from(which), program.number());
             let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode).ok()?;
             build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode)).ok()
@@ -306,7 +313,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
                 if how & 3 == 0 {
                     mutate(&world, &mut program, &mut message);
                 }
-                let oneway = (op == 3 || op == 8) != (how & 0xf8 == 0xf8);
+                let oneway = matches!(op, 3 | 4 | 6 | 10) != (how & 0xf8 == 0xf8);
                 world.send(index, op, oneway, message);
             }
         }
