@@ -498,8 +498,7 @@ fn last_known(lent: &Lent) -> SessionRecord {
     let is_told = position::apply(&stream.ledger().told(), tcp);
     if is_told {
         tcp.receive_queue = unread(stream);
-        // What was acknowledged last may be in the ring still.
-        skip = tcp.snd_una.wrapping_sub(first) as usize;
+        (tcp.snd_una, skip) = oldest(tcp.snd_una, first);
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
@@ -509,6 +508,13 @@ fn last_known(lent: &Lent) -> SessionRecord {
         tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
     }
     record
+}
+
+/// The oldest byte that its peer may not have, by what the program has told and by where its ring begins, and how much of the ring is before it. What
+/// was acknowledged last may be in the ring still; or it has left the ring, and the program died before it told.
+fn oldest(told: u32, ring: u32) -> (u32, usize) {
+    let before = told.wrapping_sub(ring);
+    if before.cast_signed() < 0 { (ring, 0) } else { (told, before as usize) }
 }
 
 /// The program at the other side of a stream.
@@ -583,5 +589,19 @@ fn grace() {
     // Processors that this thread may not run on.
     while now() < until {
         core::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_acknowledged_is_out_of_the_ring_before_or_after_it_is_told() {
+        assert_eq!(oldest(1000, 1000), (1000, 0));
+        assert_eq!(oldest(1300, 1000), (1300, 300));
+        assert_eq!(oldest(1000, 1300), (1300, 0), "told too late");
+        assert_eq!(oldest(u32::MAX, 4), (4, 0));
+        assert_eq!(oldest(4, u32::MAX), (4, 5));
     }
 }

@@ -252,7 +252,8 @@ fn a_program_that_becomes_another() {
     for ended in [client, server].map(|one| one.finish(LIMIT).unwrap()) {
         assert_eq!(ended.status, 0, "{ended:?}");
     }
-    assert!(admin.moves().unwrap().0 >= 4, "{:?}", admin.moves());
+    // One of those before, and one after.
+    assert!(admin.moves().unwrap().0 >= 2, "{:?}", admin.moves());
 }
 
 fn wait_for_listener(link: &Link, port: u16) {
