@@ -192,6 +192,10 @@ impl Program {
     /// Tells the fake something; its answer, in words.
     pub(crate) fn tell(&self, text: &str, fd: Option<BorrowedFd<'_>>) -> Vec<String> {
         send(&self.socket, text, fd);
+        self.answer(text)
+    }
+
+    fn answer(&self, text: &str) -> Vec<String> {
         assert!(stirs(self.socket.as_fd()), "no answer to {text:?}");
         let (answer, _) = receive(&self.socket);
         answer.split_whitespace().map(str::to_owned).collect()
@@ -208,8 +212,11 @@ impl Program {
 
     /// Offers an end, which is closed here; true if it waits.
     pub(crate) fn offer(&self, local: u64, end: impl Into<OwnedFd>, is_sole: bool) -> bool {
-        let end = end.into();
-        self.tell(&format!("offer {local} {is_sole}"), Some(end.as_fd())) == ["true"]
+        let (end, text) = (end.into(), format!("offer {local} {is_sole}"));
+        send(&self.socket, &text, Some(end.as_fd()));
+        // Before the server looks who holds it.
+        drop(end);
+        self.answer(&text) == ["true"]
     }
 
     /// Waits for an event that is a join.
