@@ -141,9 +141,8 @@ impl Net {
         // The server has begun the ring; this view of it was made before that.
         other.start_ring();
         let mut pump = lock(&self.pump);
-        if !pump.has_link(lent.link) {
-            let Some(packets) = self.open_link(engine, lent) else { return false };
-            pump.add_link(lent.link, packets, now());
+        if !self.has_link(engine, &mut pump, lent) {
+            return false;
         }
         let hop = hop_of(&lent.hop);
         let Some(mut carried) = Carried::new(other, &record, &hop, &Limits::default(), now())
@@ -163,6 +162,15 @@ impl Net {
         session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
         true
+    }
+
+    /// Whether the pump has the interface that the session was lent with, by now.
+    fn has_link(&self, engine: &Engine, pump: &mut Pump, lent: &LendT) -> bool {
+        if pump.has_link(lent.link) {
+            return true;
+        }
+        let opened = self.open_link(engine, lent);
+        opened.map(|packets| pump.add_link(lent.link, packets, now())).is_some()
     }
 
     fn open_link(&self, engine: &Engine, lent: &LendT) -> Option<Box<dyn Interface + Send>> {
@@ -239,12 +247,14 @@ impl Net {
         self.count.load(Ordering::Relaxed) > 0 && self.turn_now()
     }
 
-    /// A call is about to sleep: nothing that can be done now is left for later.
-    pub(crate) fn settle(&self) {
+    /// A call is about to sleep: as [`Watch::begin_sleep`], and nothing that can be done now is left for later.
+    pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
+        let watches = self.watch.begin_sleep(may_watch);
         if let Ok(mut pump) = self.pump.try_lock() {
             pump.turn(false, now());
             self.leave(pump);
         }
+        watches
     }
 
     fn turn_now(&self) -> bool {

@@ -185,11 +185,8 @@ impl Polling<'_> {
         }
         let host = self.library.host();
         let net = self.library.net().filter(|_| places.has_lent);
-        let watches = net.map(|net| net.watch.begin_sleep(true));
         host.wait_begins();
-        if let Some(net) = net {
-            net.settle();
-        }
+        let watches = net.map(|net| net.begin_sleep(true));
         let is_over = self.ring_has() || self.is_interrupted();
         let packets = net.zip(watches).filter(|(_, watches)| *watches);
         let extra = [number, packets.map_or(-1, |(net, _)| net.watch.packets())];
@@ -243,8 +240,7 @@ impl Session {
         let library = crate::library();
         let (Some(net), Some(pollers)) = (library.net(), library.pollers()) else { return sleep() };
         let place = self.place().filter(|_| self.set() == 0);
-        let watches = net.watch.begin_sleep(place.is_some());
-        net.settle();
+        let watches = net.begin_sleep(place.is_some());
         let event = place
             .filter(|_| watches)
             .and_then(|place| Some((place, library.poll_event(pollers).ok()?)));

@@ -488,11 +488,7 @@ impl Look for Library {
     }
 
     fn begin_sleep(&self) -> bool {
-        self.net().is_some_and(|net| {
-            let watches = net.watch.begin_sleep(true);
-            net.settle();
-            watches
-        })
+        self.net().is_some_and(|net| net.begin_sleep(true))
     }
 
     fn end_sleep(&self, watches: bool) {

@@ -68,13 +68,11 @@ pub struct Carried {
 }
 
 /// The headers of a session's frames along a way.
-fn header_for(connection: &Connection, hop: &Hop) -> Option<Header> {
+pub(crate) fn header_for(flow: FlowKey, ip: IpOptions, hop: &Hop) -> Option<Header> {
     let link = hop.link.map(|(own, next)| {
         let ether_type = ethernet::EtherType::IPV4;
         ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
     });
-    let (source, target, ip) = (connection.local(), connection.remote(), connection.ip());
-    let flow = FlowKey { protocol: Protocol::Tcp, source, target };
     let fields = Fields {
         dscp: ip.traffic_class >> 2,
         hop_limit: ip.hop_limit,
@@ -82,6 +80,12 @@ fn header_for(connection: &Connection, hop: &Hop) -> Option<Header> {
         dont_fragment: ip.dont_fragment,
     };
     Header::new(link, flow, fields).ok()
+}
+
+/// Addresses and ports of the frames that a connection sends.
+fn flow_of(connection: &Connection) -> FlowKey {
+    let (source, target) = (connection.local(), connection.remote());
+    FlowKey { protocol: Protocol::Tcp, source, target }
 }
 
 impl Carried {
@@ -98,7 +102,7 @@ impl Carried {
         if connection.siocoutq() > 0 {
             return None;
         }
-        let header = header_for(&connection, hop)?;
+        let header = header_for(flow_of(&connection), connection.ip(), hop)?;
         connection.set_path_mtu(now, hop.mtu, false);
         // The ledger says nothing before the session is claimed: until then it stands where the record says.
         let (handed, identification, has_ended) = (0, 0, false);
@@ -122,8 +126,7 @@ impl Carried {
 
     /// Addresses and ports of the frames that it sends.
     pub fn flow(&self) -> FlowKey {
-        let (source, target) = (self.connection.local(), self.connection.remote());
-        FlowKey { protocol: Protocol::Tcp, source, target }
+        flow_of(&self.connection)
     }
 
     /// Its stream, on which it is the other side.
@@ -167,7 +170,7 @@ impl Carried {
     /// What goes into the IP headers of its packets has changed.
     pub(crate) fn set_ip(&mut self, ip: IpOptions) {
         self.connection.set_ip(ip);
-        if let Some(header) = header_for(&self.connection, &self.hop) {
+        if let Some(header) = header_for(self.flow(), self.connection.ip(), &self.hop) {
             self.header = header;
         }
     }
@@ -224,7 +227,7 @@ impl Carried {
     /// The way has changed.
     pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
         self.hop = *hop;
-        if let Some(header) = header_for(&self.connection, hop) {
+        if let Some(header) = header_for(self.flow(), self.connection.ip(), hop) {
             self.header = header;
         }
         self.connection.set_path_mtu(now, hop.mtu, false);

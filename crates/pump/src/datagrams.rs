@@ -5,7 +5,7 @@
 //! answer is that the kernel's socket has to send. Receiving does not come here: the queue has a lock of its own, which nobody holds longer than a copy takes.
 //! Read `docs/moves.md`, "UDP", then `sojourn_proto::udp`.
 
-use crate::carried::Hop;
+use crate::carried::{Hop, header_for};
 use crate::hash::Words;
 use crate::pump::{LinkId, Pump};
 use sojourn_netif::{Interface, Outgoing, SendError};
@@ -13,11 +13,10 @@ use sojourn_proto::record::{IpOptions, SessionRecord};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Socket;
 use sojourn_stream::Stream;
-use sojourn_wire::ethernet;
-use sojourn_wire::frame::{Fields, Frame, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{Frame, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::udp::HEADER_BYTES;
-use sojourn_wire::{FlowKey, MacAddress, Protocol};
+use sojourn_wire::{FlowKey, Protocol};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::io::IoSlice;
@@ -129,19 +128,9 @@ impl Datagrams {
         {
             return Some(*header);
         }
-        let link = way.hop.link.map(|(own, next)| {
-            let ether_type = ethernet::EtherType::IPV4;
-            ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
-        });
         let source = SocketAddr::new(way.from, self.local.port());
         let flow = FlowKey { protocol: Protocol::Udp, source, target };
-        let fields = Fields {
-            dscp: ip.traffic_class >> 2,
-            hop_limit: ip.hop_limit,
-            flow_label: ip.flow_label,
-            dont_fragment: ip.dont_fragment,
-        };
-        let header = Header::new(link, flow, fields).ok()?;
+        let header = header_for(flow, ip, &way.hop)?;
         self.last = Some((target, header));
         Some(header)
     }

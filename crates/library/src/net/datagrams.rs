@@ -53,9 +53,8 @@ impl Net {
         });
         let Some(socket) = made.map(|socket| Arc::new(Mutex::new(socket))) else { return false };
         let mut pump = lock(&self.pump);
-        if !pump.has_link(lent.link) {
-            let Some(packets) = self.open_link(engine, lent) else { return false };
-            pump.add_link(lent.link, packets, now());
+        if !self.has_link(engine, &mut pump, lent) {
+            return false;
         }
         if !other.ledger().claim() {
             return false;
