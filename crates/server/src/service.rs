@@ -1,7 +1,9 @@
-//! The interfaces `session` and `admin`: arguments are checked and looked at here, decided in the registry.
+//! The interfaces `session` and `carry`: arguments are checked and looked at here, decided in the registry.
 //!
 //! One lock guards everything; it is held for microseconds, by the serving thread and by the scanner. Not here:
-//! the process and its end (`run`).
+//! the process and its end (`run`), what administrators ask (`admin`).
+
+mod admin;
 
 use crate::errand::{self, Errands};
 use crate::identity::{self, Diag, Seen};
@@ -18,10 +20,9 @@ use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
-    AdminConnectionsOut, AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, CarryServer,
-    ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
-    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, ServerStatsT, SessionServer, WantedT,
-    WhereT,
+    CarryServer, ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED,
+    FAULT_RESOURCES, InboxT, JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionServer,
+    WantedT, WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -494,68 +495,5 @@ impl CarryServer for Sojournd {
         let door = self.door.get().ok_or(fault(FAULT_NOT_ALLOWED))?;
         Self::hand(door, Handed::Back { token, has_ended, record });
         Ok(())
-    }
-}
-
-impl AdminServer for Sojournd {
-    fn list(&self, caller: &Caller) -> Result<AdminListOut, Fault> {
-        let uid = caller.credentials.uid;
-        let sessions = self.lock().registry.list(uid, self.now_ms(), &Memory);
-        Ok(AdminListOut { count: sessions.len() as u32, sessions: Some(sessions) })
-    }
-
-    fn stats(&self, _caller: &Caller) -> Result<AdminStatsOut, Fault> {
-        let state = self.lock();
-        let bytes = state.registry.bytes(&Memory);
-        let (counters, processes, streams) = state.registry.counters();
-        let returns = counters.returns.to_vec();
-        let counters = ServerStatsT {
-            offers: counters.offers,
-            joins: counters.joins,
-            returns: returns.iter().sum(),
-            refusals: counters.refusals,
-            scans: counters.scans,
-            bytes,
-            processes: processes as u32,
-            streams: streams as u32,
-            uptime_ms: self.now_ms(),
-        };
-        let count = returns.len() as u32;
-        Ok(AdminStatsOut { counters, count, returns_by_reason: Some(returns) })
-    }
-
-    fn refused(&self, caller: &Caller) -> Result<AdminRefusedOut, Fault> {
-        let refusals = self.lock().registry.refused(caller.credentials.uid, self.now_ms());
-        Ok(AdminRefusedOut { count: refusals.len() as u32, refusals: Some(refusals) })
-    }
-
-    fn connections(&self, caller: &Caller) -> Result<AdminConnectionsOut, Fault> {
-        let connections = self.lock().registry.connections(caller.credentials.uid, &Memory);
-        let count = connections.len() as u32;
-        Ok(AdminConnectionsOut { count, connections: Some(connections) })
-    }
-
-    fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
-        let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
-        let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
-        Self::ring(registry, errands);
-        Ok(is_there)
-    }
-
-    fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
-        let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
-        let is_told = registry.want(pid, inode, caller.credentials.uid, self.now_ms());
-        Self::ring(registry, errands);
-        Ok(is_told)
-    }
-
-    fn stop(&self, caller: &Caller, force: bool) {
-        let uid = caller.credentials.uid;
-        if uid == 0 || uid == self.own_user {
-            let wanted = if force { Stop::Now } else { Stop::WhenEmpty };
-            self.stop.fetch_max(wanted as u8, Ordering::Relaxed);
-        }
     }
 }

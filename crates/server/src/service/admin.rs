@@ -1,0 +1,74 @@
+//! The interface `admin`: what `sojourn` and other tools ask, and tell the server to do.
+//!
+//! Everybody sees what is their own, root everything; the registry decides that. Not here: what programs' libraries say (`service`).
+
+use super::{Sojournd, State, Stop};
+use crate::memory::Memory;
+use sojourn_ipc::rt::{Caller, Fault};
+use sojourn_session::{
+    AdminConnectionsOut, AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, ServerStatsT,
+};
+use std::sync::atomic::Ordering;
+
+impl AdminServer for Sojournd {
+    fn list(&self, caller: &Caller) -> Result<AdminListOut, Fault> {
+        let uid = caller.credentials.uid;
+        let sessions = self.lock().registry.list(uid, self.now_ms(), &Memory);
+        Ok(AdminListOut { count: sessions.len() as u32, sessions: Some(sessions) })
+    }
+
+    fn stats(&self, _caller: &Caller) -> Result<AdminStatsOut, Fault> {
+        let state = self.lock();
+        let bytes = state.registry.bytes(&Memory);
+        let (counters, processes, streams) = state.registry.counters();
+        let returns = counters.returns.to_vec();
+        let counters = ServerStatsT {
+            offers: counters.offers,
+            joins: counters.joins,
+            returns: returns.iter().sum(),
+            refusals: counters.refusals,
+            scans: counters.scans,
+            bytes,
+            processes: processes as u32,
+            streams: streams as u32,
+            uptime_ms: self.now_ms(),
+        };
+        let count = returns.len() as u32;
+        Ok(AdminStatsOut { counters, count, returns_by_reason: Some(returns) })
+    }
+
+    fn refused(&self, caller: &Caller) -> Result<AdminRefusedOut, Fault> {
+        let refusals = self.lock().registry.refused(caller.credentials.uid, self.now_ms());
+        Ok(AdminRefusedOut { count: refusals.len() as u32, refusals: Some(refusals) })
+    }
+
+    fn connections(&self, caller: &Caller) -> Result<AdminConnectionsOut, Fault> {
+        let connections = self.lock().registry.connections(caller.credentials.uid, &Memory);
+        let count = connections.len() as u32;
+        Ok(AdminConnectionsOut { count, connections: Some(connections) })
+    }
+
+    fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
+        let mut state = self.lock();
+        let State { registry, errands, .. } = &mut *state;
+        let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
+        Self::ring(registry, errands);
+        Ok(is_there)
+    }
+
+    fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
+        let mut state = self.lock();
+        let State { registry, errands, .. } = &mut *state;
+        let is_told = registry.want(pid, inode, caller.credentials.uid, self.now_ms());
+        Self::ring(registry, errands);
+        Ok(is_told)
+    }
+
+    fn stop(&self, caller: &Caller, force: bool) {
+        let uid = caller.credentials.uid;
+        if uid == 0 || uid == self.own_user {
+            let wanted = if force { Stop::Now } else { Stop::WhenEmpty };
+            self.stop.fetch_max(wanted as u8, Ordering::Relaxed);
+        }
+    }
+}
