@@ -13,9 +13,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use sojourn_proto::record::{Kind, SessionRecord};
-use sojourn_pump::unsent;
+use sojourn_pump::{late, now, unsent};
 use sojourn_session::{ReasonT, RecallT};
 use sojourn_stream::Stream;
+use sojourn_wire::{FlowKey, Protocol};
 
 /// How long the kernel may take to accept what a program has written.
 const FLUSH_LIMIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
@@ -73,6 +74,14 @@ impl Carrier {
         self.end_with(local, record.ok().map(|record| Known { record, has_ended }));
     }
 
+    /// What came for a session while it was on its way home, and its library had.
+    pub(super) fn say_late(&mut self, token: u64, file: &OwnedFd) {
+        let Some(flow) = self.returned.take(token, now()) else { return };
+        let packets = late::open(file, &flow);
+        // What is lost the peer repeats.
+        let _ = replay::packets(&packets, flow.source);
+    }
+
     /// The session is the kernel's again, wherever it was.
     pub(crate) fn end(&mut self, local: u64) {
         self.end_with(local, None);
@@ -128,9 +137,13 @@ impl Carrier {
         let imported = import(&record, lent.socket.as_fd(), &mut hear);
         // Whatever came of it.
         hear();
-        if let (Ok(()), Kind::Tcp(tcp), true) = (&imported, &record.kind, has_ended) {
+        if let (Ok(()), Kind::Tcp(tcp)) = (&imported, &record.kind) {
             // The peer repeats it if this fails.
-            let _ = replay::fin(&record, tcp);
+            let _ = replay::rest(&record, tcp, has_ended);
+            if let Some(remote) = entry.key.remote() {
+                let (protocol, source) = (Protocol::Tcp, entry.key.local());
+                self.returned.add(lent.token, FlowKey { protocol, source, target: remote }, now());
+            }
         }
         match imported {
             // The program's side may go on with it.

@@ -34,9 +34,8 @@ pub(super) fn last_known(lent: &Lent) -> SessionRecord {
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
-    // What it has sent after it told us last may be any of this. A kernel that has not sent what the peer acknowledges would not listen to
-    // the peer any more.
-    if is_told || sent > tcp.send_queue.len() {
+    // It tells before it sends. What it had not sent the kernel sends at once; of what it had, more cannot be than there is.
+    if sent > tcp.send_queue.len() {
         tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
     }
     record
