@@ -4,6 +4,7 @@
 //! so that both do the same. Each installs the Debian packages it needs and says so. Not here: what
 //! cargo does alone. Read CONTRIBUTING.md first.
 
+mod again;
 mod build;
 mod demo;
 mod layers;

@@ -2,7 +2,7 @@
 
 use crate::packages::{TEST, ensure, ensure_component};
 use crate::steps::{self, cargo};
-use crate::{build, layers};
+use crate::{again, build, layers};
 use anyhow::Result;
 
 fn models() -> Result<()> {
@@ -27,13 +27,15 @@ pub(crate) fn run(all: bool) -> Result<()> {
     // First: some tests have packages built by themselves, into the same folder, and what is then there of the libraries that
     // are also built for C no longer fits what examples in the documentation are linked with.
     run_step("examples in the documentation", &["test", "--workspace", "--doc"])?;
-    run_step("tests", &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"])?;
+    let words = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
+    let unsure = again::tests("tests", &words)?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
     if all {
         models()?;
         build::bench_smoke()?;
     }
+    again::report(&unsure);
     eprintln!("── all checks passed");
     Ok(())
 }

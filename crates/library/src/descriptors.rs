@@ -67,7 +67,9 @@ impl Library {
 
     /// The first of the library's own numbers from `from` on.
     pub fn next_own(&self, from: u32) -> Option<u32> {
-        self.engine()?.next_own(from)
+        let own = self.engine().and_then(|engine| engine.next_own(from));
+        let inherited = self.inherited_doorbells().filter_map(|fd| u32::try_from(fd).ok());
+        inherited.filter(|fd| *fd >= from).chain(own).min()
     }
 
     /// Whether a wait for `fd` must be known here: it has a session, or may come to have one meanwhile.
@@ -139,6 +141,7 @@ impl Library {
     #[inline]
     pub fn is_own(&self, fd: i32) -> bool {
         self.engine().is_some_and(|engine| engine.owns(fd))
+            || self.inherited_doorbells().any(|bell| bell == fd)
     }
 
     /// If the session of `fd` is that of a process we were `fork`ed from, it goes home: that process knows nothing of what

@@ -149,9 +149,13 @@ impl Engine {
     /// In a `fork` child: numbers of the parent's library, but for its doorbell. Nothing if a thread that is
     /// not here was changing them.
     pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
-        let doorbell = self.doorbell.as_ref().map(|fd| fd.as_raw_fd());
         let own = self.own.try_lock().map(|own| own.clone()).unwrap_or_default();
-        own.into_iter().filter(|fd| Some(*fd) != doorbell).collect()
+        own.into_iter().filter(|fd| Some(*fd) != self.doorbell_number()).collect()
+    }
+
+    /// By which children ask for what is away.
+    pub(crate) fn doorbell_number(&self) -> Option<i32> {
+        self.doorbell.as_ref().map(|fd| fd.as_raw_fd())
     }
 }
 

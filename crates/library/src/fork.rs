@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::FdFlags;
 use sojourn_session::ReasonT;
-use sojourn_shm::{AtomicU32, Mapping, futex};
+use sojourn_shm::{AtomicU32, Deadline, Mapping, futex};
 
 /// A slot's word on the board: nothing asked.
 const QUIET: u32 = 0;
@@ -21,6 +21,9 @@ const QUIET: u32 = 0;
 const WANTED: u32 = 1;
 /// How often a waiting child looks whether its parent lives.
 const SLICE: Duration = Duration::from_millis(20);
+/// How long it waits for one that lives and does not answer: stopped, or without hearing of us. Then it goes on with the kernel's part alone,
+/// as a program without the library would with a parent that never reads.
+const ASK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where the words of sets begin, in words; the first word counts requests, the second says whether anybody serves them.
 const SETS_AT: usize = SESSIONS_AT + BOARD_SLOTS as usize;
@@ -199,7 +202,8 @@ fn ask(engine: &Engine, word: Option<&AtomicU32>) {
     // SYNC: release; pairs with the owner's swap.
     requests.fetch_add(1, Ordering::SeqCst);
     engine.ring();
-    while word.load(Ordering::Acquire) == WANTED {
+    let deadline = Deadline::after(ASK_LIMIT);
+    while word.load(Ordering::Acquire) == WANTED && !deadline.is_over() {
         // SYNC: after the request; pairs with `note_serving`. Who begins to serve finds it before anything else.
         if engine.serving().is_some_and(|serving| serving.load(Ordering::SeqCst) == 0) {
             return;

@@ -216,6 +216,13 @@ impl Library {
         self.engines.get(generation as usize)?.get().map(|engine| &**engine)
     }
 
+    /// Numbers of the doorbells of those whose children we are, as long as there may be something to ask them for.
+    pub(crate) fn inherited_doorbells(&self) -> impl Iterator<Item = i32> {
+        let generations = self.generation.load(Ordering::Relaxed) as usize;
+        let ancestors = self.engines.iter().take(generations).filter_map(|engine| engine.get());
+        ancestors.filter(|engine| engine.has_heirs()).filter_map(|engine| engine.doorbell_number())
+    }
+
     pub(crate) fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }

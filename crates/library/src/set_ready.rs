@@ -206,8 +206,9 @@ impl ReadyList {
     /// The kernel said `events` of it. It is asked for more than the program asks for.
     pub(crate) fn kernel_said(&mut self, index: u32, events: u32) {
         let member = &mut self.members[index as usize];
+        // It says so once: what nobody wants to know now is asked for again when somebody does.
+        member.kernel_has = true;
         if events & (member.events | bit::ALWAYS) != 0 {
-            member.kernel_has = true;
             member.has_news = true;
             self.list(index);
         }

@@ -185,6 +185,21 @@ fn the_kernel_is_asked_only_after_it_spoke_and_until_it_has_nothing() {
 }
 
 #[test]
+fn what_the_kernel_said_while_nobody_wanted_it_is_told_when_somebody_does() {
+    for how in [0, bit::ET] {
+        let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
+        let member = list.add(0, (0, 0), (bit::OUT | how, 7));
+        fakes.with(0, |fake| fake.is_full = true);
+        collect(&mut list, &fakes, 9);
+        fakes.with(0, |fake| fake.kernel = bit::IN);
+        list.kernel_said(member, bit::IN);
+        assert_eq!(collect(&mut list, &fakes, 9), []);
+        list.change(member, bit::IN | how, 7);
+        assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
+    }
+}
+
+#[test]
 fn room_is_the_kernels_word_only_while_bytes_go_there() {
     let (fakes, mut list) = (Fakes::new(1), ReadyList::default());
     let member = list.add(0, (0, 0), (bit::OUT, 7));

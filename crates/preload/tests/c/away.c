@@ -226,7 +226,14 @@ static void processes(void) {
     if ((c = fork()) == 0) _exit(write(s, "fork", 4) == 4 && read(s, b, 64) == 7 ? 0 : 1);
     SAY(ask('r', 4)), SAY(ask('s', 7));
     CHECK(waitpid(c, &status, 0) == c && status == 0);
-    SAY(ask('s', 2)), SAY(read(s, b, 64));
+    SAY(ask('s', 2)), SAY(read(s, b, 64)), warm();
+    /* As daemons do: all that is not theirs is closed, before what is away is used. */
+    if ((c = fork()) == 0) {
+        CHECK((s == 3 || !close_range(3, s - 1, 0)) && !close_range(s + 1, ~0u, 0));
+        _exit(write(s, "alone", 5) == 5 ? 0 : 1);
+    }
+    SAY(ask('r', 5));
+    CHECK(waitpid(c, &status, 0) == c && status == 0);
     posix_spawn_file_actions_t acts;
     posix_spawn_file_actions_init(&acts), posix_spawn_file_actions_adddup2(&acts, s, 1);
     CHECK(!posix_spawn(&c, "/bin/echo", &acts, 0, (char *[]){"echo", "spawned", 0}, environ));

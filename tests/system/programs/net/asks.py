@@ -94,9 +94,14 @@ def get(peer, option):
     return peer.getsockopt(*OPTIONS[option])
 
 
+# The kernel sizes these by itself, from what it remembers of earlier connections to that host, until a program has set them.
+TUNED = {"sndbuf", "rcvbuf"}
+
+
 def show(peer, when):
     for name in OPTIONS:
-        say(f"{when} {name} {get(peer, name)}")
+        value = get(peer, name)
+        say(f"{when} {name} {value > 0 if name in TUNED else value}")
     say(f"{when} congestion {peer.getsockopt(TCP, socket.TCP_CONGESTION, 16)}")
     say(f"{when} linger {struct.unpack('ii', peer.getsockopt(SOL, socket.SO_LINGER, 8))}")
 
@@ -217,6 +222,7 @@ def call():
     )
     for name, value in changes:
         put(peer, "away", name, value)
+        TUNED.discard(name)
         echo(peer)
     peer.setsockopt(SOL, socket.SO_LINGER, struct.pack("ii", 1, 3))
     show(peer, "changed")
