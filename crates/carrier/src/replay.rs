@@ -147,7 +147,14 @@ fn segment(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{export, import};
+    use rustix::fd::AsFd;
+    use rustix::thread::CapabilitySet;
+    use sojourn_proto::record::{Kind, TcpTuning};
     use sojourn_wire::frame::{self, Link};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     #[test]
     fn it_is_what_the_peer_would_say() {
@@ -176,5 +183,63 @@ mod tests {
                 assert!(header.flags.contains(Flags::ACK));
             }
         }
+    }
+
+    /// What may be done here with sockets.
+    fn may(wanted: CapabilitySet) -> bool {
+        let held = rustix::thread::capabilities(None).unwrap().effective;
+        if !held.contains(wanted) {
+            eprintln!("skipped: it takes {wanted:?}");
+        }
+        held.contains(wanted)
+    }
+
+    #[test]
+    fn what_is_beyond_a_gap_is_there_once_the_gap_is_filled() {
+        if !may(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW) {
+            return;
+        }
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut own = listener.accept().unwrap().0;
+            own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            // Nothing is said by the time of the move, so nothing is on its way.
+            let mut record = export(own.as_fd(), &TcpTuning::default(), &mut Vec::new()).unwrap();
+            let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
+            let sequence = tcp.rcv_nxt.wrapping_add(4);
+            let bytes: Vec<u8> = (0..PIECE + 1000).map(|at| at as u8).collect();
+            tcp.out_of_order.push(OutOfOrder { sequence, bytes: bytes.clone() });
+            import(&record, own.as_fd(), || {}).unwrap();
+            let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+            rest(&record, tcp, false).unwrap();
+            peer.write_all(b"gap ").unwrap();
+            let mut heard = vec![0; 4 + bytes.len()];
+            own.read_exact(&mut heard).unwrap();
+            assert!(heard[..4] == *b"gap " && heard[4..] == bytes, "{address}");
+        }
+    }
+
+    #[test]
+    fn packets_that_came_late_are_heard() {
+        if !may(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW) {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut own = listener.accept().unwrap().0;
+        own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let record = export(own.as_fd(), &TcpTuning::default(), &mut Vec::new()).unwrap();
+        let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+        import(&record, own.as_fd(), || {}).unwrap();
+        let said = |sequence, piece| {
+            let said = Said { sequence, piece, fin: false };
+            segment(record.local, record.remote.unwrap(), tcp, &said).unwrap()
+        };
+        let late = [said(tcp.rcv_nxt, b"one "), said(tcp.rcv_nxt.wrapping_add(4), b"two")];
+        packets(&late, record.local).unwrap();
+        let mut heard = [0; 7];
+        own.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"one two");
     }
 }

@@ -153,7 +153,7 @@ impl Net {
         // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`: who has frozen the stream takes that lock next, and either
         // finds the session lent, or it is not claimed here any more, and the carrier puts it back.
         fence(Ordering::SeqCst);
-        if carried.stream().is_frozen() || !carried.stream().ledger().claim() {
+        if !carried.stream().claim() {
             return false;
         }
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));

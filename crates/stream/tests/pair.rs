@@ -75,6 +75,17 @@ fn what_is_being_sent_is_sent_though_the_stream_is_frozen() {
 }
 
 #[test]
+fn what_is_called_home_is_not_claimed() {
+    let [a, b] = pair([4096, 4096]);
+    assert!(a.ledger().take() && b.claim() && a.ledger().is_claimed());
+    let [a, b] = pair([4096, 4096]);
+    assert!(a.ledger().take());
+    b.freeze();
+    // Otherwise nobody would put it back: the carrier would wait for who has claimed it, and that one for the carrier.
+    assert!(!b.claim() && a.ledger().revoke());
+}
+
+#[test]
 fn sleepers_are_told_apart() {
     let [a, b] = pair([4096, 4096]);
     a.start_ring();
