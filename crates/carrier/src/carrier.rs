@@ -15,6 +15,7 @@ use crate::keeping::{Keeping, Label};
 use crate::links::Links;
 use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
+use crate::returned::Returned;
 use crate::sessions::{Gate, Sessions};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -170,6 +171,8 @@ pub struct Carrier {
     pub(crate) entries: HashMap<u64, Entry>,
     /// Those that are lent, by token.
     pub(crate) tokens: HashMap<u64, u64>,
+    /// Those that were put back a moment ago.
+    pub(crate) returned: Returned,
     /// Those that are joined, by inbox and slot.
     pub(crate) slots: HashMap<(u64, u32), u64>,
     pub(crate) inboxes: Inboxes,
@@ -208,6 +211,7 @@ impl Carrier {
             links: Links::new(Keeping::at(keeper)),
             entries: HashMap::new(),
             tokens: HashMap::new(),
+            returned: Returned::default(),
             slots: HashMap::new(),
             inboxes: Inboxes::default(),
             peer_inboxes: Inboxes::default(),

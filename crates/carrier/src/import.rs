@@ -38,7 +38,7 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ImportError {
     move |error| ImportError::System(name, error)
 }
 
-/// Puts the record into the socket. Bytes out of order are left for the peer to send again. `hear` is called when the socket has everything and
+/// Puts the record into the socket. Bytes beyond gaps it cannot be given like that: see `replay`. `hear` is called when the socket has everything and
 /// before it says anything: from then on its packets must reach it, or it misses the answer.
 ///
 /// # Errors
@@ -210,12 +210,73 @@ fn write_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
+/// The record's windows, so that the kernel takes them (`tcp_repair_set_window`): the largest is none smaller than the present one, the peer's was not told
+/// beyond ours, and ours was not told beyond what has arrived. What ours ends at stays, as the peer was promised it.
 fn windows(tcp: &TcpRecord) -> Windows {
+    let is_after = |one: u32, other: u32| other.wrapping_sub(one).cast_signed() < 0;
+    let rcv_nxt = tcp.rcv_nxt;
+    let (rcv_wup, rcv_wnd) = match is_after(tcp.rcv_wup, rcv_nxt) {
+        false => (tcp.rcv_wup, tcp.rcv_wnd),
+        true => (rcv_nxt, tcp.rcv_wnd.saturating_add(tcp.rcv_wup.wrapping_sub(rcv_nxt))),
+    };
+    let is_far = is_after(tcp.snd_wl1, rcv_nxt.wrapping_add(rcv_wnd));
     Windows {
-        snd_wl1: tcp.snd_wl1,
+        snd_wl1: if is_far { rcv_nxt } else { tcp.snd_wl1 },
         snd_wnd: tcp.snd_wnd,
         max_window: tcp.max_window.max(tcp.snd_wnd),
-        rcv_wnd: tcp.rcv_wnd,
-        rcv_wup: tcp.rcv_wup,
+        rcv_wnd,
+        rcv_wup,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel asks before it takes windows (`net/ipv4/tcp.c`).
+    fn takes(windows: &Windows, rcv_nxt: u32) -> bool {
+        let after = |one: u32, other: u32| other.wrapping_sub(one).cast_signed() < 0;
+        windows.max_window >= windows.snd_wnd
+            && !after(windows.snd_wl1, rcv_nxt.wrapping_add(windows.rcv_wnd))
+            && !after(windows.rcv_wup, rcv_nxt)
+    }
+
+    fn record(rcv_nxt: u32) -> TcpRecord {
+        TcpRecord {
+            rcv_nxt,
+            rcv_wup: rcv_nxt.wrapping_sub(10),
+            rcv_wnd: 1000,
+            snd_wl1: rcv_nxt.wrapping_add(900),
+            snd_wnd: 500,
+            max_window: 700,
+            ..TcpRecord::default()
+        }
+    }
+
+    #[test]
+    fn windows_that_can_be_stay_as_they_are() {
+        for rcv_nxt in [0, 5, 1 << 31, u32::MAX] {
+            let tcp = record(rcv_nxt);
+            let found = windows(&tcp);
+            assert!(takes(&found, rcv_nxt));
+            let same = (tcp.snd_wl1, tcp.snd_wnd, tcp.max_window, tcp.rcv_wnd, tcp.rcv_wup);
+            let Windows { snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup } = found;
+            assert_eq!((snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup), same);
+        }
+    }
+
+    #[test]
+    fn windows_that_cannot_be_are_made_such_that_the_kernel_takes_them() {
+        for rcv_nxt in [0, 5, 1 << 31, u32::MAX] {
+            let wider = TcpRecord { max_window: 499, ..record(rcv_nxt) };
+            let ahead = TcpRecord { snd_wl1: rcv_nxt.wrapping_add(1001), ..record(rcv_nxt) };
+            let early = TcpRecord { rcv_wup: rcv_nxt.wrapping_add(3), ..record(rcv_nxt) };
+            for tcp in [&wider, &ahead, &early] {
+                assert!(takes(&windows(tcp), rcv_nxt), "{:?}", windows(tcp));
+            }
+            let found = windows(&early);
+            let end = |wup: u32, wnd: u32| wup.wrapping_add(wnd);
+            assert_eq!(end(found.rcv_wup, found.rcv_wnd), end(early.rcv_wup, early.rcv_wnd));
+        }
     }
 }

@@ -21,6 +21,7 @@ mod netlink;
 mod raw;
 mod repair;
 mod replay;
+mod returned;
 mod sessions;
 mod tuning;
 

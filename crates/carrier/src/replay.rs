@@ -1,13 +1,16 @@
 //! What a peer has said already, said to the kernel again: its FIN, which the engine has seen and has sent the session home for, where it means what it
-//! means; and datagrams that a program had not read when its socket went home.
+//! means; bytes beyond a gap, which the kernel cannot be given otherwise; segments that came while the session was on its way home; and datagrams
+//! that a program had not read when its socket went home.
 //!
-//! Without this the kernel would see the FIN when the peer repeats it, a retransmission time-out later. Both go by a raw socket to this host's own
-//! address, so they come in as from a wire and nobody else sees them. raw(7), ipv6(7); it takes `CAP_NET_RAW`.
+//! Without this the kernel would see the FIN, or what a lone question asks, when the peer repeats it, a retransmission time-out later. All go by a raw
+//! socket to this host's own address, so they come in as from a wire and nobody else sees them. raw(7), ipv6(7); it takes `CAP_NET_RAW`. Nothing
+//! depends on it.
 
 use crate::raw;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
-use sojourn_proto::record::{Datagram, SessionRecord, TcpRecord};
+use sojourn_proto::record::{Datagram, OutOfOrder, SessionRecord, TcpRecord};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
@@ -16,15 +19,41 @@ use std::net::SocketAddr;
 
 const IPV6_HDRINCL: (i32, i32) = (libc::IPPROTO_IPV6, 36);
 
-/// Says the FIN that follows the last byte of the record. Nothing depends on it: the peer repeats what is not acknowledged.
+/// Bytes of a segment that nobody has sent like that.
+const PIECE: usize = 32 * 1024;
+
+/// Says what the record has beyond gaps, and with `has_ended` the FIN that follows its last byte.
 ///
 /// # Errors
-/// The kernel's.
-pub(crate) fn fin(record: &SessionRecord, tcp: &TcpRecord) -> Result<(), Errno> {
+/// The kernel's; what has been said is said.
+pub(crate) fn rest(record: &SessionRecord, tcp: &TcpRecord, has_ended: bool) -> Result<(), Errno> {
+    if tcp.out_of_order.is_empty() && !has_ended {
+        return Ok(());
+    }
     let remote = record.remote.ok_or(Errno::NOTCONN)?;
-    let mut bytes = [0; HEADERS_BYTES_MAX];
-    let len = segment(record.local, remote, tcp, &mut bytes).ok_or(Errno::INVAL)?;
-    say(&bytes[..len], record.local)
+    let raw = Raw::open(record.local)?;
+    for OutOfOrder { sequence, bytes } in &tcp.out_of_order {
+        let mut sequence = *sequence;
+        for piece in bytes.chunks(PIECE) {
+            let packet = segment(record.local, remote, tcp, &Said { sequence, piece, fin: false });
+            raw.say(&packet.ok_or(Errno::INVAL)?)?;
+            sequence = sequence.wrapping_add(piece.len() as u32);
+        }
+    }
+    if has_ended {
+        let said = Said { sequence: tcp.rcv_nxt, piece: &[], fin: true };
+        raw.say(&segment(record.local, remote, tcp, &said).ok_or(Errno::INVAL)?)?;
+    }
+    Ok(())
+}
+
+/// Says whole packets, as they are.
+///
+/// # Errors
+/// The kernel's; what has been said is said.
+pub(crate) fn packets(packets: &[Vec<u8>], local: SocketAddr) -> Result<(), Errno> {
+    let raw = Raw::open(local)?;
+    packets.iter().try_for_each(|packet| raw.say(packet))
 }
 
 /// Says a datagram, or each of several merged ones, to the socket at `local`.
@@ -38,6 +67,7 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
         0 => datagram.payload.len().max(1),
         size => size,
     };
+    let raw = Raw::open(local)?;
     let mut rest = &datagram.payload[..];
     loop {
         let (part, after) = rest.split_at(size.min(rest.len()));
@@ -45,7 +75,7 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
         let emitted = header.emit_udp(&[part], Ecn::NotCapable, 0, Offload::Nothing, &mut bytes);
         bytes.truncate(emitted.map_err(|_| Errno::INVAL)?.len);
         bytes.extend_from_slice(part);
-        say(&bytes, local)?;
+        raw.say(&bytes)?;
         if after.is_empty() {
             return Ok(());
         }
@@ -53,50 +83,78 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
     }
 }
 
-/// Gives the kernel a packet that comes in at `local`.
-fn say(packet: &[u8], local: SocketAddr) -> Result<(), Errno> {
-    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))?;
-    if !local.is_ipv4() {
-        raw::set_number(&socket, IPV6_HDRINCL, 1)?;
-    }
-    let mut target = local;
-    // Raw sockets have no ports.
-    target.set_port(0);
-    rustix::net::sendto(&socket, packet, SendFlags::DONTWAIT, &target)?;
-    Ok(())
+/// Gives the kernel packets that come in at an address of this host.
+struct Raw {
+    socket: OwnedFd,
+    target: SocketAddr,
 }
 
-/// The segment, as the peer would send it; its length.
+impl Raw {
+    fn open(local: SocketAddr) -> Result<Self, Errno> {
+        let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))?;
+        if !local.is_ipv4() {
+            raw::set_number(&socket, IPV6_HDRINCL, 1)?;
+        }
+        let mut target = local;
+        // Raw sockets have no ports.
+        target.set_port(0);
+        Ok(Self { socket, target })
+    }
+
+    fn say(&self, packet: &[u8]) -> Result<(), Errno> {
+        rustix::net::sendto(&self.socket, packet, SendFlags::DONTWAIT, &self.target).map(drop)
+    }
+}
+
+/// What a segment says.
+struct Said<'p> {
+    sequence: u32,
+    piece: &'p [u8],
+    fin: bool,
+}
+
+/// The segment, as the peer would send it.
 fn segment(
     local: SocketAddr,
     remote: SocketAddr,
     tcp: &TcpRecord,
-    bytes: &mut [u8],
-) -> Option<usize> {
+    said: &Said<'_>,
+) -> Option<Vec<u8>> {
     let flow = FlowKey { protocol: Protocol::Tcp, source: remote, target: local };
     let header = Header::new(None, flow, Fields::default()).ok()?;
-    let mut flags = Flags::FIN;
-    flags.set(Flags::ACK, true);
+    let mut flags = Flags::ACK;
+    flags.set(Flags::FIN, said.fin);
     let tcp = tcp::Header {
         source_port: remote.port(),
         target_port: local.port(),
-        seq: SeqNum(tcp.rcv_nxt),
+        seq: SeqNum(said.sequence),
         ack: SeqNum(tcp.snd_una),
         flags,
         window: u16::try_from(tcp.snd_wnd >> tcp.snd_wscale).unwrap_or(u16::MAX),
         urgent: 0,
         options: Options::NONE,
     };
-    let emitted = header.emit_tcp(&tcp, &[], Ecn::NotCapable, 0, Offload::Nothing, bytes);
-    emitted.ok().map(|emitted| emitted.len)
+    let mut packet = vec![0; HEADERS_BYTES_MAX];
+    let ecn = Ecn::NotCapable;
+    let emitted = header.emit_tcp(&tcp, &[said.piece], ecn, 0, Offload::Nothing, &mut packet);
+    packet.truncate(emitted.ok()?.len);
+    packet.extend_from_slice(said.piece);
+    Some(packet)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{export, import};
+    use rustix::fd::AsFd;
+    use rustix::thread::CapabilitySet;
+    use sojourn_proto::record::{Kind, TcpTuning};
     use sojourn_wire::frame::{self, Link};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     #[test]
     fn it_is_what_the_peer_would_say() {
@@ -110,15 +168,78 @@ mod tests {
         for (local, remote) in
             [("192.0.2.1:1", "192.0.2.2:2"), ("[2001:db8::1]:1", "[2001:db8::2]:2")]
         {
-            let mut bytes = [0; HEADERS_BYTES_MAX];
             let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
-            let len = segment(local, remote, &tcp, &mut bytes).unwrap();
-            let frame = frame::parse(&bytes[..len], Link::Raw).unwrap();
-            assert!(frame.checksum_is_right());
-            assert_eq!((frame.key.source, frame.key.target), (remote, local));
-            let header = frame.segment().unwrap().header();
-            assert_eq!((header.seq.0, header.ack.0, header.window), (7, 9, 64));
-            assert!(header.flags.contains(Flags::FIN) && header.flags.contains(Flags::ACK));
+            for (sequence, piece, fin) in [(7, &b""[..], true), (11, b"beyond a gap", false)] {
+                let said = Said { sequence, piece, fin };
+                let packet = segment(local, remote, &tcp, &said).unwrap();
+                let frame = frame::parse(&packet, Link::Raw).unwrap();
+                assert!(frame.checksum_is_right());
+                assert_eq!((frame.key.source, frame.key.target), (remote, local));
+                let segment = frame.segment().unwrap();
+                let header = segment.header();
+                assert_eq!((header.seq.0, header.ack.0, header.window), (sequence, 9, 64));
+                assert_eq!(segment.payload(), piece);
+                assert_eq!(header.flags.contains(Flags::FIN), fin);
+                assert!(header.flags.contains(Flags::ACK));
+            }
         }
+    }
+
+    /// What may be done here with sockets.
+    fn may(wanted: CapabilitySet) -> bool {
+        let held = rustix::thread::capabilities(None).unwrap().effective;
+        if !held.contains(wanted) {
+            eprintln!("skipped: it takes {wanted:?}");
+        }
+        held.contains(wanted)
+    }
+
+    #[test]
+    fn what_is_beyond_a_gap_is_there_once_the_gap_is_filled() {
+        if !may(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW) {
+            return;
+        }
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut own = listener.accept().unwrap().0;
+            own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            // Nothing is said by the time of the move, so nothing is on its way.
+            let mut record = export(own.as_fd(), &TcpTuning::default(), &mut Vec::new()).unwrap();
+            let Kind::Tcp(tcp) = &mut record.kind else { panic!("{record:?}") };
+            let sequence = tcp.rcv_nxt.wrapping_add(4);
+            let bytes: Vec<u8> = (0..PIECE + 1000).map(|at| at as u8).collect();
+            tcp.out_of_order.push(OutOfOrder { sequence, bytes: bytes.clone() });
+            import(&record, own.as_fd(), || {}).unwrap();
+            let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+            rest(&record, tcp, false).unwrap();
+            peer.write_all(b"gap ").unwrap();
+            let mut heard = vec![0; 4 + bytes.len()];
+            own.read_exact(&mut heard).unwrap();
+            assert!(heard[..4] == *b"gap " && heard[4..] == bytes, "{address}");
+        }
+    }
+
+    #[test]
+    fn packets_that_came_late_are_heard() {
+        if !may(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW) {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut own = listener.accept().unwrap().0;
+        own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let record = export(own.as_fd(), &TcpTuning::default(), &mut Vec::new()).unwrap();
+        let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+        import(&record, own.as_fd(), || {}).unwrap();
+        let said = |sequence, piece| {
+            let said = Said { sequence, piece, fin: false };
+            segment(record.local, record.remote.unwrap(), tcp, &said).unwrap()
+        };
+        let late = [said(tcp.rcv_nxt, b"one "), said(tcp.rcv_nxt.wrapping_add(4), b"two")];
+        packets(&late, record.local).unwrap();
+        let mut heard = [0; 7];
+        own.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"one two");
     }
 }

@@ -59,6 +59,13 @@ pub enum Handed {
         /// A file with its record.
         record: OwnedFd,
     },
+    /// What came for the session of that token while it was on its way home, from its library: `carry::give_late` of the interface.
+    Late {
+        /// Names the session.
+        token: u64,
+        /// A file with packets (`sojourn_pump::late`).
+        packets: OwnedFd,
+    },
     /// The library at the other side of a UDP socket's session wants to send there: `session::ask_way` of the interface.
     AskWay {
         /// The carrier's number of it.

@@ -10,11 +10,12 @@ use crate::protocol::server::open_carry_client;
 use crate::receive::Step;
 use crate::session::{Receiver, RxPhase, Session, lock};
 use crate::{Library, kernel};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use sojourn_ipc::Connection;
+use sojourn_pump::Late;
 use sojourn_session::{CarryClient, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
@@ -107,7 +108,7 @@ impl Session {
             }
             stream.withdraw_reader();
         }
-        if let (false, Some((_, net))) = (is_decided(), net) {
+        if let (false, Some(_), Some((_, net))) = (is_decided(), parting, net) {
             net.is_alone.store(!given.is_given(), Ordering::SeqCst);
         }
         false
@@ -129,9 +130,11 @@ impl Session {
             return true;
         }
         let library = crate::library();
-        // SYNC: the stream is frozen by now; pairs with the store in `Net::begin`.
-        let is_lent = self.is_lent.swap(false, Ordering::SeqCst);
-        let net = library.engine().zip(library.net()).filter(|_| is_lent);
+        // SYNC: the stream is frozen by now; pairs with `Net::begin`, also if there is no `Net` yet.
+        fence(Ordering::SeqCst);
+        let net = library.engine().zip(library.net());
+        let net = net.filter(|(_, net)| net.withdraw(self));
+        let is_lent = net.is_some();
         let parting = net.and_then(|(_, net)| net.part(self.slot()));
         if !is_lent {
             stream.set_flushed(0);
@@ -141,6 +144,7 @@ impl Session {
         if is_lent == parting.is_some() && self.await_return(stream, parting.as_ref()) {
             return true;
         }
+        let late = net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.late(parting));
         // Neither the kernel nor anybody else knows where the connection stands.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;
@@ -152,6 +156,8 @@ impl Session {
             if let Ok(fd) = kernel::at(self.number()) {
                 let _ = rustix::net::connect_unspec(fd);
             }
+        } else if let (Some(late), Some(parting), Some((engine, net))) = (late, parting, net) {
+            net.give_late(engine, &parting, &late);
         }
         false
     }
@@ -212,6 +218,18 @@ impl Net {
         let is_given = client.with_deadline(deadline).give_back(token, has_ended, file).is_ok();
         given.by = is_given.then_some(*number);
         if !is_given {
+            close(engine, &mut server);
+        }
+    }
+
+    /// The server that has put the session back says to the kernel what came meanwhile. If there is none, or it is another one, the peer repeats it.
+    fn give_late(&self, engine: &Engine, parting: &Parting, late: &Late) {
+        let mut server = lock(&self.server);
+        let Ok(file) = late.pack() else { return };
+        let Some(Connected { client, .. }) = &mut *server else { return };
+        let deadline = sojourn_ipc::Deadline::after(ANSWER_LIMIT);
+        let told = client.with_deadline(deadline).give_late(parting.token, Some(file.as_fd()));
+        if told.is_err() {
             close(engine, &mut server);
         }
     }

@@ -25,7 +25,7 @@ use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, LinkId, Pump, now, parcel};
+use sojourn_pump::{Carried, Hop, Late, LinkId, Pump, now, parcel};
 use sojourn_session::{HopT, LendT, RingT};
 use sojourn_stream::Stream;
 use std::collections::HashMap;
@@ -150,14 +150,16 @@ impl Net {
             return false;
         };
         carried.watch_bulk(session.judge(engine));
-        if !carried.stream().ledger().claim() {
+        // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`: who has frozen the stream takes that lock next, and either
+        // finds the session lent, or it is not claimed here any more, and the carrier puts it back.
+        fence(Ordering::SeqCst);
+        if !carried.stream().claim() {
             return false;
         }
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
-        pump.insert(session.slot(), lent.link, carried);
+        pump.insert(session.slot(), lent.link, carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::library().set_hears_packets(session, self.watch.packets());
-        // SYNC: before the look whether it is frozen; pairs with `return_carried`, which freezes and then looks here.
         session.is_lent.store(true, Ordering::SeqCst);
         session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
@@ -209,6 +211,17 @@ impl Net {
         pump.reroute(slot, &hop_of(hop), now());
         pump.forget_ways(slot);
         self.serve_and_leave(pump);
+    }
+
+    /// The stream is frozen: whether the session was carried here; it is not begun any more (see [`Net::begin`]).
+    pub(crate) fn withdraw(&self, session: &Session) -> bool {
+        let _pump = lock(&self.pump);
+        session.is_lent.swap(false, Ordering::SeqCst)
+    }
+
+    /// What has come for a session since it went, whose packets are the kernel's again.
+    pub(crate) fn late(&self, parting: &Parting) -> Option<Late> {
+        self.with_pump(|pump| pump.take_late(&parting.carried.flow(), now()))
     }
 
     /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or there are no descriptors left.

@@ -246,8 +246,12 @@ impl Carried {
         }
         self.deliver()?;
         self.collect(may_wait)?;
-        self.transmit(out, may_wait, now)?;
-        self.tell(now);
+        if !self.transmit(out, may_wait, now)? {
+            self.tell(now);
+        }
+        if self.beat.is_due(now) {
+            self.on_beat(now);
+        }
         if self.verdict.is_some() {
             return Err(Ending::Bulk);
         }
@@ -271,12 +275,9 @@ impl Carried {
     }
 
     /// For whoever must go on without us.
-    fn tell(&mut self, now: Instant) {
+    fn tell(&self, now: Instant) {
         let words = position::words(&self.connection.position(now));
         self.stream.ledger().tell(&words);
-        if self.beat.is_due(now) {
-            self.on_beat(now);
-        }
     }
 
     /// From the connection into the stream.
@@ -321,12 +322,14 @@ impl Carried {
         Ok(())
     }
 
+    /// Sends what is to be sent. Whether that was anything: then the ledger has been told all that this was.
     fn transmit(
         &mut self,
         out: &mut dyn Interface,
         may_wait: bool,
         now: Instant,
-    ) -> Result<(), Ending> {
+    ) -> Result<bool, Ending> {
+        let mut is_told = false;
         let offloads = out.properties().checksum_offload;
         let mut bytes = [0; HEADERS_BYTES_MAX];
         loop {
@@ -357,6 +360,10 @@ impl Carried {
             let [first, second] = payload;
             let frame =
                 Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], first, second] };
+            // Before the peer can know: a process that is killed between the two has sent nothing that nobody knows of.
+            let words = position::words(&self.connection.position(now));
+            self.stream.ledger().tell(&words);
+            is_told = true;
             // What is not taken is as good as lost on the way, and sent again.
             if out.send(&frame) == Err(SendError::Full) {
                 let _ = out.flush();
@@ -364,7 +371,7 @@ impl Carried {
             }
         }
         self.is_late |= may_wait && self.connection.is_ack_due();
-        Ok(())
+        Ok(is_told)
     }
 
     /// Nobody can go on with the session, which has left with this record: the peer is told so, as well as can be.
@@ -389,7 +396,6 @@ impl Carried {
             // What was acknowledged last may be in the ring still.
             let acknowledged = self.handed.saturating_sub(self.connection.siocoutq());
             tcp.send_queue = unsent(&self.stream, acknowledged);
-            tcp.out_of_order.clear();
         }
         Some(record)
     }

@@ -15,15 +15,21 @@ mod asks;
 pub mod bulk;
 mod carried;
 mod datagrams;
+#[cfg(test)]
+mod fakes;
 pub mod figures;
 mod hash;
+pub mod late;
 pub mod options;
 pub mod parcel;
 pub mod position;
 mod pump;
+#[cfg(test)]
+mod pump_tests;
 pub mod tcp_info;
 
 pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
+pub use late::Late;
 pub use pump::{LinkId, Pump, now};

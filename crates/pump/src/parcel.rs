@@ -40,9 +40,14 @@ impl std::error::Error for ParcelError {}
 pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
     let mut bytes = Vec::new();
     record.encode(&mut bytes);
+    seal(&bytes)
+}
+
+/// The same with any bytes.
+pub(crate) fn seal(bytes: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("sojourn-record", flags)?;
-    let mut rest = &bytes[..];
+    let mut rest = bytes;
     while !rest.is_empty() {
         rest = &rest[rustix::io::write(&file, rest)?..];
     }
@@ -56,8 +61,13 @@ pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
 /// # Errors
 /// [`ParcelError`].
 pub fn open(file: impl AsFd) -> Result<SessionRecord, ParcelError> {
+    SessionRecord::decode(&read(file, MAX)?).map_err(ParcelError::Record)
+}
+
+/// What is in a file that has `max` bytes at most.
+pub(crate) fn read(file: impl AsFd, max: u64) -> Result<Vec<u8>, ParcelError> {
     let size = rustix::fs::fstat(&file).map_err(ParcelError::System)?.st_size;
-    let size = u64::try_from(size).ok().filter(|size| *size <= MAX).ok_or(ParcelError::TooLarge)?;
+    let size = u64::try_from(size).ok().filter(|size| *size <= max).ok_or(ParcelError::TooLarge)?;
     let mut bytes = vec![0; size as usize];
     let mut done = 0;
     while done < bytes.len() {
@@ -69,7 +79,8 @@ pub fn open(file: impl AsFd) -> Result<SessionRecord, ParcelError> {
             Err(error) => return Err(ParcelError::System(error)),
         }
     }
-    SessionRecord::decode(&bytes[..done]).map_err(ParcelError::Record)
+    bytes.truncate(done);
+    Ok(bytes)
 }
 
 #[cfg(test)]

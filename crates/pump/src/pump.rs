@@ -5,6 +5,7 @@
 use crate::carried::{Carried, Ending, Hop};
 use crate::datagrams::Sockets;
 use crate::hash::Words;
+use crate::late::{Late, Strays};
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
@@ -15,6 +16,9 @@ use std::hash::BuildHasherDefault;
 
 /// Frames taken from one interface in a round.
 const BUDGET: usize = 64;
+
+/// Rounds in which it is looked for what has come late, at most.
+const LATE_ROUNDS: usize = 64;
 
 /// An interface without sessions is kept for so long (microseconds), for the next: longer than the server keeps its own end of it.
 const LINGER_US: u64 = 10_000_000;
@@ -55,6 +59,8 @@ pub struct Pump {
     entries: HashMap<u32, Entry, BuildHasherDefault<Words>>,
     /// By what their own frames say.
     flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
+    /// What has come for sessions that are on their way here, or home.
+    strays: Strays,
     timers: BTreeSet<(Instant, u32)>,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
@@ -62,6 +68,12 @@ pub struct Pump {
     late: Vec<u32>,
     /// Room to gather a datagram of many parts.
     pub(crate) scratch: Box<[u8]>,
+}
+
+impl Entry {
+    fn arrived(&mut self, frame: &Frame<'_>, segment_size: u16, at: Instant) {
+        self.is_ending |= self.carried.arrived(frame, segment_size, at).is_err();
+    }
 }
 
 impl Link {
@@ -90,6 +102,7 @@ impl Default for Pump {
             sockets: Sockets::default(),
             entries: HashMap::default(),
             flows: HashMap::default(),
+            strays: Strays::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             late: Vec::new(),
@@ -121,14 +134,15 @@ impl Pump {
         self.links.iter().filter(|link| link.sessions == 0).map(Link::idle_until).min()
     }
 
-    /// One more session, under a number that no other has.
-    pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried) {
+    /// One more session, under a number that no other has. It gets first what has come for it while it was on its way here.
+    pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried, at: Instant) {
         let flow = carried.flow();
+        let early = self.strays.take(&flow, at);
         self.flows.insert(flow, number);
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
         }
-        let entry = Entry {
+        let mut entry = Entry {
             carried,
             link,
             flow,
@@ -137,6 +151,9 @@ impl Pump {
             is_late: false,
             is_ending: false,
         };
+        if let Some(early) = early {
+            early.for_each(|frame, size| entry.arrived(frame, size, at));
+        }
         self.entries.insert(number, entry);
         self.mark(number);
     }
@@ -154,7 +171,19 @@ impl Pump {
         }
     }
 
-    /// A session less.
+    /// What has come for a session, by what its own frames say, since it was removed: its packets are the kernel's again.
+    pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
+        // What came before they were, and what nobody has looked at yet.
+        for _ in 0..LATE_ROUNDS {
+            if !self.receive(at) {
+                break;
+            }
+        }
+        self.serve(false, at);
+        self.strays.take(flow, at)
+    }
+
+    /// A session less. What still comes for it is kept for [`Pump::take_late`].
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
@@ -218,7 +247,7 @@ impl Pump {
     }
 
     fn receive(&mut self, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, sockets, .. } = self;
+        let Self { links, flows, entries, dirty, sockets, strays, .. } = self;
         let mut any = false;
         for link in links {
             let kind = link.packets.properties().link;
@@ -228,9 +257,11 @@ impl Pump {
                 if let Some(datagram) = frame.datagram() {
                     return sockets.arrived(&frame, datagram.payload(), size, at);
                 }
-                let Some(number) = flows.get(&frame.key.reversed()) else { return };
+                let Some(number) = flows.get(&frame.key.reversed()) else {
+                    return strays.keep(&frame, size, at);
+                };
                 let Some(entry) = entries.get_mut(number) else { return };
-                entry.is_ending |= entry.carried.arrived(&frame, size, at).is_err();
+                entry.arrived(&frame, size, at);
                 if !entry.is_dirty {
                     entry.is_dirty = true;
                     dirty.push(*number);

@@ -496,4 +496,11 @@ impl CarryServer for Sojournd {
         Self::hand(door, Handed::Back { token, has_ended, record });
         Ok(())
     }
+
+    fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
+        let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
+        let door = self.door.get().ok_or(fault(FAULT_NOT_ALLOWED))?;
+        Self::hand(door, Handed::Late { token, packets });
+        Ok(())
+    }
 }

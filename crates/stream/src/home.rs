@@ -23,6 +23,12 @@ impl Stream {
         self.out_ring().is_frozen() || self.in_ring().is_frozen()
     }
 
+    /// This process carries the session of this stream from now on, as [`crate::Ledger::claim`] has it; but not one that is called home already. Whoever
+    /// freezes it and must know whether it is carried asks under the lock that this is called under, afterwards.
+    pub fn claim(&self) -> bool {
+        !self.is_frozen() && self.ledger().claim()
+    }
+
     /// Bytes of the frozen own ring that the peer has not read: they belong into the kernel, before
     /// anything else is written there.
     ///

@@ -74,17 +74,21 @@ impl Stream {
     }
 
     /// Bytes that can be read from byte `skip` on, `len` at most, where they lie: in up to two parts. They stay there: the writer finds no room for
-    /// more until [`Stream::release`]. Reader lock.
+    /// more until [`Stream::release`]. So it is in a frozen stream, too: whoever has begun to send them finishes. Reader lock.
     ///
     /// # Errors
-    /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    /// [`Stop::NotRinging`], [`Stop::Violation`].
     ///
     /// # Safety
     /// While the answer is in use nobody writes to bytes of this ring that are published and not released: its writer is trusted, as one
     /// in the same process is.
     pub unsafe fn ahead(&self, skip: usize, len: usize) -> Result<[&[u8]; 2], Stop> {
-        let len = self.available()?.saturating_sub(skip).min(len);
-        let from = self.reading.own.load(Ordering::Relaxed) + skip as u64;
+        if !self.peer_rings() {
+            return Err(Stop::NotRinging);
+        }
+        let head = self.reading.own.load(Ordering::Relaxed);
+        let there = used(self.in_ring().last_tail(), head, self.in_bytes())?;
+        let (from, len) = (head + skip as u64, there.saturating_sub(skip).min(len));
         let part = |at: usize| {
             let span = self.span(1 - self.side, from + at as u64, len - at)?;
             // SAFETY: the caller's promise; the mapping lives as long as the stream.

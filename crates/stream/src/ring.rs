@@ -165,6 +165,13 @@ impl Ring {
         live(self.tail.tail.load(Ordering::Acquire))
     }
 
+    /// The same of a ring that may be frozen: nothing is published any more then, and what was is still there.
+    #[inline]
+    pub fn last_tail(&self) -> u64 {
+        // SYNC: acquire; pairs with the compare-exchange in `publish`.
+        self.tail.tail.load(Ordering::Acquire) & !FROZEN
+    }
+
     /// What is consumed: the bytes before it may be overwritten.
     ///
     /// # Errors

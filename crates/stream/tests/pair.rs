@@ -54,6 +54,38 @@ fn a_frozen_stream_leaves_exactly_what_was_not_read() {
 }
 
 #[test]
+#[allow(unsafe_code, reason = "it is asked for where bytes lie")]
+fn what_is_being_sent_is_sent_though_the_stream_is_frozen() {
+    let [a, b] = pair([4096, 0]);
+    a.start_ring();
+    a.write(&[IoSlice::new(b"hello")], 1).unwrap();
+    b.release(1).unwrap();
+    // SAFETY: nobody else writes.
+    let ahead = |skip, len| unsafe { b.ahead(skip, len) }.map(|parts| parts.concat());
+    for freeze in [false, true] {
+        if freeze {
+            b.freeze();
+        }
+        assert_eq!(ahead(0, 4), Ok(b"ello".to_vec()));
+        assert_eq!(ahead(2, 9), Ok(b"lo".to_vec()));
+        assert_eq!(ahead(9, 1), Ok(Vec::new()));
+    }
+    assert_eq!(b.release(1), Err(Stop::Frozen));
+    assert_eq!(b.peer_leftover(), Ok(4));
+}
+
+#[test]
+fn what_is_called_home_is_not_claimed() {
+    let [a, b] = pair([4096, 4096]);
+    assert!(a.ledger().take() && b.claim() && a.ledger().is_claimed());
+    let [a, b] = pair([4096, 4096]);
+    assert!(a.ledger().take());
+    b.freeze();
+    // Otherwise nobody would put it back: the carrier would wait for who has claimed it, and that one for the carrier.
+    assert!(!b.claim() && a.ledger().revoke());
+}
+
+#[test]
 fn sleepers_are_told_apart() {
     let [a, b] = pair([4096, 4096]);
     a.start_ring();

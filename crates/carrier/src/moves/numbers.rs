@@ -1,0 +1,63 @@
+//! Where a session stands, as far as the carrier can tell by itself: what slipped past the filter, and what is known of a session whose program
+//! cannot say so any more.
+//!
+//! When they are asked: `home`. Read `docs/moves.md`.
+
+use crate::carrier::Lent;
+use crate::export::slipped;
+use sojourn_proto::record::{Kind, SessionRecord};
+use sojourn_pump::{position, unread, unsent};
+
+/// Adds what the kernel has received and acknowledged after the session was taken out (see `export::slipped`).
+pub(super) fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
+    let bytes = slipped(&lent.socket);
+    let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &lent.record.kind) else { return };
+    let known = tcp.rcv_nxt.wrapping_sub(base.rcv_nxt) as usize;
+    if let Some(missing) = bytes.get(known..) {
+        tcp.receive_queue.extend(missing);
+        tcp.rcv_nxt = tcp.rcv_nxt.wrapping_add(missing.len() as u32);
+    }
+}
+
+/// Where a session stands whose program cannot say so any more: as it was lent, if nobody has carried it; else as the ledger tells,
+/// with what is in the rings.
+pub(super) fn last_known(lent: &Lent) -> SessionRecord {
+    let mut record = lent.record.clone();
+    let Kind::Tcp(tcp) = &mut record.kind else { return record };
+    let Lent { stream, .. } = lent;
+    let first = tcp.snd_una.wrapping_add(stream.read_so_far().unwrap_or(0) as u32);
+    let mut skip = 0;
+    let is_told = position::apply(&stream.ledger().told(), tcp);
+    if is_told {
+        tcp.receive_queue = unread(stream);
+        (tcp.snd_una, skip) = oldest(tcp.snd_una, first);
+    }
+    tcp.send_queue = unsent(stream, skip);
+    let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
+    // It tells before it sends. What it had not sent the kernel sends at once; of what it had, more cannot be than there is.
+    if sent > tcp.send_queue.len() {
+        tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
+    }
+    record
+}
+
+/// The oldest byte that its peer may not have, by what the program has told and by where its ring begins, and how much of the ring is before it. What
+/// was acknowledged last may be in the ring still; or it has left the ring, and the program died before it told.
+fn oldest(told: u32, ring: u32) -> (u32, usize) {
+    let before = told.wrapping_sub(ring);
+    if before.cast_signed() < 0 { (ring, 0) } else { (told, before as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_acknowledged_is_out_of_the_ring_before_or_after_it_is_told() {
+        assert_eq!(oldest(1000, 1000), (1000, 0));
+        assert_eq!(oldest(1300, 1000), (1300, 300));
+        assert_eq!(oldest(1000, 1300), (1300, 0), "told too late");
+        assert_eq!(oldest(u32::MAX, 4), (4, 0));
+        assert_eq!(oldest(4, u32::MAX), (4, 5));
+    }
+}

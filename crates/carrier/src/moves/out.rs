@@ -1,0 +1,309 @@
+//! Out of the kernel, step by step: offered, joined, quiet, taken out of the socket and lent.
+//!
+//! What the socket says of its connection: `export`. Read the head of `carrier` and `docs/moves.md` first.
+
+use super::{Carrier, Entry, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token, way_of};
+use crate::carrier::{INBOX, Joined, Kept, Lent, Phase, Place, later};
+use crate::datagrams;
+use crate::export::{ExportError, addresses, export, has_gap};
+use crate::keeping::Label;
+use crate::links::{LinkError, Program, RING, Ticket};
+use crate::metastate::Way;
+use crate::raw::{self, SIOCINQ, SIOCOUTQ};
+use crate::sessions::Sessions;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use sojourn_filter::Key;
+use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
+use sojourn_pump::now;
+use sojourn_session::{JoinT, LendT, OfferT, ReasonT, RingT};
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{Layout, Stream};
+use sojourn_wire::Protocol;
+
+/// Ring bytes wanted for each direction.
+pub(crate) const RING_BYTES: u32 = 256 * 1024;
+/// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
+/// processor: so long it takes at most (microseconds).
+const GRACE_US: u64 = 50;
+/// When it is looked whether a packet has slipped past the filter to the socket nevertheless (microseconds after the move); each look
+/// is ten times as late as the one before.
+const SLIP_FIRST_US: u64 = 1_000;
+const SLIP_LAST_US: u64 = 1_000_000;
+
+impl Carrier {
+    pub(super) fn offer(&mut self, socket: OwnedFd) {
+        self.last_local += 1;
+        let local = self.last_local;
+        if datagrams::is_of_datagrams(&socket) {
+            return self.offer_datagrams(local, socket);
+        }
+        let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
+        let key = addresses(socket.as_fd())
+            .ok()
+            .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());
+        self.sessions.offer(socket.as_fd(), &what);
+        match key {
+            // An event says what came of it.
+            Some(key) if !self.is_leaving && way_of(&mut self.metastate, &key).is_some() => {
+                self.entries.insert(local, Entry::offered(key, socket));
+            }
+            // The program is told so.
+            _ => self.sessions.left(local, ReasonT::NoPeer, 0, 0),
+        }
+    }
+
+    pub(super) fn joined(&mut self, join: &JoinT) {
+        let local = join.local;
+        let opened = self.open(join);
+        let Some(entry) = self.entries.get_mut(&local) else {
+            self.sessions.left(local, ReasonT::Closed, 0, 0);
+            return;
+        };
+        if entry.plan.is_some() {
+            return self.joined_datagrams(local, opened);
+        }
+        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
+        let (Some((stream, place)), Phase::Offered { socket }) = (opened, phase) else {
+            self.entries.remove(&local);
+            self.sessions.left(local, ReasonT::Resources, 0, 0);
+            return;
+        };
+        // While the program still has the kernel for both directions. If it fails now it fails later, and is told then.
+        if let Some(way) = way_of(&mut self.metastate, &entry.key) {
+            let _ = self.links.prepare(&way, program_at(&*self.sessions, &place));
+        }
+        // The program's side may send this way, and then says so. It receives from the kernel for the time being: that the
+        // peer acknowledges what was sent takes a round trip or more.
+        stream.consent();
+        stream.attention();
+        let since = now();
+        let joined = Joined {
+            stream: join.stream,
+            side: join.side,
+            ring_bytes: join.ring_bytes,
+            region: join.region.clone(),
+        };
+        entry.phase = Phase::Waiting { socket, stream: Box::new(stream), joined, since };
+        self.slots.insert((place.own_inbox, place.own_slot), local);
+        entry.place = Some(place);
+        self.look_at(local, Some(since));
+    }
+
+    pub(crate) fn open(&mut self, join: &JoinT) -> Option<(Stream, Place)> {
+        let (own, is_new) = self.inboxes.open(&join.own)?;
+        if is_new {
+            self.watch(own.attention_fd(), INBOX).ok()?;
+        }
+        let (peer, _) = self.peer_inboxes.open(&join.peer)?;
+        let layout = Layout::new(join.ring_bytes)?;
+        let region = rustix::io::fcntl_dupfd_cloexec(join.region.as_fd()?, 0).ok()?;
+        let mapping = Segment::accept(region, layout.len()).ok()?.map(Access::ReadWrite).ok()?;
+        let stream = Stream::new(mapping, layout, usize::from(join.side), peer, join.peer.slot)?;
+        let place = Place {
+            own_inbox: join.own.id,
+            own_slot: join.own.slot,
+            peer_inbox: join.peer.id,
+            peer_slot: join.peer.slot,
+            peer_pid: join.peer_pid,
+            peer_process: join.peer_process.clone(),
+        };
+        Some((stream, place))
+    }
+
+    /// Takes the session out of the kernel, if that may be now.
+    pub(crate) fn try_take(&mut self, local: u64) {
+        let Some(entry) = self.entries.get_mut(&local) else { return };
+        let Phase::Waiting { socket, stream, since, .. } = &entry.phase else { return };
+        let at = now();
+        if self.is_leaving || stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
+            return self.end(local);
+        }
+        if !is_quiet(stream, socket) {
+            return self.look_at(local, Some(later(at, TAKE_EVERY_US)));
+        }
+        let is_ready = stream.is_ringing() && stream.has_consent();
+        let way = way_of(&mut self.metastate, &entry.key);
+        if !is_ready && let Some(way) = &way {
+            return self.ask_for_the_rest(local, way);
+        }
+        let lent = way.map(|way| self.take(local, way));
+        match lent {
+            Some(Ok(())) => self.look_at(local, Some(later(at, SLIP_FIRST_US))),
+            Some(Err(TakeError::Export(ExportError::Busy(_)))) => {
+                self.look_at(local, Some(later(at, TAKE_EVERY_US)));
+            }
+            // Its program has kept it, having lost us.
+            Some(Err(TakeError::Kept)) => self.end(local),
+            // Closed meanwhile: what that means to the program the kernel knows best.
+            Some(Err(TakeError::Export(ExportError::State))) => self.end(local),
+            Some(Err(error)) => {
+                if let Some(entry) = self.entries.get(&local) {
+                    self.sessions.warn(format_args!("{:?}: not taken out: {error}", entry.key));
+                }
+                self.end(local);
+            }
+            None => self.end(local),
+        }
+    }
+
+    /// The program's side receives from the kernel for the time being; now it may give that up, too.
+    fn ask_for_the_rest(&mut self, local: u64, way: &Way) {
+        // Before it does: it takes a while.
+        let Some(entry) = self.entries.get(&local) else { return };
+        let prepared = self.program_of(entry).map(|program| self.links.prepare(way, program));
+        if let Some(Err(error)) = prepared {
+            self.sessions.warn(format_args!("{}: {error}", way.name));
+            return self.end(local);
+        }
+        if let Phase::Waiting { stream, .. } = &entry.phase
+            && !stream.is_ringing()
+        {
+            stream.start_ring();
+            stream.attention();
+        }
+        self.look_at(local, Some(later(now(), TAKE_EVERY_US)));
+    }
+
+    pub(crate) fn program_of(&self, entry: &Entry) -> Option<Program> {
+        entry.place.as_ref().map(|place| program_at(&*self.sessions, place))
+    }
+
+    /// Sends a session home that the kernel has received something of after it was taken out.
+    pub(crate) fn look_for_slipped(&mut self, local: u64) {
+        let Some(Entry { phase: Phase::Lent(lent), .. }) = self.entries.get_mut(&local) else {
+            return;
+        };
+        if raw::queue_len(&lent.socket, SIOCINQ).is_ok_and(|len| len > 0) {
+            lent.call_home();
+        } else if lent.next_look_us <= SLIP_LAST_US {
+            let when = later(now(), lent.next_look_us);
+            lent.next_look_us *= 10;
+            self.look_at(local, Some(when));
+        }
+    }
+
+    fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
+        // Before the packets are turned away: it takes a while.
+        let tuning = crate::tuning::read();
+        let Some(program) = self.entries.get(&local).and_then(|entry| self.program_of(entry))
+        else {
+            return Ok(());
+        };
+        let Self { entries, links, sessions, tokens, peer_inboxes, .. } = self;
+        let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
+        let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
+            return Ok(());
+        };
+        let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
+        let Ticket { number: link, owner, socket: packets, port } =
+            links.take(&way, program, entry.key)?;
+        grace();
+        // If this process dies before that the program goes on with the socket as it is.
+        let taken = match stream.ledger().take() {
+            false => Err(TakeError::Kept),
+            true => read_out(socket, &tuning).and_then(|record| {
+                let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
+                Ok((record, parcel))
+            }),
+        };
+        let (record, parcel) = taken.inspect_err(|_| {
+            links.give_back(way.interface, link, &entry.key);
+            stream.ledger().put_down();
+        })?;
+        let token = token();
+        let label = Label {
+            token,
+            stream: joined.stream,
+            side: joined.side,
+            ring_bytes: joined.ring_bytes,
+            peer_inbox,
+            peer_slot,
+            pid: peer_pid,
+            interface: way.interface,
+            owner: owner.0,
+            link,
+            port,
+        };
+        let inbox = peer_inboxes.descriptors(peer_inbox).unwrap_or_default();
+        let kept = Kept { label, region: joined.region.clone(), inbox };
+        links.keeping.hold(&kept, socket, parcel.as_fd());
+        let hop = hop_of(&way, port);
+        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
+        let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
+        let lent = Lent {
+            socket,
+            stream: *stream,
+            record,
+            token,
+            way,
+            link,
+            port,
+            is_cut: false,
+            next_look_us: SLIP_FIRST_US * 10,
+            kept,
+            is_known: true,
+            home_by: None,
+        };
+        entry.phase = Phase::Lent(Box::new(lent));
+        tokens.insert(token, local);
+        let (packets, record) = (packets.into(), parcel.into());
+        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
+        Ok(())
+    }
+}
+
+/// Why a session was not taken out.
+#[derive(Debug, thiserror::Error)]
+enum TakeError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error("the record cannot be passed on: {0}")]
+    Parcel(Errno),
+    #[error("the program has kept it")]
+    Kept,
+}
+
+/// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
+/// and there is no gap in what it has sent.
+fn is_quiet(stream: &Stream, socket: &OwnedFd) -> bool {
+    stream.peer_rings() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
+}
+
+/// The record of the socket, with what the program has not read.
+fn read_out(socket: &OwnedFd, tuning: &TcpTuning) -> Result<SessionRecord, TakeError> {
+    let mut unread = Vec::new();
+    let mut record = export(socket.as_fd(), tuning, &mut unread)?;
+    if let Kind::Tcp(tcp) = &mut record.kind {
+        tcp.receive_queue = unread;
+    }
+    Ok(record)
+}
+
+/// The program at the other side of a stream.
+fn program_at(sessions: &dyn Sessions, place: &Place) -> Program {
+    let may_have_packets = sessions.may_have_packets(place.peer_pid);
+    Program { process: place.peer_process.clone(), may_have_packets }
+}
+
+/// Lets packets that have passed the filter already come to rest. The kernel takes a packet from there to its socket without giving
+/// the processor to a thread; so once this thread has run on every processor, none is on its way any more.
+fn grace() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let until = later(now(), GRACE_US);
+    if let Ok(usual) = sched_getaffinity(None) {
+        for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| usual.is_set(*cpu)) {
+            let mut one = CpuSet::new();
+            one.set(cpu);
+            let _ = sched_setaffinity(None, &one);
+        }
+        let _ = sched_setaffinity(None, &usual);
+    }
+    // Processors that this thread may not run on.
+    while now() < until {
+        core::hint::spin_loop();
+    }
+}

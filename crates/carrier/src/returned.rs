@@ -1,0 +1,86 @@
+//! Sessions that were put back a moment ago, by their tokens: what their libraries have received since they gave them back may still be said to the kernel.
+//!
+//! Once, and not long after: by then the socket may be another program's. Not here: saying it (`replay`).
+
+use crate::carrier::later;
+use sojourn_proto::time::Instant;
+use sojourn_wire::FlowKey;
+use std::collections::{HashMap, VecDeque};
+
+/// How long (microseconds).
+const KEPT_US: u64 = 2_000_000;
+/// How many of them at most; the oldest goes first.
+const MAX: usize = 65_536;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(crate) struct Returned {
+    /// What their own frames say.
+    flows: HashMap<u64, FlowKey>,
+    /// All that have been in there, and until when they are.
+    ages: VecDeque<(Instant, u64)>,
+}
+
+impl Returned {
+    /// One more.
+    pub(crate) fn add(&mut self, token: u64, flow: FlowKey, at: Instant) {
+        self.forget_old(at);
+        if self.ages.len() == MAX
+            && let Some((_, oldest)) = self.ages.pop_front()
+        {
+            self.flows.remove(&oldest);
+        }
+        self.flows.insert(token, flow);
+        self.ages.push_back((later(at, KEPT_US), token));
+    }
+
+    /// Whose token that is, if it is in time; the next time it is nobody's.
+    pub(crate) fn take(&mut self, token: u64, at: Instant) -> Option<FlowKey> {
+        self.forget_old(at);
+        self.flows.remove(&token)
+    }
+
+    fn forget_old(&mut self, at: Instant) {
+        while let Some((_, token)) = self.ages.pop_front_if(|(until, _)| *until <= at) {
+            self.flows.remove(&token);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_wire::Protocol;
+
+    fn flow(port: u16) -> FlowKey {
+        let (source, target) = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 80).into());
+        FlowKey { protocol: Protocol::Tcp, source, target }
+    }
+
+    #[test]
+    fn each_is_known_once_and_for_a_while() {
+        let mut returned = Returned::default();
+        let at = Instant::from_micros;
+        for (token, us) in [(1, 0), (2, 0), (3, 5)] {
+            returned.add(token, flow(token as u16), at(us));
+        }
+        assert_eq!(returned.take(1, at(KEPT_US - 1)), Some(flow(1)));
+        assert_eq!(returned.take(1, at(KEPT_US - 1)), None);
+        assert_eq!(returned.take(2, at(KEPT_US)), None);
+        assert_eq!(returned.take(3, at(KEPT_US)), Some(flow(3)));
+        assert_eq!(returned.take(4, at(KEPT_US)), None);
+        returned.add(5, flow(5), at(2 * KEPT_US));
+        assert_eq!((returned.flows.len(), returned.ages.len()), (1, 1));
+    }
+
+    #[test]
+    fn of_too_many_the_oldest_goes() {
+        let mut returned = Returned::default();
+        for token in 0..=MAX as u64 {
+            returned.add(token, flow(1), Instant::ZERO);
+        }
+        assert_eq!((returned.flows.len(), returned.ages.len()), (MAX, MAX));
+        assert_eq!(returned.take(0, Instant::ZERO), None);
+        assert_eq!(returned.take(1, Instant::ZERO), Some(flow(1)));
+    }
+}

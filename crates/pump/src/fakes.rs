@@ -1,0 +1,139 @@
+//! For tests: a session between two ends in this process, and an interface of which both sides are in the test's hands.
+
+use crate::{Carried, Hop};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::BorrowedFd;
+use sojourn_netif::{Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics};
+use sojourn_proto::record::{IpOptions, Kind, SessionRecord, TcpRecord};
+use sojourn_proto::tcp::Limits;
+use sojourn_proto::time::Instant;
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{Inbox, Layout, Stream};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Link, Offload};
+use sojourn_wire::ip::Ecn;
+use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
+use sojourn_wire::{FlowKey, Protocol, vnet};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// What the frames of a session say whose own port this is.
+pub(crate) fn flow(port: u16) -> FlowKey {
+    let (source, target) = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 80).into());
+    FlowKey { protocol: Protocol::Tcp, source, target }
+}
+
+/// A segment from the IP header on, with that sequence number; it acknowledges nothing new.
+pub(crate) fn packet(flow: FlowKey, seq: u32, payload: &[u8], offload: Offload) -> Vec<u8> {
+    let tcp = tcp::Header {
+        source_port: 0,
+        target_port: 0,
+        seq: SeqNum(seq),
+        ack: SeqNum(0),
+        flags: Flags::ACK,
+        window: 65_535,
+        urgent: 0,
+        options: Options::NONE,
+    };
+    let header = Header::new(None, flow, Fields::default()).unwrap();
+    let mut bytes = vec![0; HEADERS_BYTES_MAX];
+    let emitted = header.emit_tcp(&tcp, &[payload], Ecn::Capable0, 0, offload, &mut bytes);
+    bytes.truncate(emitted.unwrap().len);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn inbox() -> Arc<Inbox> {
+    let (_, memory) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+    Arc::new(Inbox::new(memory, event(), event()).unwrap())
+}
+
+/// Both sides of a stream that has switched: the program's, and the carrying one.
+pub(crate) fn streams() -> [Stream; 2] {
+    let layout = Layout::new([4096; 2]).unwrap();
+    let (segment, _) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+    let both = [0, 1].map(|side| {
+        let mapping = segment.map(Access::ReadWrite).unwrap();
+        Stream::new(mapping, layout, side, inbox(), 0).unwrap()
+    });
+    for stream in &both {
+        stream.consent();
+        stream.start_ring();
+    }
+    both
+}
+
+/// A session of which nothing has been sent or received, and its program's side.
+pub(crate) fn session(port: u16) -> (Stream, Carried) {
+    let [program, carrying] = streams();
+    let FlowKey { source, target, .. } = flow(port);
+    let record = SessionRecord {
+        local: source,
+        remote: Some(target),
+        ip: IpOptions::default(),
+        kind: Kind::Tcp(TcpRecord::default()),
+    };
+    let hop = Hop { link: None, mtu: 1500, is_cut: false };
+    // Each segment is a frame.
+    let limits = Limits { gso_max_segments: 1, ..Limits::default() };
+    let carried = Carried::new(carrying, &record, &hop, &limits, Instant::ZERO);
+    (program, carried.unwrap())
+}
+
+/// What an interface does with a frame that is sent: its bytes.
+type Sent = Box<dyn FnMut(&[u8]) + Send>;
+
+/// See the head of this file.
+pub(crate) struct Wire {
+    pub(crate) arriving: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    pub(crate) sent: Sent,
+    properties: Properties,
+}
+
+impl Wire {
+    /// One on which nothing arrives, whatever is sent.
+    pub(crate) fn new() -> Self {
+        let (index, mtu, link) = (0, 1500, Link::Raw);
+        let properties =
+            Properties { index, mtu, link, address: None, checksum_offload: false, gso_max: 0 };
+        Self { arriving: Arc::default(), sent: Box::new(|_| {}), properties }
+    }
+}
+
+impl Interface for Wire {
+    fn receive(
+        &mut self,
+        budget: usize,
+        accept: &mut dyn FnMut(Received<'_>),
+    ) -> Result<usize, LinkError> {
+        let mut count = 0;
+        while count < budget {
+            let Some(frame) = self.arriving.lock().unwrap().pop_front() else { break };
+            let vnet = vnet::Header::NONE;
+            accept(Received { vnet, frame: &frame, tag: None, time_ns: None });
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
+        (self.sent)(&frame.parts.concat());
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics::default()
+    }
+}

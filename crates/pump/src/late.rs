@@ -1,0 +1,250 @@
+//! Segments that come while their session is on its way: out, when the packets are turned away from the kernel already and the engine does not
+//! have the session yet; and home, when the engine has said where it stands and the kernel does not have it yet.
+//!
+//! They are kept. Without this they would be lost, and a peer that waits for the answer to a lone question would repeat it only after a
+//! time-out. When the engine gets the session it gets them first ([`Late::for_each`]). To the kernel they are said once it has the session: by the carrier,
+//! since a program may not be allowed to, from a file in which they are ([`Late::pack`], [`open`]). Nothing depends on it: what is lost even so the
+//! peer sends again. Not here: when a session goes and is there (`pump` and its owner), how they are said (`sojourn_carrier`).
+
+use crate::parcel;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use sojourn_proto::time::Instant;
+use sojourn_wire::frame::{self, Fields, Frame, HEADERS_BYTES_MAX, Header, Link, Offload};
+use sojourn_wire::{FlowKey, Protocol};
+use std::collections::HashMap;
+
+/// Bytes kept for one session at most: more than a peer has on its way as a rule.
+const BYTES_MAX: usize = 8 << 20;
+/// Bytes kept for all sessions at most, and their number.
+const ALL_BYTES_MAX: usize = 64 << 20;
+const FLOWS_MAX: usize = 1024;
+/// What nobody has asked for after so long (microseconds) is for nobody: a move takes less.
+const KEPT_US: u64 = 2_000_000;
+/// Bytes of a packet's length in a file.
+const LEN_BYTES: usize = 4;
+
+/// What has come for sessions that are not here, by what their own frames say. Nobody else's frames come to this process.
+#[derive(Debug, Default)]
+pub(crate) struct Strays {
+    kept: HashMap<FlowKey, Late>,
+    bytes: usize,
+}
+
+impl Strays {
+    /// Keeps a segment for its session, if there is room. `size` as in [`crate::Pump`]: of the segments that it was merged of; 0: it is one.
+    #[cold]
+    pub(crate) fn keep(&mut self, frame: &Frame<'_>, size: u16, at: Instant) {
+        let flow = frame.key.reversed();
+        if flow.protocol != Protocol::Tcp {
+            return;
+        }
+        if !self.kept.contains_key(&flow) {
+            self.forget_old(at);
+            if self.kept.len() == FLOWS_MAX {
+                return;
+            }
+        }
+        let room = ALL_BYTES_MAX - self.bytes;
+        let late = self.kept.entry(flow).or_insert_with(|| Late::new(at));
+        self.bytes += late.keep(frame, size, room);
+    }
+
+    /// What has come for a session.
+    pub(crate) fn take(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        self.forget_old(at);
+        let late = self.kept.remove(flow)?;
+        self.bytes -= late.bytes;
+        Some(late)
+    }
+
+    fn forget_old(&mut self, at: Instant) {
+        let Self { kept, bytes } = self;
+        kept.retain(|_, late| {
+            let stays = at.since(late.since).as_micros() < KEPT_US;
+            if !stays {
+                *bytes -= late.bytes;
+            }
+            stays
+        });
+    }
+}
+
+/// What has come for one session, as packets from the IP header on.
+#[derive(Debug)]
+pub struct Late {
+    since: Instant,
+    /// Each with the size of the segments that it was merged of.
+    packets: Vec<(Vec<u8>, u16)>,
+    bytes: usize,
+}
+
+impl Late {
+    fn new(since: Instant) -> Self {
+        Self { since, packets: Vec::new(), bytes: 0 }
+    }
+
+    /// Keeps a segment, if there is `room`; the bytes that it takes.
+    fn keep(&mut self, frame: &Frame<'_>, size: u16, room: usize) -> usize {
+        let Some(packet) = packet_of(frame) else { return 0 };
+        let len = packet.len();
+        if len > room.min(BYTES_MAX - self.bytes) {
+            return 0;
+        }
+        self.bytes += len;
+        self.packets.push((packet, size));
+        len
+    }
+
+    /// One after the other, as they came.
+    pub(crate) fn for_each(&self, mut arrived: impl FnMut(&Frame<'_>, u16)) {
+        for (packet, size) in &self.packets {
+            if let Ok(frame) = frame::parse(packet, Link::Raw) {
+                arrived(&frame, *size);
+            }
+        }
+    }
+
+    /// A file with them, for [`open`].
+    ///
+    /// # Errors
+    /// No descriptors or no memory left.
+    pub fn pack(&self) -> Result<OwnedFd, Errno> {
+        let mut bytes = Vec::with_capacity(self.bytes + self.packets.len() * LEN_BYTES);
+        for (packet, _) in &self.packets {
+            bytes.extend((packet.len() as u32).to_le_bytes());
+            bytes.extend(packet);
+        }
+        parcel::seal(&bytes)
+    }
+}
+
+/// The packets in a file that a program has made ([`Late::pack`]): those of them that are segments of `flow`, as its own frames say; anew, so that
+/// nothing else of what is in the file is passed on. What is no such file has none.
+pub fn open(file: impl AsFd, flow: &FlowKey) -> Vec<Vec<u8>> {
+    let max = BYTES_MAX + BYTES_MAX / 8;
+    let Ok(bytes) = parcel::read(file, max as u64) else { return Vec::new() };
+    let (mut packets, mut rest) = (Vec::new(), &bytes[..]);
+    while let Some((len, after)) = rest.split_first_chunk::<LEN_BYTES>() {
+        let Some((packet, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize)
+        else {
+            break;
+        };
+        rest = after;
+        if let Ok(frame) = frame::parse(packet, Link::Raw)
+            && frame.key == flow.reversed()
+        {
+            packets.extend(packet_of(&frame));
+        }
+    }
+    packets
+}
+
+/// The packet that a frame of TCP was, with all of its checksums: of what a host's own interfaces pass on they may be missing.
+fn packet_of(frame: &Frame<'_>) -> Option<Vec<u8>> {
+    let segment = frame.segment()?;
+    let fields = Fields {
+        dscp: frame.traffic_class.dscp(),
+        hop_limit: frame.hop_limit,
+        ..Fields::default()
+    };
+    let header = Header::new(None, frame.key, fields).ok()?;
+    let mut packet = vec![0; HEADERS_BYTES_MAX];
+    let (payload, ecn) = (segment.payload(), frame.traffic_class.ecn());
+    let emitted =
+        header.emit_tcp(&segment.header(), &[payload], ecn, 0, Offload::Nothing, &mut packet);
+    packet.truncate(emitted.ok()?.len);
+    packet.extend_from_slice(payload);
+    Some(packet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fakes::{flow, packet};
+
+    fn strays_with(packets: &[(u16, u64)]) -> Strays {
+        let mut strays = Strays::default();
+        for (port, us) in packets {
+            let came = packet(flow(*port).reversed(), 7, b"late", Offload::Nothing);
+            let came = frame::parse(&came, Link::Raw).unwrap();
+            strays.keep(&came, 0, Instant::from_micros(*us));
+        }
+        strays
+    }
+
+    #[test]
+    fn what_is_kept_is_what_came_and_its_checksums_are_right() {
+        for (own, peer) in [("192.0.2.1:1", "192.0.2.2:2"), ("[2001:db8::1]:1", "[2001:db8::2]:2")]
+        {
+            let (source, target) = (peer.parse().unwrap(), own.parse().unwrap());
+            let flow = FlowKey { protocol: Protocol::Tcp, source, target };
+            // As a neighbour on the same machine sends it: the checksum is left to a device that there is not.
+            let came = packet(flow, 7, b"late", Offload::Checksum);
+            let came = frame::parse(&came, Link::Raw).unwrap();
+            let mut late = Late::new(Instant::ZERO);
+            assert!(late.keep(&came, 7, 1000) > 0);
+            let file = late.pack().unwrap();
+            let [kept] = &open(&file, &flow.reversed())[..] else { panic!("{late:?}") };
+            let kept = frame::parse(kept, Link::Raw).unwrap();
+            assert!(kept.checksum_is_right());
+            assert_eq!((kept.key, kept.traffic_class), (came.key, came.traffic_class));
+            let segments = [kept, came].map(|frame| frame.segment().unwrap());
+            assert_eq!(segments[0].header(), segments[1].header());
+            assert_eq!(segments[0].payload(), b"late");
+            assert!(open(&file, &flow).is_empty(), "they are of another session");
+        }
+    }
+
+    #[test]
+    fn of_a_file_with_anything_nothing_is_taken() {
+        let own = flow(1);
+        let whole = strays_with(&[(1, 0), (1, 0)]).take(&own, Instant::ZERO).unwrap();
+        let good = parcel::read(whole.pack().unwrap(), 1 << 20).unwrap();
+        assert_eq!(open(parcel::seal(&good).unwrap(), &own).len(), 2);
+        for cut in 0..good.len() {
+            let file = parcel::seal(&good[..cut]).unwrap();
+            assert!(open(file, &own).len() <= 1, "{cut}");
+        }
+        assert!(open(parcel::seal(&[0xff; 100]).unwrap(), &own).is_empty());
+        assert!(open(std::io::pipe().unwrap().0, &own).is_empty());
+    }
+
+    #[test]
+    fn no_more_is_kept_than_there_is_room_for() {
+        let came = |port| packet(flow(port).reversed(), 7, &[1; 60_000], Offload::Nothing);
+        let mut strays = Strays::default();
+        for port in 0..20 {
+            let came = came(port);
+            for _ in 0..BYTES_MAX / 60_000 + 10 {
+                strays.keep(&frame::parse(&came, Link::Raw).unwrap(), 0, Instant::ZERO);
+            }
+            let kept = strays.kept[&flow(port)].bytes;
+            assert!(kept <= BYTES_MAX && strays.bytes <= ALL_BYTES_MAX, "{kept}");
+            assert!(port > 0 || kept > BYTES_MAX - 70_000, "{kept}");
+        }
+        assert!(strays.bytes > ALL_BYTES_MAX - 70_000);
+        for port in 0..20 {
+            strays.take(&flow(port), Instant::ZERO).unwrap();
+        }
+        assert_eq!(strays.bytes, 0);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_let_go_of() {
+        let old = KEPT_US - 1;
+        let mut strays = strays_with(&[(1, 0), (2, old), (1, old)]);
+        assert_eq!(strays.kept.len(), 2);
+        let at = Instant::from_micros(KEPT_US);
+        assert!(strays.take(&flow(1), at).is_none());
+        let late = strays.take(&flow(2), at).unwrap();
+        let mut count = 0;
+        late.for_each(|frame, _| count += frame.segment().unwrap().payload().len());
+        assert_eq!(count, 4);
+        assert!(strays.take(&flow(2), at).is_none());
+        assert_eq!(strays.bytes, 0);
+    }
+}

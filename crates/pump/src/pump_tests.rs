@@ -1,0 +1,141 @@
+//! The pump between a program's side and an interface that are both in the test's hands.
+
+use crate::fakes::{Wire, flow, packet, session};
+use crate::late;
+use crate::{Carried, Pump};
+use sojourn_proto::record::Kind;
+use sojourn_proto::time::Instant;
+use sojourn_stream::Stream;
+use sojourn_wire::frame::{self, Link, Offload};
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::{Arc, Mutex};
+
+const LINK: u64 = 1;
+/// Bytes of two segments.
+const WHOLE: usize = 2 * 1460;
+const AT: Instant = Instant::ZERO;
+
+/// A pump with one interface, and what arrives there.
+fn pump() -> (Pump, Arc<Mutex<VecDeque<Vec<u8>>>>) {
+    let wire = Wire::new();
+    let arriving = Arc::clone(&wire.arriving);
+    let mut pump = Pump::default();
+    pump.add_link(LINK, Box::new(wire), AT);
+    (pump, arriving)
+}
+
+fn arrive(at: &Mutex<VecDeque<Vec<u8>>>, port: u16, seq: u32, payload: &[u8]) {
+    let packet = packet(flow(port).reversed(), seq, payload, Offload::Nothing);
+    at.lock().unwrap().push_back(packet);
+}
+
+fn read(program: &Stream) -> Vec<u8> {
+    let mut bytes = vec![0; 100];
+    let len = program.read(&mut [IoSliceMut::new(&mut bytes)], false).unwrap_or(0);
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn what_comes_before_its_session_the_session_gets_first() {
+    let (mut pump, arriving) = pump();
+    arrive(&arriving, 1, 0, b"one ");
+    arrive(&arriving, 2, 0, b"not for it");
+    pump.turn(false, AT);
+    arrive(&arriving, 1, 4, b"two ");
+    let (program, carried) = session(1);
+    pump.insert(7, LINK, carried, AT);
+    pump.turn(false, AT);
+    arrive(&arriving, 1, 8, b"three");
+    pump.turn(false, AT);
+    assert_eq!(read(&program), b"one two three");
+    assert!(pump.take_late(&flow(1), AT).is_none());
+    assert!(pump.take_late(&flow(2), AT).is_some());
+}
+
+#[test]
+fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
+    let (mut pump, arriving) = pump();
+    let (_program, carried) = session(1);
+    pump.insert(7, LINK, carried, AT);
+    arrive(&arriving, 1, 0, b"in");
+    pump.turn(false, AT);
+    let mut carried: Carried = pump.remove(7, AT).unwrap();
+    let record = carried.leave(AT).unwrap();
+    let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+    assert_eq!((tcp.rcv_nxt, &tcp.receive_queue[..]), (2, &b"in"[..]));
+    arrive(&arriving, 1, 2, b"seen by a turn");
+    pump.turn(false, AT);
+    arrive(&arriving, 1, 16, b"seen by nobody");
+    let late = pump.take_late(&flow(1), AT).unwrap();
+    let packets = late::open(late.pack().unwrap(), &flow(1));
+    let found = packets.iter().map(|packet| {
+        let frame = frame::parse(packet, Link::Raw).unwrap();
+        let segment = frame.segment().unwrap();
+        (segment.header().seq.0, segment.payload().to_vec())
+    });
+    let found: Vec<_> = found.collect();
+    assert_eq!(found, [(2, b"seen by a turn".to_vec()), (16, b"seen by nobody".to_vec())]);
+    assert!(pump.take_late(&flow(1), AT).is_none());
+}
+
+#[test]
+fn the_ledger_is_told_before_a_frame_is_sent() {
+    let (program, carried) = session(1);
+    // The same ledger, as whoever finds the process dead sees it.
+    let program = Arc::new(program);
+    let told = Arc::clone(&program);
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&ends);
+    let mut wire = Wire::new();
+    wire.sent = Box::new(move |bytes| {
+        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let segment = frame.segment().unwrap();
+        let end = segment.header().seq.0 + segment.payload().len() as u32;
+        let [_, snd_una, snd_nxt, ..] = told.ledger().told();
+        assert_eq!((snd_una, snd_nxt), (0, end), "sent and not told");
+        let [_, _, _, _, _, _, _, rcv_nxt, ..] = told.ledger().told();
+        assert_eq!(rcv_nxt, segment.header().ack.0, "acknowledged and not told");
+        seen.lock().unwrap().push(end);
+    });
+    wire.arriving.lock().unwrap().push_back(packet(
+        flow(1).reversed(),
+        0,
+        b"question",
+        Offload::Nothing,
+    ));
+    let mut pump = Pump::default();
+    pump.add_link(LINK, Box::new(wire), AT);
+    pump.insert(7, LINK, carried, AT);
+    program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
+    pump.turn(false, AT);
+    assert_eq!(ends.lock().unwrap().last(), Some(&(WHOLE as u32)), "not all was sent");
+}
+
+#[test]
+fn what_counts_as_sent_was_sent_though_the_stream_was_frozen_meanwhile() {
+    let (program, carried) = session(1);
+    let program = Arc::new(program);
+    let (freezing, count) = (Arc::clone(&program), Arc::new(Mutex::new(0)));
+    let seen = Arc::clone(&count);
+    let mut wire = Wire::new();
+    wire.sent = Box::new(move |bytes| {
+        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        *seen.lock().unwrap() += frame.segment().unwrap().payload().len();
+        freezing.freeze();
+    });
+    let mut pump = Pump::default();
+    pump.add_link(LINK, Box::new(wire), AT);
+    pump.insert(7, LINK, carried, AT);
+    program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
+    pump.turn(false, AT);
+    let record = pump.remove(7, AT).unwrap().leave(AT).unwrap();
+    let Kind::Tcp(tcp) = &record.kind else { panic!("{record:?}") };
+    assert_eq!((tcp.sent(), tcp.send_queue.len()), (WHOLE, WHOLE));
+    assert_eq!(
+        *count.lock().unwrap(),
+        WHOLE,
+        "the kernel would wait for answers to what nobody has sent"
+    );
+}
