@@ -31,6 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(_) => return Err("clang does not compile bpf/filter.bpf.c".into()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             println!("cargo::warning=no packet filter: install clang");
+            // What is not there counts as changed: it is looked for again with each build.
+            println!("cargo::rerun-if-changed=/usr/bin/clang");
         }
         Err(error) => return Err(error.into()),
     }

@@ -7,6 +7,7 @@ use crate::host::Interrupt;
 use crate::library;
 use crate::session::{RxPhase, Session, TxPhase, lock};
 use crate::set_entry::bit;
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sojourn_shm::Deadline;
@@ -136,8 +137,11 @@ impl Wait<'_> {
     fn run(&self, mut policy: MutexGuard<'_, Policy>) -> Waited {
         let host = library().host();
         host.wait_begins();
+        // A further look takes packets again, and sends what could wait for the program's answer.
+        let is_found = Cell::new(false);
         let spun = policy.spin(self.peer_cpu, self.deadline, || {
-            (self.ready)() || host.interrupt() != Interrupt::None
+            is_found.set((self.ready)());
+            is_found.get() || host.interrupt() != Interrupt::None
         });
         let mut timed_out = self.deadline.is_over();
         if spun == Spun::GaveUp && !timed_out && host.interrupt() == Interrupt::None {
@@ -151,7 +155,7 @@ impl Wait<'_> {
         }
         let interrupt = host.interrupt();
         host.wait_ends();
-        if (self.ready)() {
+        if is_found.get() || (self.ready)() {
             return Waited::Look;
         }
         match interrupt {

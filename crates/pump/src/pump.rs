@@ -19,6 +19,8 @@ const BUDGET: usize = 64;
 
 /// Rounds in which it is looked for what has come late, at most.
 const LATE_ROUNDS: usize = 64;
+/// What may wait for a moment waits so long (microseconds) while calls look: the program's answer, or its next write, comes sooner or not soon.
+const MOMENT_US: u64 = 10;
 
 /// An interface without sessions is kept for so long (microseconds), for the next: longer than the server keeps its own end of it.
 const LINGER_US: u64 = 10_000_000;
@@ -66,6 +68,8 @@ pub struct Pump {
     dirty: Vec<u32>,
     /// Sessions that have left something to be sent in a moment.
     late: Vec<u32>,
+    /// When the first of them did.
+    late_since: Instant,
     /// Room to gather a datagram of many parts.
     pub(crate) scratch: Box<[u8]>,
 }
@@ -106,6 +110,7 @@ impl Default for Pump {
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             late: Vec::new(),
+            late_since: Instant::from_micros(0),
             scratch: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }
     }
@@ -223,22 +228,32 @@ impl Pump {
         }
     }
 
-    /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn in a moment. What was left by the last one
-    /// is sent in any case. Whether frames were taken.
+    /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn in a moment. What was left by earlier ones
+    /// is sent if it has waited for [`MOMENT_US`], or may not wait any more. Whether frames were taken.
     pub fn turn(&mut self, may_wait: bool, at: Instant) -> bool {
         let arrived = self.receive(at);
         self.expire(at);
+        if !self.late.is_empty()
+            && (!may_wait || at.since(self.late_since).as_micros() >= MOMENT_US)
+        {
+            self.serve_late(at);
+        }
+        self.serve(may_wait, at);
+        arrived
+    }
+
+    /// Sends what was left for later, unless it has gone since with something else.
+    fn serve_late(&mut self, at: Instant) {
         let mut late = core::mem::take(&mut self.late);
         for number in late.drain(..) {
-            if let Some(entry) = self.entries.get_mut(&number) {
-                entry.is_late = false;
+            let Some(entry) = self.entries.get_mut(&number) else { continue };
+            entry.is_late = false;
+            if entry.carried.is_late() {
+                self.serve_one(number, false, at);
             }
-            self.serve_one(number, false, at);
         }
         // Nothing was left meanwhile: they might not.
         self.late = late;
-        self.serve(may_wait, at);
-        arrived
     }
 
     /// When a timer is due next.
@@ -300,7 +315,7 @@ impl Pump {
     }
 
     fn serve_one(&mut self, number: u32, may_wait: bool, at: Instant) {
-        let Self { links, entries, late, .. } = self;
+        let Self { links, entries, late, late_since, .. } = self;
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;
         let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
@@ -314,6 +329,9 @@ impl Pump {
         };
         if entry.carried.is_late() && !entry.is_late {
             entry.is_late = true;
+            if late.is_empty() {
+                *late_since = at;
+            }
             late.push(number);
         }
         self.set_timer(number, when);

@@ -102,10 +102,12 @@ impl Stream {
         let words = if ring == self.side { self.out_ring() } else { self.in_ring() };
         let Ok((head, len)) = words.leftover(self.layout.ring_bytes(ring)) else { return 0 };
         let wanted = len.saturating_sub(skip).min(buf.len());
+        // Frozen: if the writer changes it still, the ring was empty, and is for ever.
+        let skew = words.skew();
         let mut copied = 0;
         while copied < wanted {
             let position = head + (skip + copied) as u64;
-            let Some(span) = self.span(ring, position, wanted - copied) else { break };
+            let Some(span) = self.span(ring, position, skew, wanted - copied) else { break };
             copied += span.copy_to(&mut buf[copied..]);
         }
         copied

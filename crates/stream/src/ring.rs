@@ -3,7 +3,12 @@
 //! Positions count bytes since the beginning and never wrap in practice (2^63 bytes). Bit 63 is
 //! [`FROZEN`]: once it is set no compare-exchange succeeds, so the bytes that count are exactly those
 //! between the two frozen positions. Not here: the bytes, and who sleeps ([`crate::bell`]). The models
-//! are `tests/loom_ring.rs` and `tests/loom_freeze.rs`.
+//! are `tests/loom_freeze.rs` and `tests/loom_rewind.rs`.
+//!
+//! # Where a position lies
+//! At `position + skew`, taken modulo the ring's size. The writer may change the skew while the ring is empty, so that the next bytes lie
+//! where the ring's memory begins: short messages then use the same cache lines and pages again and again. The reader takes the skew
+//! after it has seen bytes: while there are some it cannot change, as the reader's own head says that the ring is not empty.
 
 use crate::bell::BellWord;
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
@@ -14,6 +19,11 @@ pub const FROZEN: u64 = 1 << 63;
 pub const FLUSHED: u64 = 1 << 63;
 /// The bit of `flushed` that says that the count is valid and will grow.
 pub const FLUSHING: u64 = 1 << 62;
+
+/// The bit of `rings` that says that the writer has switched.
+const RINGS: u32 = 1;
+/// Above it the skew: less than the largest ring has bytes.
+const SKEW_SHIFT: u32 = 8;
 
 /// No short message lies there: also what a fresh region says.
 const NO_MARK: u64 = 0;
@@ -50,7 +60,7 @@ pub enum Stop {
 pub struct TailLine {
     /// Bytes published, and [`FROZEN`].
     pub tail: AtomicU64,
-    /// Not 0: the writer has switched (`RING`).
+    /// [`RINGS`]: the writer has switched; and the skew of the bytes at and after `tail`.
     rings: AtomicU32,
     /// The processor the writer was last seen on, plus one.
     pub cpu: AtomicU32,
@@ -146,13 +156,26 @@ impl Ring {
     /// The writer writes here from now on.
     pub fn start(&self) {
         // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
-        self.tail.rings.store(1, Ordering::Release);
+        self.tail.rings.fetch_or(RINGS, Ordering::Release);
     }
 
     /// Whether the writer has switched.
     pub fn rings(&self) -> bool {
         // SYNC: acquire; pairs with the release in `start`.
-        self.tail.rings.load(Ordering::Acquire) != 0
+        self.tail.rings.load(Ordering::Acquire) & RINGS != 0
+    }
+
+    /// Where bytes lie: see the head of this file. For the reader after [`Ring::tail`] has shown some, or of a frozen ring; for the writer at any time.
+    #[inline]
+    pub fn skew(&self) -> u32 {
+        // SYNC: relaxed; what has shown the bytes was an acquire load, which pairs with the release in `publish` after `set_skew`.
+        self.tail.rings.load(Ordering::Relaxed) >> SKEW_SHIFT
+    }
+
+    /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is written from now on lies by the new skew.
+    pub fn set_skew(&self, skew: u32) {
+        // SYNC: relaxed; nobody looks at it before the bytes are published.
+        self.tail.rings.store(RINGS | skew << SKEW_SHIFT, Ordering::Relaxed);
     }
 
     /// What is published, and the bytes with it.

@@ -24,6 +24,9 @@ pub(crate) struct Seen {
     pub(crate) peer: AtomicU64,
     /// Whether this direction has switched to the ring, as far as we know.
     pub(crate) rings: AtomicBool,
+    /// As writer: where our bytes lie, and from which position on to look whether the ring can be rewound.
+    pub(crate) skew: AtomicU32,
+    pub(crate) rewinds_at: AtomicU64,
     /// The processor as last told to the peer.
     pub(crate) told_cpu: AtomicU32,
     /// Our sleepers.
@@ -98,6 +101,8 @@ impl Stream {
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
         self.writing.rings.store(out.rings(), Ordering::Relaxed);
+        self.writing.skew.store(out.skew(), Ordering::Relaxed);
+        self.writing.rewinds_at.store(tail, Ordering::Relaxed);
     }
 
     fn control(&self) -> &Control {

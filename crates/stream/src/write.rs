@@ -13,6 +13,10 @@ pub(crate) fn chunk(ring_bytes: u32) -> usize {
     (ring_bytes as usize / 4).clamp(4096, 16 << 10)
 }
 
+/// A writer of less than this looks now and then whether the ring is empty, and begins at its beginning again. Longer messages walk through the
+/// whole ring: they are written where the reader, on another processor, has read a while ago.
+const REWIND_BYTES: usize = 4096;
+
 impl Stream {
     /// Whether the peer's reader has consented: it looks at the ring from then on.
     pub fn has_consent(&self) -> bool {
@@ -28,6 +32,7 @@ impl Stream {
         self.writing.rings.store(true, Ordering::Relaxed);
         let ring = self.out_ring();
         ring.start();
+        self.writing.skew.store(ring.skew(), Ordering::Relaxed);
         fault::point("stream.started");
         if ring.reader.bell.has_sleepers_after_store() {
             self.wake_peer(&ring.reader.bell);
@@ -79,6 +84,9 @@ impl Stream {
         }
         let total = bufs.iter().fold(0usize, |sum, buf| sum.saturating_add(buf.len()));
         let mut tail = self.writing.own.load(Ordering::Relaxed);
+        if tail >= self.writing.rewinds_at.load(Ordering::Relaxed) && total < REWIND_BYTES {
+            self.rewind(tail);
+        }
         let len = self.room_for(tail, total)?.min(total);
         if len < at_least.min(total) || (len == 0 && total != 0) {
             return Err(Stop::Full);
@@ -99,6 +107,18 @@ impl Stream {
             (tail, written, piece) = (tail + part as u64, written + part, chunk(self.out_bytes()));
         }
         Ok(written)
+    }
+
+    /// If the ring is empty the next bytes lie at its beginning again. In any case it is not looked at again for a while.
+    #[inline(never)]
+    fn rewind(&self, tail: u64) {
+        self.writing.rewinds_at.store(tail + REWIND_BYTES as u64, Ordering::Relaxed);
+        // All that was written has been copied out: nobody looks at the ring's bytes before there are more.
+        if self.out_bytes() > 0 && self.look_for_room(tail) == Ok(self.out_bytes() as usize) {
+            let skew = (tail as u32).wrapping_neg() & (self.out_bytes() - 1);
+            self.writing.skew.store(skew, Ordering::Relaxed);
+            self.out_ring().set_skew(skew);
+        }
     }
 
     /// A message that also fits beside the tail.
@@ -144,7 +164,7 @@ impl Stream {
             return if max == 0 { Ok(Ok(0)) } else { Err(Stop::Full) };
         }
         self.out_ring().tail()?;
-        let Some(span) = self.span(self.side, tail, len) else { return Err(Stop::Violation) };
+        let Some(span) = self.own_span(tail, len) else { return Err(Stop::Violation) };
         match fill(span) {
             Ok(0) => Ok(Ok(0)),
             Ok(filled) => {
@@ -177,10 +197,21 @@ impl Stream {
         Ok(())
     }
 
-    /// The bytes of ring `ring` from `position` on, `len` of them or up to the end of the ring's memory.
-    pub(crate) fn span(&self, ring: usize, position: u64, len: usize) -> Option<Span<'_>> {
+    /// The bytes of the own ring from `position` on.
+    fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
+        self.span(self.side, position, self.writing.skew.load(Ordering::Relaxed), len)
+    }
+
+    /// The bytes of ring `ring` from `position` on, with that skew, `len` of them or up to the end of the ring's memory.
+    pub(crate) fn span(
+        &self,
+        ring: usize,
+        position: u64,
+        skew: u32,
+        len: usize,
+    ) -> Option<Span<'_>> {
         let bytes = self.layout.ring_bytes(ring) as usize;
-        let at = position as usize & bytes.wrapping_sub(1);
+        let at = (position as usize).wrapping_add(skew as usize) & bytes.wrapping_sub(1);
         self.mapping.span(self.layout.ring_offset(ring) + at, len.min(bytes.checked_sub(at)?))
     }
 }
@@ -203,7 +234,7 @@ impl Source<'_, '_> {
                 continue;
             }
             let part = rest.len().min(len);
-            let Some(span) = stream.span(stream.side, tail, part) else { return };
+            let Some(span) = stream.own_span(tail, part) else { return };
             let copied = span.copy_from(&rest[..part]);
             self.at += copied;
             tail += copied as u64;
