@@ -156,7 +156,8 @@ impl Polling<'_> {
         let waited = if is_input {
             session.wait_readable(self.deadline)
         } else {
-            session.wait_writable(self.deadline, session.room_wanted())
+            let room = session.stream().map_or(1, |stream| session.room_wanted(&stream));
+            session.wait_writable(self.deadline, room, room)
         };
         match waited {
             // Whether the handler wants calls restarted or not: signal(7).
@@ -331,7 +332,7 @@ impl Session {
         if asked & bit::OUTPUT != 0 {
             let tx = lock(&self.tx);
             let stream = tx.stream.as_ref().filter(|_| tx.phase == TxPhase::Ring)?;
-            let has_room = stream.room().ok()? >= self.room_wanted();
+            let has_room = stream.room().ok()? >= self.room_wanted(stream);
             events |= if has_room { bit::OUT | bit::WRNORM } else { 0 };
         }
         Some(events)

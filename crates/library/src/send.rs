@@ -71,7 +71,7 @@ impl Session {
                 }
                 Step::Full => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                    match self.wait_writable(until, at_least.max(1)) {
+                    match self.wait_writable(until, at_least, wanted - sent) {
                         Waited::Look => continue,
                         // As in the kernel: what has gone is told rather than the call restarted.
                         Waited::Restart if sent == 0 => continue,
@@ -236,7 +236,7 @@ impl Session {
                         library().set_full(self);
                         Err(Errno::AGAIN)
                     }
-                    Step::Full => match self.wait_writable(until, 1) {
+                    Step::Full => match self.wait_writable(until, 1, count - sent) {
                         Waited::Look => continue,
                         Waited::Restart if sent == 0 => continue,
                         Waited::TimedOut => Err(Errno::AGAIN),

@@ -152,6 +152,11 @@ pub struct Session {
     tx_policy: Mutex<Policy>,
 }
 
+/// Room for which a writer of more than that is woken (bytes): a quarter of the ring.
+pub(crate) fn worth_waking_for(stream: &Stream) -> usize {
+    (stream.out_bytes() as usize / 4).max(1)
+}
+
 /// Locks; a poisoned lock is as good as any, for no data call leaves anything half done.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -230,9 +235,10 @@ impl Session {
         }
     }
 
-    /// Room with which a session counts as writable (bytes): a pipe promises that the smallest writes go whole.
-    pub(crate) fn room_wanted(&self) -> usize {
-        if self.kind() == KindT::Pipe { crate::send::PIPE_BUF } else { 1 }
+    /// Room with which a session counts as writable (bytes): a pipe promises that the smallest writes go whole. Of a socket's ring some part must
+    /// be free, as of the kernel's buffers: a writer that was woken for each little that is read would do little else.
+    pub(crate) fn room_wanted(&self, stream: &Stream) -> usize {
+        if self.kind() == KindT::Pipe { crate::send::PIPE_BUF } else { worth_waking_for(stream) }
     }
 
     /// What the rings say. The kernel may know more, see [`Ready`].
@@ -262,7 +268,7 @@ impl Session {
                 // Its buffer knows.
                 (Some(_), TxPhase::Ring) if self.is_datagram() => None,
                 (Some(stream), TxPhase::Ring) => match stream.room() {
-                    Ok(room) => Some(room >= self.room_wanted()),
+                    Ok(room) => Some(room >= self.room_wanted(stream)),
                     Err(Stop::Violation) => Some(true),
                     Err(_) => None,
                 },
@@ -287,7 +293,8 @@ impl Session {
                 stream.announce_reader(sojourn_stream::Bell::OnInbox);
             }
             if output {
-                stream.announce_writer(sojourn_stream::Bell::OnInbox, self.room_wanted());
+                let room = self.room_wanted(&stream);
+                stream.announce_writer(sojourn_stream::Bell::OnInbox, room);
             }
         }
     }

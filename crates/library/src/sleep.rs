@@ -5,7 +5,7 @@
 
 use crate::host::Interrupt;
 use crate::library;
-use crate::session::{RxPhase, Session, TxPhase, lock};
+use crate::session::{RxPhase, Session, TxPhase, lock, worth_waking_for};
 use crate::set_entry::bit;
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -78,9 +78,15 @@ impl Session {
         waited
     }
 
-    /// Waits until there is room for `room` bytes.
-    pub(crate) fn wait_writable(&self, deadline: Deadline, room: usize) -> Waited {
+    /// Waits until there is room for `at_least` bytes, which must go in one piece, and for as many of `wanted` as is worth waking for.
+    pub(crate) fn wait_writable(
+        &self,
+        deadline: Deadline,
+        at_least: usize,
+        wanted: usize,
+    ) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
+        let room = wanted.min(worth_waking_for(&stream)).max(at_least).max(1);
         let phase = lock(&self.tx).phase;
         let wait = Wait {
             deadline,

@@ -21,8 +21,8 @@ use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
 
-/// Ring bytes wanted for each direction.
-pub(crate) const RING_BYTES: u32 = 256 * 1024;
+/// Ring bytes wanted for each direction: as many as the program wants.
+pub(crate) const RING_BYTES: u32 = u32::MAX;
 /// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
 /// processor: so long it takes at most (microseconds).
 const GRACE_US: u64 = 50;

@@ -8,6 +8,9 @@ use super::{
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};
 
+/// The rings of a session with another host are so many times larger: what is on its way, and not acknowledged, lies in them, too.
+const AFAR_FACTOR: u32 = 4;
+
 impl Registry {
     /// A process offers an end that the server has looked at: `seen` says what it is or why it cannot move.
     ///
@@ -231,7 +234,10 @@ impl Registry {
     /// Kind and ring sizes: the smaller wish, and no more than the kernel's path takes from each writer.
     fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
         let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
-        let wish = ends[0].ring_bytes.min(ends[1].ring_bytes).clamp(RING_MIN, RING_MAX);
+        let is_afar = ends.iter().any(|end| end.identity.key.is_carried());
+        let factor = if is_afar { AFAR_FACTOR } else { 1 };
+        let wish = ends[0].ring_bytes.min(ends[1].ring_bytes).saturating_mul(factor);
+        let wish = wish.clamp(RING_MIN, RING_MAX);
         let ring = |side: usize| {
             let most = wish.min(ends[side].identity.ring_max);
             (most >= RING_MIN).then(|| 1 << most.ilog2())
