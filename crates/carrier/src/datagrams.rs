@@ -10,21 +10,16 @@ use crate::carrier::{Carrier, Entry, Phase, Place, later};
 use crate::links::{LinkError, RING, Ticket};
 use crate::metastate::{Mac, Way};
 use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token};
-use crate::{raw, replay};
+use crate::replay;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
-use sojourn_proto::record::{Kind, SessionRecord, UdpOptions, UdpRecord};
-use sojourn_pump::{now, options};
+use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
+use sojourn_pump::{Counts, now};
 use sojourn_session::{HopT, LendT, OfferT, ReasonT, RingT, WayT};
 use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-/// `asm-generic/socket.h`, `linux/in.h`, `linux/in6.h`, `linux/udp.h`.
-const SO_NO_CHECK: (i32, i32) = (libc::SOL_SOCKET, 11);
-const UDP_SEGMENT: (i32, i32) = (libc::SOL_UDP, 103);
-const UDP_GRO: (i32, i32) = (libc::SOL_UDP, 104);
 
 /// What a session is to have.
 #[derive(Clone, Debug)]
@@ -96,7 +91,7 @@ impl Carrier {
                 return None;
             }
             let way = self.metastate.way(local.ip(), peer.ip()).ok()?;
-            let record = record_of(socket, local, remote);
+            let record = record_of(socket, local, remote, way.interface);
             return Some(Plan { local, remote, way, keys: vec![key(local, remote)?], record });
         }
         let is_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
@@ -109,7 +104,7 @@ impl Carrier {
         let way = self.interface_of(&own)?;
         let of_it = own.iter().filter(|own| own.interface == way.name);
         let keys = of_it.filter_map(|own| key(SocketAddr::new(own.ip, local.port()), None));
-        let record = record_of(socket, local, remote);
+        let record = record_of(socket, local, remote, way.interface);
         Some(Plan { local, remote, keys: keys.collect(), way, record })
     }
 
@@ -256,8 +251,8 @@ impl Carrier {
         let Kind::Udp(udp) = &record.kind else { return };
         for datagram in &udp.receive_queue {
             let is_its = plan.remote.is_none_or(|remote| remote == datagram.source);
-            let to = plan.keys.iter().map(Key::local);
-            let to = to.into_iter().find(|to| to.is_ipv4() == datagram.source.is_ipv4());
+            // Where else it may have been sent to is not the program's to say.
+            let to = plan.keys.iter().map(Key::local).find(|to| to.ip() == datagram.target);
             if let (true, Some(to)) = (is_its, to) {
                 // Datagrams may be lost.
                 let _ = replay::datagram(datagram, to);
@@ -265,14 +260,15 @@ impl Carrier {
         }
     }
 
-    /// Of an ended session: bytes sent and received, which nobody has counted.
+    /// Of an ended session: bytes sent and received past the kernel, as its program has told them last.
     pub(crate) fn end_datagrams(&mut self, lodger: Lodger) -> (u64, u64) {
         self.tokens.remove(&lodger.token);
         for key in &lodger.keys {
             self.links.give_back(lodger.way.interface, lodger.link, key);
         }
         let_go(&lodger.stream);
-        (0, 0)
+        let counts = Counts::told(&lodger.stream.ledger().told());
+        (counts.sent_bytes, counts.received_bytes)
     }
 
     /// Tells a library how its session may send there.
@@ -330,19 +326,10 @@ fn record_of(
     socket: BorrowedFd<'_>,
     local: SocketAddr,
     remote: Option<SocketAddr>,
+    interface: u32,
 ) -> SessionRecord {
-    let number = |option| raw::number(socket, option).unwrap_or(0);
-    let size = |bytes: Result<usize, _>| bytes.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(0));
-    let options = UdpOptions {
-        gso_size: u16::try_from(number(UDP_SEGMENT)).unwrap_or(0),
-        gro: number(UDP_GRO) != 0,
-        no_checksum: number(SO_NO_CHECK) != 0,
-        broadcast: false,
-        rcvbuf: size(sockopt::socket_recv_buffer_size(socket)),
-        sndbuf: size(sockopt::socket_send_buffer_size(socket)),
-        ..UdpOptions::default()
-    };
-    let ip = options::read_ip(socket, local);
-    let udp = UdpRecord { options, receive_queue: Vec::new() };
+    let options = sojourn_pump::options::read_udp(socket);
+    let ip = sojourn_pump::options::read_ip(socket, local);
+    let udp = UdpRecord { options, interface, receive_queue: Vec::new() };
     SessionRecord { local, remote, ip, kind: Kind::Udp(udp) }
 }

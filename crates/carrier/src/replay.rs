@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
 use sojourn_proto::record::{Datagram, OutOfOrder, SessionRecord, TcpRecord};
 use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
-use sojourn_wire::ip::Ecn;
+use sojourn_wire::ip::{Ecn, TrafficClass};
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::SocketAddr;
@@ -62,7 +62,11 @@ pub(crate) fn packets(packets: &[Vec<u8>], local: SocketAddr) -> Result<(), Errn
 /// The kernel's.
 pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Errno> {
     let flow = FlowKey { protocol: Protocol::Udp, source: datagram.source, target: local };
-    let header = Header::new(None, flow, Fields::default()).map_err(|_| Errno::INVAL)?;
+    let class = TrafficClass(datagram.traffic_class);
+    // One that has none left goes nowhere.
+    let hop_limit = datagram.hop_limit.max(1);
+    let fields = Fields { dscp: class.dscp(), hop_limit, ..Fields::default() };
+    let header = Header::new(None, flow, fields).map_err(|_| Errno::INVAL)?;
     let size = match usize::from(datagram.segment_size) {
         0 => datagram.payload.len().max(1),
         size => size,
@@ -72,7 +76,7 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
     loop {
         let (part, after) = rest.split_at(size.min(rest.len()));
         let mut bytes = vec![0; HEADERS_BYTES_MAX];
-        let emitted = header.emit_udp(&[part], Ecn::NotCapable, 0, Offload::Nothing, &mut bytes);
+        let emitted = header.emit_udp(&[part], class.ecn(), 0, Offload::Nothing, &mut bytes);
         bytes.truncate(emitted.map_err(|_| Errno::INVAL)?.len);
         bytes.extend_from_slice(part);
         raw.say(&bytes)?;

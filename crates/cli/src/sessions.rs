@@ -79,9 +79,26 @@ pub(crate) struct Row {
     pub(crate) age_ms: Option<u64>,
     /// How the connection is, if it is with another host and away from the kernel.
     pub(crate) connection: Option<Connection>,
+    /// What has gone past the kernel, if it is a UDP socket's that is away.
+    pub(crate) datagrams: Option<Datagrams>,
     /// Of the socket or pipe, where `/proc` shows it. Text, as `stream`.
     #[serde(serialize_with = "as_text")]
     pub(crate) inode: Option<u64>,
+}
+
+/// How many datagrams have gone past the kernel, and how many came and found no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Datagrams {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+}
+
+impl std::fmt::Display for Datagrams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sent, received, dropped } = self;
+        write!(f, "datagrams {sent} out, {received} in, {dropped} dropped")
+    }
 }
 
 impl Row {
@@ -187,6 +204,11 @@ pub(crate) fn of_server(info: SessionInfoT) -> Row {
     };
     let is_away = info.home != HomeT::Kernel;
     let program = text(info.program);
+    let datagrams = (is_away && info.kind == KindT::Udp).then_some(Datagrams {
+        sent: info.datagrams_sent,
+        received: info.datagrams_received,
+        dropped: info.datagrams_dropped,
+    });
     Row {
         stream: is_away.then_some(info.stream),
         kind: kind_word(info.kind),
@@ -203,6 +225,7 @@ pub(crate) fn of_server(info: SessionInfoT) -> Row {
         received: is_away.then_some(info.received),
         age_ms: Some(info.age_ms),
         connection: None,
+        datagrams,
         inode: None,
     }
 }

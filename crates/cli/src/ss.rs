@@ -68,6 +68,9 @@ fn text(rows: &[Row], why: bool, details: bool) -> String {
         if let Some(connection) = row.connection.as_ref().filter(|_| details) {
             explained.push(format!("        {connection}"));
         }
+        if let Some(datagrams) = row.datagrams.as_ref().filter(|_| details) {
+            explained.push(format!("        {datagrams}"));
+        }
     }
     explained.join("\n") + "\n"
 }

@@ -17,10 +17,13 @@ use crate::session::{Receiver, RxPhase, Session, lock};
 use crate::sleep::Waited;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{AddressFamily, sockopt};
 use sojourn_proto::record::Kind;
 use sojourn_proto::udp::Socket;
+use sojourn_pump::ancillary::{self, Told};
+use sojourn_pump::options;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
@@ -40,6 +43,8 @@ pub(crate) mod form {
     pub(crate) const IS_V6: u32 = 1;
     /// IPv4 datagrams may go past the kernel.
     pub(crate) const TAKES_V4: u32 = 2;
+    /// Both. Higher ones are `ancillary::wants`.
+    pub(crate) const ALL: u32 = 3;
 }
 
 /// A datagram that was received.
@@ -51,8 +56,8 @@ pub struct Datagram {
     pub len: usize,
     /// Bytes of it that had room.
     pub copied: usize,
-    /// Of several merged ones the size of each but the last; 0 for a single one.
-    pub segment_size: u16,
+    /// What the program wants to be told with it.
+    pub told: Told,
 }
 
 /// What a receive came to.
@@ -93,10 +98,36 @@ impl Session {
 
     /// The pump has its queue from now on.
     pub(crate) fn receives_datagrams(&self, socket: Arc<Mutex<Socket>>) {
-        self.form.store(form_of(self.number()), Ordering::SeqCst);
-        lock(&self.rx).datagrams = Some(socket);
+        let mut rx = lock(&self.rx);
+        rx.datagrams = Some(socket);
+        // What was set since the record was made holds, too.
+        self.learn_options(&rx);
+        drop(rx);
         // Whoever waits looks there as well from now on.
         self.kernel_stirred();
+    }
+
+    /// The program has set an option that is obeyed here.
+    pub(crate) fn options_changed(&self) {
+        let rx = lock(&self.rx);
+        self.learn_options(&rx);
+        let ip = rx.datagrams.as_ref().map(|socket| lock(socket).ip());
+        if let (Some(ip), Some(net)) = (ip, library().net()) {
+            net.with_pump(|pump| pump.set_ip(self.slot(), ip));
+        }
+    }
+
+    /// Reads from the kernel's socket what is obeyed here. Under the receiver's lock, so that what was set last is read last.
+    fn learn_options(&self, rx: &Receiver) {
+        let Ok(fd) = kernel::at(self.number()) else { return };
+        self.form.store(form_of(fd) | ancillary::wanted(fd), Ordering::SeqCst);
+        if let Some(socket) = &rx.datagrams {
+            let (found, mut socket) = (options::read_udp(fd), lock(socket));
+            socket.set_gro(found.gro);
+            socket.set_gso_size(found.gso_size);
+            let ip = options::read_ip(fd, socket.local());
+            socket.set_ip(ip);
+        }
     }
 
     /// Receives one. `None`: the session is home, the kernel serves this call.
@@ -185,15 +216,21 @@ impl Session {
         }
         let parts = &mut parts[..count];
         let got = if peek { socket.peek(parts) } else { socket.recv(parts) }?;
-        let is_v6 = self.form.load(Ordering::Relaxed) & form::IS_V6 != 0;
+        let wants = self.form.load(Ordering::Relaxed);
+        let is_v6 = wants & form::IS_V6 != 0;
         let source = match got.source.ip() {
             IpAddr::V4(ip) if is_v6 => {
                 SocketAddr::new(ip.to_ipv6_mapped().into(), got.source.port())
             }
             _ => got.source,
         };
-        let (len, copied, segment_size) = (got.len, got.copied, got.segment_size);
-        Some(Datagram { source, len, copied, segment_size })
+        let told = Told {
+            wants: wants & !form::ALL,
+            envelope: got.envelope,
+            interface: socket.interface(),
+            segment_size: got.segment_size,
+        };
+        Some(Datagram { source, len: got.len, copied: got.copied, told })
     }
 
     /// The kernel had something: it may have more.
@@ -293,8 +330,7 @@ fn plain(target: SocketAddr, form: u32) -> Option<SocketAddr> {
 
 /// What a socket may do past the kernel. An IPv6 socket has options for IPv4 of its own, which the record does not have: if they
 /// differ, IPv4 is the kernel's.
-fn form_of(fd: i32) -> u32 {
-    let Ok(fd) = kernel::at(fd) else { return 0 };
+fn form_of(fd: BorrowedFd<'_>) -> u32 {
     if sockopt::socket_domain(fd) != Ok(AddressFamily::INET6) {
         return form::TAKES_V4;
     }

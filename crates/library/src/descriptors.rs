@@ -26,6 +26,8 @@ pub enum SocketOption {
     Timeouts,
     /// One that a stream cannot honour: the session goes home and stays.
     Binding,
+    /// One that UDP sockets obey while they are away; it has been set.
+    OfDatagrams,
     /// Any other: a stream does not mind.
     Other,
 }
@@ -174,6 +176,14 @@ impl Library {
                 }
             }
             SocketOption::Binding => self.go_home(fd, ReasonT::Option, true),
+            SocketOption::OfDatagrams => {
+                // One that is offered is looked at when it begins to be carried.
+                if let Some(session) = self.session_of(fd) {
+                    session.options_changed();
+                } else {
+                    self.recall_foreign(fd);
+                }
+            }
             SocketOption::Other => {
                 let Some(entry) = self.table.known(fd) else { return };
                 let is_away = entry.session.load(Ordering::SeqCst) != 0;
@@ -196,6 +206,11 @@ impl Library {
     /// Bytes of the datagram that `FIONREAD` must tell of in place of the kernel's.
     pub fn next_datagram(&self, fd: i32) -> Option<usize> {
         self.session_of(fd).filter(|session| session.is_datagram())?.next_datagram()
+    }
+
+    /// Whether `fd` is a UDP socket.
+    pub fn is_udp(&self, fd: i32) -> bool {
+        crate::hot::kind_of(fd) == Some(KindT::Udp)
     }
 
     /// Whether `fd` is a UDP socket that is not the kernel's alone.

@@ -67,6 +67,7 @@ pub use session::Session;
 pub use set::EpollEvent;
 pub use table::Entry;
 
+pub use sojourn_pump::ancillary;
 pub use sojourn_pump::options::Change;
 pub use sojourn_pump::tcp_info;
 

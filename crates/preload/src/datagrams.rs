@@ -7,7 +7,7 @@ use crate::buffers::{self, Access, accessible};
 use crate::errno;
 use crate::gate::{is_open, within};
 use crate::io::home;
-use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv};
+use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv, Told};
 use crate::process::was_cancelled;
 use crate::vectors::{self, IOV_MAX};
 use crate::{raw, sockets};
@@ -20,7 +20,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 const PAYLOAD_MAX: usize = 65_535;
 /// `linux/udp.h`.
 const UDP_SEGMENT: c_int = 103;
-const UDP_GRO: c_int = 104;
 /// Flags of sending calls that need not be the kernel's.
 const SEND_SERVED: c_int =
     libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM | libc::MSG_EOR;
@@ -106,8 +105,8 @@ fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> 
     header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
     header.msg_flags |= if is_cut { libc::MSG_TRUNC } else { 0 };
     let room = core::mem::replace(&mut header.msg_controllen, 0);
-    if datagram.segment_size > 0 {
-        answer_segments(header, room, datagram.segment_size);
+    if datagram.told.is_any() {
+        answer_control(header, room, &datagram.told);
     }
     if !header.msg_name.is_null() {
         let (name, len) = name_of(&datagram.source);
@@ -122,22 +121,20 @@ fn answer(header: &mut msghdr, datagram: &Datagram, how: Recv, flags: c_int) -> 
     (if how.whole_len { datagram.len } else { datagram.copied }) as isize
 }
 
-/// The control message of `UDP_GRO`, as far as there is room for it.
-fn answer_segments(header: &mut msghdr, room: usize, size: u16) {
-    const DATA_AT: usize = size_of::<cmsghdr>();
-    const LEN: usize = DATA_AT + size_of::<c_int>();
-    if room < LEN || accessible(header.msg_control as usize, LEN, Access::Write) < LEN {
-        header.msg_flags |= libc::MSG_CTRUNC;
+/// The control messages that the program has asked for, as far as there is room for them.
+fn answer_control(header: &mut msghdr, room: usize, told: &Told) {
+    let start = header.msg_control.cast::<u8>();
+    let room = if start.is_null() { 0 } else { room.min(Told::LEN_MAX) };
+    // Where it must not be touched the kernel leaves them out.
+    if room > 0 && accessible(start as usize, room, Access::Write) < room {
         return;
     }
-    let head = cmsghdr { cmsg_len: LEN, cmsg_level: libc::SOL_UDP, cmsg_type: UDP_GRO };
-    // SAFETY: `LEN` bytes are writable, as just seen.
-    unsafe {
-        header.msg_control.cast::<cmsghdr>().write_unaligned(head);
-        let data = header.msg_control.cast::<u8>().add(DATA_AT);
-        data.cast::<c_int>().write_unaligned(c_int::from(size));
-    }
-    header.msg_controllen = LEN.next_multiple_of(size_of::<usize>()).min(room);
+    let written = told.write(room, |at, part| {
+        // SAFETY: within `room` bytes, which are writable, as just seen.
+        unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), start.add(at), part.len()) };
+    });
+    header.msg_flags |= if written.is_cut { libc::MSG_CTRUNC } else { 0 };
+    header.msg_controllen = written.len;
 }
 
 /// An address as C has it, and its length.
@@ -282,7 +279,7 @@ mod tests {
         }
         assert_eq!(segment_of(&header), Ok(Some(1200)));
         // SAFETY: as above.
-        unsafe { header.msg_control.cast::<cmsghdr>().write(head(UDP_GRO)) };
+        unsafe { header.msg_control.cast::<cmsghdr>().write(head(UDP_SEGMENT + 1)) };
         assert_eq!(segment_of(&header), Err(()));
         header.msg_controllen = 0;
         assert_eq!(segment_of(&header), Ok(None));

@@ -1,5 +1,6 @@
 //! The protocol library's interface, in one place.
 
+pub(crate) use sojourn_library::ancillary::Told;
 pub(crate) use sojourn_library::{
     Answer, Attempt, Call, Change, Datagram, EpollEvent, Got, Host, Interrupt, Library, Origin,
     PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use, library, tcp_info,

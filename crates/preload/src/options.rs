@@ -23,12 +23,23 @@ enum Setting {
     Timeouts,
     /// Only the kernel can honour it.
     Binding,
+    /// The same for streams; UDP sockets obey it while they are away.
+    OfDatagrams,
+    /// The same for streams; whether a UDP socket with it can be away the session server sees.
+    Looked,
     /// It shows in packets: sessions with other hosts obey it.
     Obeyed(Change),
     /// The same, of `SO_KEEPALIVE`.
     Keepalive,
     /// It shows in packets, and sessions with other hosts do not obey it.
     Afar,
+}
+
+impl Setting {
+    /// Whether the library hears of it in another way than as of something that changed.
+    fn is_others(self) -> bool {
+        matches!(self, Self::Timeouts | Self::Binding | Self::OfDatagrams | Self::Looked)
+    }
 }
 
 /// Options that show in how bytes arrive bind the session to the kernel; so do those we do not know.
@@ -39,21 +50,43 @@ fn setting(level: c_int, name: c_int) -> Setting {
         libc::IPPROTO_IP => match name {
             libc::IP_TOS | libc::IP_TTL | libc::IP_MTU_DISCOVER => Setting::Obeyed(Change::Header),
             libc::IP_BIND_ADDRESS_NO_PORT | libc::IP_FREEBIND => Setting::Nothing,
+            libc::IP_PKTINFO | libc::IP_RECVTTL | libc::IP_RECVTOS => Setting::OfDatagrams,
+            libc::IP_RECVERR => Setting::Looked,
+            libc::IP_MULTICAST_IF..=libc::IP_DROP_MEMBERSHIP | libc::IP_MULTICAST_ALL => {
+                Setting::Looked
+            }
             _ => Setting::Binding,
         },
         libc::IPPROTO_IPV6 => match name {
             libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS => Setting::Obeyed(Change::Header),
             libc::IPV6_V6ONLY => Setting::Nothing,
+            libc::IPV6_RECVPKTINFO | libc::IPV6_RECVHOPLIMIT | libc::IPV6_RECVTCLASS => {
+                Setting::OfDatagrams
+            }
+            libc::IPV6_RECVERR | libc::IPV6_MTU_DISCOVER => Setting::Looked,
+            libc::IPV6_MULTICAST_IF..=libc::IPV6_DROP_MEMBERSHIP => Setting::Looked,
+            _ => Setting::Binding,
+        },
+        libc::SOL_UDP => match name {
+            UDP_SEGMENT | UDP_GRO => Setting::OfDatagrams,
             _ => Setting::Binding,
         },
         _ => Setting::Binding,
     }
 }
 
+/// `linux/udp.h`.
+const UDP_SEGMENT: c_int = 103;
+const UDP_GRO: c_int = 104;
+
 fn of_socket(name: c_int) -> Setting {
     /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW`.
     const NEW_TIMEOUTS: [c_int; 2] = [66, 67];
+    /// `SO_TIMESTAMP_NEW`, `SO_TIMESTAMPNS_NEW`.
+    const NEW_TIMES: [c_int; 2] = [63, 64];
     match name {
+        libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => Setting::OfDatagrams,
+        name if NEW_TIMES.contains(&name) => Setting::OfDatagrams,
         libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => Setting::Timeouts,
         name if NEW_TIMEOUTS.contains(&name) => Setting::Timeouts,
         libc::SO_KEEPALIVE => Setting::Keepalive,
@@ -105,12 +138,15 @@ unsafe extern "C-unwind" fn setsockopt(
     // SAFETY: passed on.
     let kernel = || unsafe { next!(c"setsockopt" as SetFn)(fd, level, name, value, len) };
     let setting = setting(level, name);
-    if !matches!(setting, Setting::Timeouts | Setting::Binding) {
+    if let Some(result) = set_on_datagrams(fd, setting, kernel) {
+        return result;
+    }
+    if !setting.is_others() {
         tell(|library| library.option_changed(fd, SocketOption::Other));
     }
     let set = match setting {
         Setting::Nothing => return kernel(),
-        Setting::Binding => {
+        Setting::Binding | Setting::OfDatagrams | Setting::Looked => {
             tell(|library| library.option_changed(fd, SocketOption::Binding));
             return kernel();
         }
@@ -135,6 +171,27 @@ unsafe extern "C-unwind" fn setsockopt(
         Some(result) => errno::kernel(result) as c_int,
         None => kernel(),
     }
+}
+
+/// Sets an option that means something else for a UDP socket than for a stream. `None`: it does not, or `fd` is none.
+fn set_on_datagrams(fd: c_int, setting: Setting, kernel: impl FnOnce() -> c_int) -> Option<c_int> {
+    let is_obeyed = match setting {
+        Setting::OfDatagrams | Setting::Obeyed(Change::Header) => true,
+        Setting::Looked => false,
+        _ => return None,
+    };
+    if !is_open() || within(|library| library.is_udp(fd)) != Some(true) {
+        return None;
+    }
+    if !is_obeyed {
+        tell(|library| library.option_changed(fd, SocketOption::Other));
+        return Some(kernel());
+    }
+    let result = kernel();
+    if result == 0 {
+        within(|library| library.option_changed(fd, SocketOption::OfDatagrams));
+    }
+    Some(result)
 }
 
 /// The number that an option is set to, if it can be read: else the kernel refuses it.

@@ -172,6 +172,34 @@ impl Field for SocketAddr {
     }
 }
 
+/// An address: family (4 or 6), 16 bytes of which IPv4 uses the first four.
+impl Field for IpAddr {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (family, address) = match self {
+            IpAddr::V4(v4) => {
+                let mut address = [0; 16];
+                address[..4].copy_from_slice(&v4.octets());
+                (4u8, address)
+            }
+            IpAddr::V6(v6) => (6, v6.octets()),
+        };
+        family.put(out);
+        address.put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
+        let family = u8::take(reader)?;
+        let bytes: [u8; 16] = reader.array()?;
+        match (family, bytes) {
+            (4, [a, b, c, d, rest @ ..]) if rest == [0; 12] => {
+                Ok(IpAddr::V4(Ipv4Addr::new(a, b, c, d)))
+            }
+            (6, _) => Ok(IpAddr::V6(Ipv6Addr::from_octets(bytes))),
+            _ => Err(RecordError::Value("an address is neither IPv4 nor IPv6")),
+        }
+    }
+}
+
 /// Absent is one byte 0; present is 1 and the value.
 impl<T: Field> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {

@@ -120,10 +120,14 @@ prop_compose! {
         let receive_queue = queue
             .into_iter()
             .map(|(v4, segment_size, payload)| {
-                Datagram { source: endpoints(v4).1, segment_size, payload }
+                let (target, source) = endpoints(v4);
+                let [hop_limit, traffic_class] = segment_size.to_le_bytes();
+                let target = target.ip();
+                Datagram { source, target, traffic_class, hop_limit, segment_size, payload }
             })
             .collect();
-        UdpRecord { options: UdpOptions { gso_size, gro, ..UdpOptions::default() }, receive_queue }
+        let options = UdpOptions { gso_size, gro, ..UdpOptions::default() };
+        UdpRecord { options, interface: gso_size.into(), receive_queue }
     }
 }
 

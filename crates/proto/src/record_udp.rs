@@ -3,13 +3,15 @@
 use crate::record::RecordError;
 use crate::record_codec::{Field, Reader, put_list, record, take_list};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// A UDP socket's state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UdpRecord {
     /// Options of `udp(7)` and `socket(7)`.
     pub options: UdpOptions,
+    /// The number of the interface by which the engine gets its datagrams; 0 if that is not known.
+    pub interface: u32,
     /// Datagrams received and not yet read, oldest first.
     pub receive_queue: Vec<Datagram>,
 }
@@ -55,6 +57,12 @@ record! {
     pub struct Datagram {
         /// Who sent it.
         pub source: SocketAddr,
+        /// The address that it was sent to.
+        pub target: IpAddr,
+        /// Differentiated services and congestion bits that it came with.
+        pub traffic_class: u8,
+        /// Hops that it had left.
+        pub hop_limit: u8,
         /// Size of each merged datagram in `payload`; 0 if it is a single one.
         pub segment_size: u16,
         /// Its payload.
@@ -65,11 +73,13 @@ record! {
 impl Field for UdpRecord {
     fn put(&self, out: &mut Vec<u8>) {
         self.options.put(out);
+        self.interface.put(out);
         put_list(&self.receive_queue, out);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
-        Ok(UdpRecord { options: Field::take(reader)?, receive_queue: take_list(reader)? })
+        let (options, interface) = (Field::take(reader)?, Field::take(reader)?);
+        Ok(UdpRecord { options, interface, receive_queue: take_list(reader)? })
     }
 }
 
@@ -78,6 +88,10 @@ impl UdpRecord {
     pub(crate) fn check(&self) -> Result<(), RecordError> {
         if self.receive_queue.iter().any(|datagram| datagram.payload.len() > 65_535) {
             return Err(RecordError::Value("a datagram is longer than 65535 bytes"));
+        }
+        let is_mixed = |one: &Datagram| one.source.is_ipv4() != one.target.is_ipv4();
+        if self.receive_queue.iter().any(is_mixed) {
+            return Err(RecordError::Value("a datagram's addresses are of two families"));
         }
         if self.options.path_mtu < 68 {
             return Err(RecordError::Value("the path MTU is below 68"));

@@ -78,10 +78,12 @@ fn main() {
             .expect("imports");
     let (payload, mut buffer) = (vec![7; 1_000], vec![0; 10_000]);
     let source = socket.peer().expect("connected");
+    let envelope =
+        udp::Envelope { target: socket.local().ip(), traffic_class: 0, hop_limit: 64, time_ns: 0 };
     let region = Region::new(ALLOCATOR);
     converse(&mut connection, &payload, &mut buffer);
     for round in 0..5_000 {
-        socket.on_datagram(source, &payload, 0);
+        socket.on_datagram(source, &envelope, &payload, 0);
         if round % 3 != 0 {
             socket.recv(&mut [&mut buffer[..]]);
         }

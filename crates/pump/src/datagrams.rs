@@ -6,16 +6,17 @@
 //! Read `docs/moves.md`, "UDP", then `sojourn_proto::udp`.
 
 use crate::carried::{Hop, header_for};
+use crate::counts::Counts;
+use crate::figures::BEAT;
 use crate::hash::Words;
+use crate::outgoing::{Frames, gather};
 use crate::pump::{LinkId, Pump};
-use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, SessionRecord};
 use sojourn_proto::time::Instant;
-use sojourn_proto::udp::Socket;
+use sojourn_proto::udp::{Envelope, Socket};
 use sojourn_stream::Stream;
-use sojourn_wire::frame::{Frame, HEADERS_BYTES_MAX, Header, Offload};
-use sojourn_wire::ip::Ecn;
-use sojourn_wire::udp::HEADER_BYTES;
+use sojourn_wire::frame::Header;
+use sojourn_wire::ip::TrafficClass;
 use sojourn_wire::{FlowKey, Protocol};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -27,8 +28,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const WAYS_MAX: usize = 256;
 /// A way that is in use is asked for again after so long (microseconds): the kernel may have learned of a smaller packet size.
 const WAY_LASTS_US: u64 = 2_000_000;
-/// Where the checksum is in a UDP header.
-const CHECKSUM_AT: usize = 6;
 
 /// A socket's queue, which its calls read and the pump fills.
 pub type Waiting = Arc<Mutex<Socket>>;
@@ -77,6 +76,11 @@ pub struct Datagrams {
     identification: u16,
     /// Its readers are to be rung.
     is_rung: bool,
+    /// Datagrams that were sent, and their bytes.
+    sent: u64,
+    sent_bytes: u64,
+    /// It is among those whose counts are to be told.
+    has_beat: bool,
 }
 
 impl Datagrams {
@@ -87,13 +91,42 @@ impl Datagrams {
             (socket.local(), socket.peer())
         };
         let ways = HashMap::with_capacity(WAYS_MAX);
-        let (last, identification, is_rung) = (None, 0, false);
-        Self { socket, stream, local, peer, link, ways, last, identification, is_rung }
+        Self {
+            socket,
+            stream,
+            local,
+            peer,
+            link,
+            ways,
+            last: None,
+            identification: 0,
+            is_rung: false,
+            sent: 0,
+            sent_bytes: 0,
+            has_beat: false,
+        }
     }
 
-    /// What the program has not read; none if that was taken before.
+    /// What the program has not read; none if that was taken before. The last counts are told.
     pub fn leave(&self) -> Option<SessionRecord> {
+        self.tell();
         lock(&self.socket).export()
+    }
+
+    /// How much it was until now.
+    pub fn counts(&self) -> Counts {
+        let tally = lock(&self.socket).tally();
+        Counts {
+            sent_bytes: self.sent_bytes,
+            sent: self.sent,
+            received_bytes: tally.queued_bytes,
+            received: tally.queued,
+            dropped: tally.full,
+        }
+    }
+
+    fn tell(&self) {
+        self.stream.ledger().tell(&self.counts().words());
     }
 
     /// Whether what came for this host's endpoint from there is its own.
@@ -145,6 +178,8 @@ pub(crate) struct Sockets {
     /// The others, by their ports.
     others: HashMap<u16, Vec<u32>, BuildHasherDefault<Words>>,
     rung: Vec<u32>,
+    /// Those whose counts are to be told, and when: the first comes first.
+    beats: VecDeque<(Instant, u32)>,
     /// Datagrams that came before their socket, the oldest first: the filter is told a moment earlier.
     early: VecDeque<Early>,
 }
@@ -153,6 +188,7 @@ pub(crate) struct Sockets {
 #[derive(Debug)]
 struct Early {
     key: FlowKey,
+    envelope: Envelope,
     payload: Box<[u8]>,
     segment_size: u16,
     at: Instant,
@@ -174,19 +210,21 @@ impl Sockets {
             None => self.others.entry(one.local.port()).or_default().push(number),
         }
         self.all.insert(number, one);
-        // So that ringing never allocates.
+        // So that neither ringing nor a beat allocates.
         self.rung.reserve(self.all.len() - self.rung.len());
+        self.beats.reserve(self.all.len() - self.beats.len());
         for _ in 0..self.early.len() {
-            if let Some(Early { key, payload, segment_size, at }) = self.early.pop_front()
+            if let Some(Early { key, envelope, payload, segment_size, at }) = self.early.pop_front()
                 && now.since(at).as_micros() < EARLY_LASTS_US
             {
-                self.take(key, &payload, segment_size, at);
+                self.arrived(key, &envelope, &payload, segment_size, at);
             }
         }
     }
 
     fn remove(&mut self, number: u32) -> Option<Datagrams> {
         let one = self.all.remove(&number)?;
+        self.beats.retain(|(_, other)| *other != number);
         match Self::flow_of(&one) {
             Some(flow) => drop(self.connected.remove(&flow)),
             None => {
@@ -213,28 +251,43 @@ impl Sockets {
     /// A datagram, or several merged ones, has arrived.
     pub(crate) fn arrived(
         &mut self,
-        frame: &Frame<'_>,
+        key: FlowKey,
+        envelope: &Envelope,
         payload: &[u8],
         segment_size: u16,
         at: Instant,
     ) {
-        self.take(frame.key, payload, segment_size, at);
-    }
-
-    fn take(&mut self, key: FlowKey, payload: &[u8], segment_size: u16, at: Instant) {
         let number = self.find(&key);
         let Some((number, one)) = number.and_then(|at| Some((at, self.all.get_mut(&at)?))) else {
             if self.early.len() == EARLY_MAX {
                 self.early.pop_front();
             }
-            self.early.push_back(Early { key, payload: payload.into(), segment_size, at });
+            let (envelope, payload) = (*envelope, payload.into());
+            self.early.push_back(Early { key, envelope, payload, segment_size, at });
             return;
         };
-        lock(&one.socket).on_datagram(key.source, payload, segment_size);
+        lock(&one.socket).on_datagram(key.source, envelope, payload, segment_size);
+        begin_beat(&mut self.beats, number, one, at);
         if !one.is_rung {
             one.is_rung = true;
             self.rung.push(number);
         }
+    }
+
+    /// Tells the counts that are due.
+    pub(crate) fn tell_due(&mut self, at: Instant) {
+        while let Some(&(_, number)) = self.beats.front().filter(|(due, _)| *due <= at) {
+            self.beats.pop_front();
+            if let Some(one) = self.all.get_mut(&number) {
+                one.has_beat = false;
+                one.tell();
+            }
+        }
+    }
+
+    /// When there are counts to be told.
+    pub(crate) fn next_beat(&self) -> Option<Instant> {
+        self.beats.front().map(|(due, _)| *due)
     }
 
     /// Wakes those who wait for what has arrived.
@@ -246,6 +299,14 @@ impl Sockets {
                 one.stream.ring_peer();
             }
         }
+    }
+}
+
+/// Something has happened: it will be told, unless it will be anyhow.
+fn begin_beat(beats: &mut VecDeque<(Instant, u32)>, number: u32, one: &mut Datagrams, at: Instant) {
+    if !one.has_beat {
+        one.has_beat = true;
+        beats.push_back((at + BEAT, number));
     }
 }
 
@@ -275,6 +336,14 @@ impl Pump {
         }
     }
 
+    /// What goes into the IP headers of a socket's datagrams may have changed.
+    pub fn set_ip(&mut self, number: u32, ip: IpOptions) {
+        if let Some(one) = self.sockets.all.get_mut(&number) {
+            one.last = None;
+            lock(&one.socket).set_ip(ip);
+        }
+    }
+
     /// Ways may have changed: all are asked for again.
     pub fn forget_ways(&mut self, number: u32) {
         if let Some(one) = self.sockets.all.get_mut(&number) {
@@ -293,7 +362,8 @@ impl Pump {
         at: Instant,
     ) -> Sent {
         let Self { sockets, links, scratch, .. } = self;
-        let Some(one) = sockets.all.get_mut(&number) else { return Sent::Kernel };
+        let Sockets { all, beats, .. } = sockets;
+        let Some(one) = all.get_mut(&number) else { return Sent::Kernel };
         let Some(target) = target.or(one.peer) else { return Sent::Kernel };
         let (way, asks) = one.way(target.ip(), at);
         let Some(way) = way else {
@@ -302,7 +372,7 @@ impl Pump {
         let Some(link) = links.iter_mut().find(|link| link.id == one.link) else {
             return Sent::Kernel;
         };
-        let length = parts.iter().map(|part| part.len()).sum();
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
         let (prepared, ip) = {
             let mut socket = lock(&one.socket);
             socket.set_path_mtu(way.hop.mtu);
@@ -312,102 +382,19 @@ impl Pump {
         let Some(header) = one.header(target, &way, ip) else { return Sent::Kernel };
         let gathered = gather(parts, scratch);
         let Some(payload) = gathered else { return Sent::Kernel };
-        let frames = Frames { header, has_checksum: prepared.checksum, out: &mut *link.packets };
+        let (ecn, has_checksum) = (TrafficClass(ip.traffic_class).ecn(), prepared.checksum);
+        let frames = Frames { header, ecn, has_checksum, out: &mut *link.packets };
         let is_sent = frames.send(payload, prepared.segment_size, &mut one.identification);
         let _ = link.packets.flush();
-        match is_sent {
-            true => Sent::Done(asks.then_some(target.ip())),
-            false => Sent::Kernel,
+        if !is_sent {
+            return Sent::Kernel;
         }
+        let size = usize::from(prepared.segment_size);
+        one.sent += if size > 0 { length.div_ceil(size) as u64 } else { 1 };
+        one.sent_bytes += length as u64;
+        begin_beat(beats, number, one, at);
+        Sent::Done(asks.then_some(target.ip()))
     }
-}
-
-/// The payload in two slices: from where it lies, if it lies in no more.
-fn gather<'p>(parts: &'p [IoSlice<'_>], scratch: &'p mut [u8]) -> Option<[&'p [u8]; 2]> {
-    match parts {
-        [] => Some([&[], &[]]),
-        [one] => Some([one, &[]]),
-        [one, other] => Some([one, other]),
-        many => {
-            let mut at = 0usize;
-            for part in many {
-                scratch.get_mut(at..at.checked_add(part.len())?)?.copy_from_slice(part);
-                at += part.len();
-            }
-            Some([&scratch[..at], &[]])
-        }
-    }
-}
-
-/// Datagrams of one send on their way out.
-struct Frames<'a> {
-    header: Header,
-    has_checksum: bool,
-    out: &'a mut dyn Interface,
-}
-
-impl Frames<'_> {
-    /// Whether they went out; if not none did.
-    fn send(self, payload: [&[u8]; 2], segment_size: u16, identification: &mut u16) -> bool {
-        let Self { header, has_checksum, out } = self;
-        let properties = *out.properties();
-        let length = payload[0].len() + payload[1].len();
-        if segment_size == 0 {
-            let offloads = properties.checksum_offload && has_checksum;
-            let offload = if offloads { Offload::Checksum } else { Offload::Nothing };
-            return send_one(out, &header, payload, (offload, has_checksum), identification);
-        }
-        let whole = header.transport_at() + HEADER_BYTES + length;
-        if properties.checksum_offload && has_checksum && whole <= properties.gso_max {
-            let offload = (Offload::Segments(segment_size), true);
-            return send_one(out, &header, payload, offload, identification);
-        }
-        let size = usize::from(segment_size);
-        let mut is_first = true;
-        for from in (0..length).step_by(size) {
-            let part = between(payload, from, (from + size).min(length));
-            let offload = (Offload::Nothing, has_checksum);
-            // After the first the rest is as good as sent: the kernel would send all again.
-            if !send_one(out, &header, part, offload, identification) && is_first {
-                return false;
-            }
-            is_first = false;
-        }
-        true
-    }
-}
-
-fn between(payload: [&[u8]; 2], from: usize, to: usize) -> [&[u8]; 2] {
-    let [first, second] = payload;
-    let of_first = &first[from.min(first.len())..to.min(first.len())];
-    let of_second = &second[from.saturating_sub(first.len())..to.saturating_sub(first.len())];
-    [of_first, of_second]
-}
-
-fn send_one(
-    out: &mut dyn Interface,
-    header: &Header,
-    payload: [&[u8]; 2],
-    (offload, has_checksum): (Offload, bool),
-    identification: &mut u16,
-) -> bool {
-    *identification = identification.wrapping_add(1);
-    let mut bytes = [0; HEADERS_BYTES_MAX];
-    let emitted = header.emit_udp(&payload, Ecn::NotCapable, *identification, offload, &mut bytes);
-    let Ok(emitted) = emitted else { return false };
-    if !has_checksum {
-        let at = header.transport_at() + CHECKSUM_AT;
-        bytes[at..at + 2].fill(0);
-    }
-    let frame =
-        Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], payload[0], payload[1]] };
-    let mut sent = out.send(&frame);
-    if sent == Err(SendError::Full) {
-        let _ = out.flush();
-        sent = out.send(&frame);
-    }
-    // What finds no room is lost, as in a queue of the kernel's.
-    matches!(sent, Ok(()) | Err(SendError::Full | SendError::Dropped))
 }
 
 fn lock(socket: &Mutex<Socket>) -> MutexGuard<'_, Socket> {
@@ -416,28 +403,5 @@ fn lock(socket: &Mutex<Socket>) -> MutexGuard<'_, Socket> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_payload_in_two_parts_is_cut_anywhere() {
-        let whole = *b"0123456789";
-        for at in 0..=whole.len() {
-            let payload = [&whole[..at], &whole[at..]];
-            for from in 0..whole.len() {
-                for to in from..=whole.len() {
-                    assert_eq!(between(payload, from, to).concat(), whole[from..to]);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn many_parts_are_gathered_if_there_is_room() {
-        let parts = [b"ab", b"cd", b"ef"].map(|part| IoSlice::new(&part[..]));
-        let mut scratch = [0; 6];
-        assert_eq!(gather(&parts[..2], &mut scratch), Some([&b"ab"[..], b"cd"]));
-        assert_eq!(gather(&parts, &mut scratch), Some([&b"abcdef"[..], b""]));
-        assert_eq!(gather(&parts, &mut scratch[..5]), None);
-    }
-}
+#[path = "datagrams_tests.rs"]
+mod tests;

@@ -9,7 +9,7 @@ use sojourn_proto::time::{Duration, Instant};
 use sojourn_stream::FIGURES_WORDS;
 
 /// How far apart they are told.
-const BEAT: Duration = Duration::from_millis(100);
+pub(crate) const BEAT: Duration = Duration::from_millis(100);
 
 /// What is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,9 +11,11 @@
     reason = "what is sent lies in the program's ring, which only this process writes"
 )]
 
+pub mod ancillary;
 mod asks;
 pub mod bulk;
 mod carried;
+mod counts;
 mod datagrams;
 #[cfg(test)]
 mod fakes;
@@ -21,6 +23,7 @@ pub mod figures;
 mod hash;
 pub mod late;
 pub mod options;
+mod outgoing;
 pub mod parcel;
 pub mod position;
 mod pump;
@@ -30,6 +33,7 @@ pub mod tcp_info;
 
 pub use asks::Known;
 pub use carried::{Carried, Hop, unread, unsent};
+pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use late::Late;
 pub use pump::{LinkId, Pump, now};

@@ -7,7 +7,7 @@
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
-use sojourn_proto::record::{ControllerKind, IpOptions, TcpOptions};
+use sojourn_proto::record::{ControllerKind, IpOptions, TcpOptions, UdpOptions};
 use sojourn_proto::time::Duration;
 use sojourn_shm::descriptor::{option, option_number};
 use std::net::SocketAddr;
@@ -82,6 +82,25 @@ pub fn read(socket: BorrowedFd<'_>) -> Result<TcpOptions, Errno> {
         congestion,
         ..TcpOptions::default()
     })
+}
+
+/// The options of a UDP socket.
+pub fn read_udp(socket: BorrowedFd<'_>) -> UdpOptions {
+    /// `asm-generic/socket.h`, `linux/udp.h`.
+    const SO_NO_CHECK: i32 = 11;
+    const UDP_SEGMENT: i32 = 103;
+    const UDP_GRO: i32 = 104;
+    let number = |level, name| option_number(socket, level, name).unwrap_or(0);
+    let size = |name| u32::try_from(number(libc::SOL_SOCKET, name)).unwrap_or(0);
+    UdpOptions {
+        gso_size: u16::try_from(number(libc::SOL_UDP, UDP_SEGMENT)).unwrap_or(0),
+        gro: number(libc::SOL_UDP, UDP_GRO) != 0,
+        no_checksum: number(libc::SOL_SOCKET, SO_NO_CHECK) != 0,
+        broadcast: false,
+        rcvbuf: size(libc::SO_RCVBUF),
+        sndbuf: size(libc::SO_SNDBUF),
+        ..UdpOptions::default()
+    }
 }
 
 /// The nearest that the engine has.

@@ -9,6 +9,7 @@ use crate::late::{Late, Strays};
 use sojourn_netif::{Interface, Received};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
+use sojourn_proto::udp::Envelope;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::{self, Frame};
 use std::collections::{BTreeSet, HashMap};
@@ -258,7 +259,8 @@ impl Pump {
 
     /// When a timer is due next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|(when, _)| *when)
+        let first = self.timers.first().map(|(when, _)| *when);
+        [first, self.sockets.next_beat()].into_iter().flatten().min()
     }
 
     fn receive(&mut self, at: Instant) -> bool {
@@ -270,7 +272,13 @@ impl Pump {
                 let Some(frame) = parse(&received, kind) else { return };
                 let size = received.vnet.segments.map_or(0, |segments| segments.size);
                 if let Some(datagram) = frame.datagram() {
-                    return sockets.arrived(&frame, datagram.payload(), size, at);
+                    let envelope = Envelope {
+                        target: frame.key.target.ip(),
+                        traffic_class: frame.traffic_class.0,
+                        hop_limit: frame.hop_limit,
+                        time_ns: received.time_ns.unwrap_or(0),
+                    };
+                    return sockets.arrived(frame.key, &envelope, datagram.payload(), size, at);
                 }
                 let Some(number) = flows.get(&frame.key.reversed()) else {
                     return strays.keep(&frame, size, at);
@@ -289,6 +297,7 @@ impl Pump {
     }
 
     fn expire(&mut self, at: Instant) {
+        self.sockets.tell_due(at);
         while let Some(&(first, number)) = self.timers.first().filter(|(first, _)| *first <= at) {
             self.timers.remove(&(first, number));
             if let Some(entry) = self.entries.get_mut(&number) {

@@ -6,9 +6,12 @@
 use crate::registry::Maker;
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_ipc::rt::Descriptor;
+use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_shm::{Access, Segment, fault};
-use sojourn_stream::{CONTROL_BYTES, Inbox, Layout, figures_in_header, totals_in_header};
+use sojourn_stream::{
+    CONTROL_BYTES, Inbox, Layout, figures_in_header, told_in_header, totals_in_header,
+};
 use std::os::fd::AsRawFd;
 
 /// Slots of an inbox.
@@ -34,6 +37,11 @@ impl Maker for Memory {
 
     fn totals(&self, region: &Descriptor) -> [u64; 2] {
         header(region).and_then(|header| totals_in_header(&header)).unwrap_or_default()
+    }
+
+    fn counts(&self, region: &Descriptor) -> Counts {
+        let told = header(region).and_then(|header| told_in_header(&header));
+        told.map(|words| Counts::told(&words)).unwrap_or_default()
     }
 
     fn figures(&self, region: &Descriptor) -> Option<Figures> {

@@ -34,6 +34,7 @@ use inbox::Inboxes;
 use process::Process;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
+use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_session::{KindT, ReasonT};
 use std::collections::HashMap;
@@ -148,7 +149,9 @@ pub trait Maker {
     fn inbox(&mut self) -> Option<[Descriptor; 3]>;
     /// Bytes written in each direction so far, as the sides say.
     fn totals(&self, region: &Descriptor) -> [u64; 2];
-    /// How a session with another host is, as its program says.
+    /// What has gone past the kernel of a UDP socket's session, as its program tells.
+    fn counts(&self, region: &Descriptor) -> Counts;
+    /// How a session with another host is, as its program tells, if it does.
     fn figures(&self, region: &Descriptor) -> Option<Figures>;
 }
 
@@ -222,6 +225,15 @@ struct Stream {
 }
 
 impl Stream {
+    /// Bytes that went each way, as its ends tell.
+    fn totals(&self, maker: &dyn Maker) -> [u64; 2] {
+        if self.kind == KindT::Udp {
+            let counts = maker.counts(&self.region);
+            return [counts.sent_bytes, counts.received_bytes];
+        }
+        maker.totals(&self.region)
+    }
+
     /// More bytes cannot have gone through by now.
     fn bytes_max(&self, now_ms: u64) -> u64 {
         let age_ms = now_ms.saturating_sub(self.since_ms).saturating_add(1);

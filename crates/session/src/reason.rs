@@ -20,7 +20,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Every reason, by number.
-pub const ALL: [Words; 28] = [
+pub const ALL: [Words; 29] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -132,6 +132,11 @@ pub const ALL: [Words; 28] = [
         ReasonT::Trial,
         "trial",
         "It is a long bulk transfer with another host, and is in the kernel for about a second to see which is faster. measure_bulk=off leaves it away.",
+    ),
+    words(
+        ReasonT::SharedPort,
+        "shared-port",
+        "Other UDP sockets have its port too, or may take it at any time (SO_REUSEADDR, SO_REUSEPORT), and which of them gets a datagram the kernel decides. Connected, and the only one with that peer, it can move.",
     ),
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! The sizes of the rings are told by whoever made the region; nothing about the layout is read from it.
 
-use crate::ledger::{FIGURES_WORDS, Ledger};
+use crate::ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 use crate::ring::{FROZEN, Ring};
 
 /// Bytes of the control page.
@@ -67,6 +67,13 @@ pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {
         Some(u64::from_ne_bytes(bytes) & !FROZEN)
     };
     Some([tail(0)?, tail(1)?])
+}
+
+/// The words of a stream's ledger, in the same way.
+///
+/// `None`: the copy is too short.
+pub fn told_in_header(header: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
+    Ledger::told_in(header.get(core::mem::offset_of!(Control, ledger)..)?)
 }
 
 /// The figures of a stream's ledger, in the same way.

@@ -119,6 +119,21 @@ impl Ledger {
         core::array::from_fn(|at| self.copies[(version & 1) as usize][at].load(Ordering::Relaxed))
     }
 
+    /// The words as [`Ledger::told`] says them, of a copy of the ledger's bytes. `None`: it is too short.
+    pub(crate) fn told_in(bytes: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
+        let word = |at: usize| {
+            let bytes = bytes.get(at..at + size_of::<u32>())?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let copy = (word(core::mem::offset_of!(Self, version))? & 1) as usize;
+        let start = core::mem::offset_of!(Self, copies) + copy * size_of::<[u32; LEDGER_WORDS]>();
+        let mut words = [0; LEDGER_WORDS];
+        for (place, told) in words.iter_mut().enumerate() {
+            *told = word(start + place * size_of::<u32>())?;
+        }
+        Some(words)
+    }
+
     /// Where the figures are, from the ledger's beginning (bytes).
     pub(crate) const FIGURES_OFFSET: usize = core::mem::offset_of!(Self, figures);
 
@@ -188,6 +203,23 @@ mod tests {
             ledger.tell(&[word; LEDGER_WORDS]);
             assert_eq!(ledger.told(), [word; LEDGER_WORDS]);
         }
+    }
+
+    #[test]
+    fn a_copy_says_the_same() {
+        let ledger = Ledger::new();
+        let copied = || {
+            // SAFETY: atomics in order and nothing between them that is not initialized; nobody writes meanwhile.
+            let bytes = unsafe {
+                core::slice::from_raw_parts((&raw const ledger).cast::<u8>(), size_of::<Ledger>())
+            };
+            Ledger::told_in(bytes)
+        };
+        for word in 0..5 {
+            ledger.tell(&core::array::from_fn(|at| word * 100 + at as u32));
+            assert_eq!(copied(), Some(ledger.told()));
+        }
+        assert_eq!(Ledger::told_in(&[0; 64]), None);
     }
 
     #[test]

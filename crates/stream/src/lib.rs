@@ -37,7 +37,7 @@ pub use bell::Bell;
 #[cfg(not(loom))]
 pub use inbox::Inbox;
 #[cfg(not(loom))]
-pub use layout::{CONTROL_BYTES, Layout, figures_in_header, totals_in_header};
+pub use layout::{CONTROL_BYTES, Layout, figures_in_header, told_in_header, totals_in_header};
 #[cfg(not(loom))]
 pub use ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 pub use ring::Stop;

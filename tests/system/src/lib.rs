@@ -7,7 +7,9 @@ pub mod network;
 use anyhow::{Context, Result};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_lab::{Mode, Running, Sandbox};
-use sojourn_session::{AdminClient, ConnectionInfoT, SessionInfoT, admin_connect_options};
+use sojourn_session::{
+    AdminClient, ConnectionInfoT, RefusedInfoT, SessionInfoT, admin_connect_options,
+};
 use std::time::Duration;
 
 /// How long a transfer of a few megabytes may take on a busy machine.
@@ -58,6 +60,15 @@ impl Admin {
     pub fn connections(&mut self) -> Result<Vec<ConnectionInfoT>> {
         let all = self.client().connections().context("connections")?;
         Ok(all.connections.into_iter().flatten().collect())
+    }
+
+    /// What the server has refused, and what came home and why.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn refused(&mut self) -> Result<Vec<RefusedInfoT>> {
+        let all = self.client().refused().context("refused")?;
+        Ok(all.refusals.into_iter().flatten().collect())
     }
 
     /// Streams made, and sessions that came home, since the server started.

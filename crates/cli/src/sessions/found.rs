@@ -101,6 +101,7 @@ impl View {
             received: None,
             age_ms: None,
             connection: None,
+            datagrams: None,
             inode: Some(object.inode()),
         })
     }

@@ -27,6 +27,7 @@ pub(crate) fn joined() -> Row {
         received: Some(2000),
         age_ms: Some(1500),
         connection: None,
+        datagrams: None,
         inode: None,
     }
 }
@@ -84,6 +85,9 @@ fn info(row: &Row, kind: KindT, home: HomeT, reason: ReasonT) -> SessionInfoT {
         peer_pid: row.peer_pid.unwrap_or(0),
         sent: row.sent.unwrap_or(0),
         received: row.received.unwrap_or(0),
+        datagrams_sent: 3,
+        datagrams_received: 4,
+        datagrams_dropped: 5,
         age_ms: row.age_ms.unwrap_or(0),
     }
 }
@@ -103,6 +107,16 @@ fn what_the_server_knows_is_not_listed_twice() {
     let known = info(&twin, KindT::Unix, HomeT::Kernel, ReasonT::NoPeer);
     let rows = merge(vec![known], vec![waiting(), waiting()]);
     assert_eq!(rows, [twin, waiting()]);
+}
+
+#[test]
+fn of_datagrams_there_are_counts() {
+    let counted = |kind, home| of_server(info(&joined(), kind, home, ReasonT::None)).datagrams;
+    let expected = Datagrams { sent: 3, received: 4, dropped: 5 };
+    assert_eq!(counted(KindT::Udp, HomeT::Library), Some(expected));
+    assert_eq!(counted(KindT::Udp, HomeT::Kernel), None);
+    assert_eq!(counted(KindT::Tcp, HomeT::Library), None);
+    assert_eq!(expected.to_string(), "datagrams 3 out, 4 in, 5 dropped");
 }
 
 /// A process that is killed when the test is over, and what it writes.

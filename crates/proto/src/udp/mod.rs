@@ -9,8 +9,8 @@ mod send;
 
 use crate::record::{Datagram, IpOptions, Kind, RecordError, SessionRecord, UdpOptions, UdpRecord};
 use core::net::SocketAddr;
-use queue::Queue;
-pub use queue::Received;
+use queue::{About, Queue};
+pub use queue::{Envelope, Received};
 pub use send::{Detour, Outgoing};
 
 /// Memory that the embedding grants to a socket.
@@ -47,6 +47,8 @@ pub enum Disposition {
 pub struct Tally {
     /// Datagrams that were queued.
     pub queued: u64,
+    /// Bytes of payload in them.
+    pub queued_bytes: u64,
     /// Those of strangers.
     pub strangers: u64,
     /// Those that found no room.
@@ -62,6 +64,7 @@ pub struct Socket {
     peer: Option<SocketAddr>,
     ip: IpOptions,
     options: UdpOptions,
+    interface: u32,
     queue: Queue,
     tally: Tally,
     exported: bool,
@@ -89,7 +92,14 @@ impl Socket {
         let mut queue = Queue::new(limits.receive_bytes_max, limits.datagrams_max);
         queue.set_limit(udp.options.rcvbuf);
         for datagram in &udp.receive_queue {
-            if !queue.push_imported(datagram.source, &datagram.payload, datagram.segment_size) {
+            let envelope = Envelope {
+                target: datagram.target,
+                traffic_class: datagram.traffic_class,
+                hop_limit: datagram.hop_limit,
+                time_ns: 0,
+            };
+            let about = (datagram.source, &envelope);
+            if !queue.push_imported(about, &datagram.payload, datagram.segment_size) {
                 return Err(ImportError::TooMuch);
             }
         }
@@ -98,6 +108,7 @@ impl Socket {
             peer: record.remote,
             ip: record.ip,
             options: udp.options,
+            interface: udp.interface,
             queue,
             tally: Tally::default(),
             exported: false,
@@ -112,10 +123,14 @@ impl Socket {
         self.exported = true;
         let waiting = self.queue.iter().map(|(entry, parts)| Datagram {
             source: entry.source,
+            target: entry.envelope.target,
+            traffic_class: entry.envelope.traffic_class,
+            hop_limit: entry.envelope.hop_limit,
             segment_size: entry.segment_size,
             payload: parts.concat(),
         });
-        let udp = UdpRecord { options: self.options, receive_queue: waiting.collect() };
+        let Self { options, interface, .. } = *self;
+        let udp = UdpRecord { options, interface, receive_queue: waiting.collect() };
         Some(SessionRecord {
             local: self.local,
             remote: self.peer,
@@ -129,6 +144,7 @@ impl Socket {
     pub fn on_datagram(
         &mut self,
         source: SocketAddr,
+        envelope: &Envelope,
         payload: &[u8],
         segment_size: u16,
     ) -> Disposition {
@@ -142,17 +158,20 @@ impl Socket {
         let size = usize::from(segment_size);
         let merged = size > 0 && size < payload.len();
         let before = self.tally.full;
+        let about = (source, envelope);
         if merged && !self.options.gro {
-            payload.chunks(size).for_each(|part| self.push(source, part, 0));
+            payload.chunks(size).for_each(|part| self.push(about, part, 0));
         } else {
-            self.push(source, payload, if merged { segment_size } else { 0 });
+            self.push(about, payload, if merged { segment_size } else { 0 });
         }
         if self.tally.full > before { Disposition::Full } else { Disposition::Queued }
     }
 
-    fn push(&mut self, source: SocketAddr, payload: &[u8], segment_size: u16) {
-        if self.queue.push(source, payload, segment_size) {
-            self.tally.queued += 1;
+    fn push(&mut self, about: About<'_>, payload: &[u8], segment_size: u16) {
+        if self.queue.push(about, payload, segment_size) {
+            let size = usize::from(segment_size);
+            self.tally.queued += if size > 0 { payload.len().div_ceil(size) as u64 } else { 1 };
+            self.tally.queued_bytes += payload.len() as u64;
         } else {
             self.tally.full += 1;
         }
@@ -198,6 +217,11 @@ impl Socket {
     /// The options in effect.
     pub fn options(&self) -> &UdpOptions {
         &self.options
+    }
+
+    /// The number of the interface by which its datagrams come; 0 if that is not known.
+    pub fn interface(&self) -> u32 {
+        self.interface
     }
 
     /// What was counted.

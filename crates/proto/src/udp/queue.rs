@@ -3,7 +3,7 @@
 use crate::position::Span;
 use crate::ring::Ring;
 use alloc::collections::VecDeque;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// What a waiting datagram takes beside its bytes, so that many small ones fill a buffer as they do in Linux.
 const OVERHEAD: u64 = 512;
@@ -14,8 +14,22 @@ const PAYLOAD_MAX: usize = 65_535;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) source: SocketAddr,
+    pub(super) envelope: Envelope,
     pub(super) segment_size: u16,
     span: Span,
+}
+
+/// What came with a datagram beside its sender and its bytes, which a program may want to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The address that it was sent to.
+    pub target: IpAddr,
+    /// Differentiated services and congestion bits.
+    pub traffic_class: u8,
+    /// Hops left.
+    pub hop_limit: u8,
+    /// When it came, in nanoseconds since 1970; 0 if that is not known.
+    pub time_ns: u64,
 }
 
 /// A datagram that was read.
@@ -23,6 +37,8 @@ pub(super) struct Entry {
 pub struct Received {
     /// Who sent it.
     pub source: SocketAddr,
+    /// What came with it.
+    pub envelope: Envelope,
     /// Its length (what `MSG_TRUNC` asks for).
     pub len: usize,
     /// Bytes that were copied.
@@ -37,6 +53,9 @@ impl Received {
         self.copied < self.len
     }
 }
+
+/// Who sent a datagram, and what came with it.
+pub(super) type About<'a> = (SocketAddr, &'a Envelope);
 
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -67,15 +86,15 @@ impl Queue {
     }
 
     /// Whether there was room. One that waits alone always has.
-    pub(super) fn push(&mut self, source: SocketAddr, payload: &[u8], segment_size: u16) -> bool {
+    pub(super) fn push(&mut self, about: About<'_>, payload: &[u8], segment_size: u16) -> bool {
         let allowed = self.entries.is_empty() || self.charged + OVERHEAD <= self.limit;
-        allowed && self.push_imported(source, payload, segment_size)
+        allowed && self.push_imported(about, payload, segment_size)
     }
 
     /// The same, bounded by memory only: what another home had accepted is not refused.
     pub(super) fn push_imported(
         &mut self,
-        source: SocketAddr,
+        (source, envelope): About<'_>,
         payload: &[u8],
         segment_size: u16,
     ) -> bool {
@@ -90,7 +109,7 @@ impl Queue {
         self.ring.write(span.start, payload);
         self.next = span.end;
         self.charged += length + OVERHEAD;
-        self.entries.push_back(Entry { source, segment_size, span });
+        self.entries.push_back(Entry { source, envelope: *envelope, segment_size, span });
         true
     }
 
@@ -110,7 +129,8 @@ impl Queue {
         }
         let len = entry.span.len() as usize;
         let copied = len - rest.len() as usize;
-        Some(Received { source: entry.source, len, copied, segment_size: entry.segment_size })
+        let Entry { source, envelope, segment_size, .. } = *entry;
+        Some(Received { source, envelope, len, copied, segment_size })
     }
 
     pub(super) fn pop(&mut self) {

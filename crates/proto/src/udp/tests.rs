@@ -5,6 +5,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
+const ENVELOPE: Envelope = Envelope {
+    target: core::net::IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1)),
+    traffic_class: 0xb9,
+    hop_limit: 3,
+    time_ns: 5,
+};
+
 fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
@@ -16,7 +23,7 @@ fn record(peer: Option<&str>, change: impl Fn(&mut UdpOptions)) -> SessionRecord
         local: address("192.0.2.1:4000"),
         remote: peer.map(address),
         ip: IpOptions::default(),
-        kind: Kind::Udp(UdpRecord { options, receive_queue: Vec::new() }),
+        kind: Kind::Udp(UdpRecord { options, interface: 7, receive_queue: Vec::new() }),
     }
 }
 
@@ -36,8 +43,8 @@ fn read(socket: &mut Socket, size: usize) -> Option<(Received, Vec<u8>)> {
 fn datagrams_are_read_one_by_one_with_their_sources() {
     let mut socket = socket(None, |_| {});
     let (one, two) = (address("192.0.2.2:1"), address("192.0.2.3:2"));
-    assert_eq!(socket.on_datagram(one, b"first", 0), Disposition::Queued);
-    assert_eq!(socket.on_datagram(two, b"", 0), Disposition::Queued);
+    assert_eq!(socket.on_datagram(one, &ENVELOPE, b"first", 0), Disposition::Queued);
+    assert_eq!(socket.on_datagram(two, &ENVELOPE, b"", 0), Disposition::Queued);
     assert!(socket.is_readable());
     assert_eq!(socket.siocinq(), 5);
     let (received, bytes) = read(&mut socket, 100).expect("one waits");
@@ -50,8 +57,8 @@ fn datagrams_are_read_one_by_one_with_their_sources() {
 #[test]
 fn what_does_not_fit_is_told_and_gone() {
     let mut socket = socket(None, |_| {});
-    socket.on_datagram(address("192.0.2.2:1"), b"0123456789", 0);
-    socket.on_datagram(address("192.0.2.2:1"), b"next", 0);
+    socket.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"0123456789", 0);
+    socket.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"next", 0);
     let peeked = socket.peek(&mut [&mut [0; 2]]).expect("one waits");
     assert_eq!((peeked.copied, peeked.len, peeked.is_truncated()), (2, 10, true));
     let (received, bytes) = read(&mut socket, 4).expect("one waits");
@@ -63,39 +70,68 @@ fn what_does_not_fit_is_told_and_gone() {
 #[test]
 fn a_connected_socket_takes_its_peers_only() {
     let mut socket = socket(Some("192.0.2.2:1"), |_| {});
-    assert_eq!(socket.on_datagram(address("192.0.2.2:2"), b"x", 0), Disposition::Stranger);
-    assert_eq!(socket.on_datagram(address("192.0.2.3:1"), b"x", 0), Disposition::Stranger);
-    assert_eq!(socket.on_datagram(address("192.0.2.2:1"), b"x", 0), Disposition::Queued);
+    assert_eq!(
+        socket.on_datagram(address("192.0.2.2:2"), &ENVELOPE, b"x", 0),
+        Disposition::Stranger
+    );
+    assert_eq!(
+        socket.on_datagram(address("192.0.2.3:1"), &ENVELOPE, b"x", 0),
+        Disposition::Stranger
+    );
+    assert_eq!(socket.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"x", 0), Disposition::Queued);
     assert_eq!(socket.tally().strangers, 2);
     socket.connect(socket.local(), None);
-    assert_eq!(socket.on_datagram(address("192.0.2.3:1"), b"x", 0), Disposition::Queued);
+    assert_eq!(socket.on_datagram(address("192.0.2.3:1"), &ENVELOPE, b"x", 0), Disposition::Queued);
 }
 
 #[test]
 fn merged_datagrams_stay_so_for_who_takes_them() {
     let mut merged = socket(None, |options| options.gro = true);
-    merged.on_datagram(address("192.0.2.2:1"), b"aabbc", 2);
+    merged.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"aabbc", 2);
     let (received, bytes) = read(&mut merged, 100).expect("one waits");
     assert_eq!((received.segment_size, &bytes[..]), (2, &b"aabbc"[..]));
     let mut single = socket(None, |_| {});
-    single.on_datagram(address("192.0.2.2:1"), b"aabbc", 2);
+    single.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"aabbc", 2);
     let parts: Vec<_> = core::iter::from_fn(|| read(&mut single, 9).map(|(_, b)| b)).collect();
     assert_eq!(parts, [b"aa".to_vec(), b"bb".to_vec(), b"c".to_vec()]);
+}
+
+#[test]
+fn what_came_with_a_datagram_stays_with_it() {
+    let mut here = socket(None, |_| {});
+    here.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"aabbc", 2);
+    assert_eq!((here.tally().queued, here.tally().queued_bytes), (3, 5));
+    let (received, _) = read(&mut here, 9).expect("one waits");
+    assert_eq!(received.envelope, ENVELOPE);
+    // Of the way to this host a record has nothing.
+    let moved = here.export().expect("one home");
+    let mut there = Socket::import(&moved, &Limits::default()).expect("imports");
+    assert_eq!(there.interface(), 7);
+    let (received, bytes) = read(&mut there, 9).expect("another waits");
+    assert_eq!(received.envelope, Envelope { time_ns: 0, ..ENVELOPE });
+    assert_eq!(bytes, b"bb");
+}
+
+#[test]
+fn merged_datagrams_are_counted_one_by_one() {
+    let mut merged = socket(None, |options| options.gro = true);
+    merged.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"aabbc", 2);
+    assert_eq!((merged.tally().queued, merged.tally().queued_bytes), (3, 5));
 }
 
 #[test]
 fn a_full_buffer_refuses_and_counts() {
     let mut socket = socket(None, |options| options.rcvbuf = 4_608);
     let source = address("192.0.2.2:1");
-    while socket.on_datagram(source, &[7; 1_000], 0) == Disposition::Queued {}
+    while socket.on_datagram(source, &ENVELOPE, &[7; 1_000], 0) == Disposition::Queued {}
     assert_eq!((socket.tally().queued, socket.tally().full), (3, 1));
     read(&mut socket, 1_000);
-    assert_eq!(socket.on_datagram(source, &[7; 1_000], 0), Disposition::Queued);
+    assert_eq!(socket.on_datagram(source, &ENVELOPE, &[7; 1_000], 0), Disposition::Queued);
     let mut small =
         Socket::import(&record(None, |_| {}), &Limits { datagrams_max: 2, receive_bytes_max: 0 })
             .expect("imports");
-    assert_eq!(small.on_datagram(source, &vec![7; 65_507], 0), Disposition::Queued);
-    assert_eq!(small.on_datagram(source, &[7; 1_000], 0), Disposition::Full);
+    assert_eq!(small.on_datagram(source, &ENVELOPE, &vec![7; 65_507], 0), Disposition::Queued);
+    assert_eq!(small.on_datagram(source, &ENVELOPE, &[7; 1_000], 0), Disposition::Full);
 }
 
 #[test]
@@ -139,7 +175,7 @@ proptest! {
             if write {
                 let payload: Vec<u8> = (0..length).map(|place| (place ^ usize::from(port)) as u8).collect();
                 let source = SocketAddr::new(address("192.0.2.7:0").ip(), port);
-                if socket.on_datagram(source, &payload, 0) == Disposition::Queued {
+                if socket.on_datagram(source, &ENVELOPE, &payload, 0) == Disposition::Queued {
                     model.push_back((source, payload));
                 }
             } else {

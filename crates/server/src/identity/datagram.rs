@@ -2,7 +2,15 @@
 //!
 //! Only where the server has a carrier. A socket has no peer in the sense of streams: whoever it talks with, the carrier
 //! takes the other side. What would have the kernel treat its plain datagrams in a way that the engine does not is refused. Options
-//! that say something of errors, fragments or multicast do not matter: those stay the kernel's. udp(7), ip(7), ipv6(7).
+//! that say something of errors, fragments or multicast do not matter: those stay the kernel's; and what is to be told with each
+//! datagram (addresses, hops, times) the library tells (`sojourn_pump::ancillary`). udp(7), ip(7), ipv6(7).
+//!
+//! # Shared ports
+//! `SO_REUSEADDR` and `SO_REUSEPORT` let several sockets have one port, and the kernel chooses among them: by who is connected, then by
+//! who came last, or by turns. A carried socket takes what its rule in the filter says, so it must be the one that the kernel would choose.
+//! Without either option nobody can join it. Connected it is chosen before any that is not, so it must only be the only one that is
+//! connected from there to its peer; another that comes to be so later is none that a program has use for. Not connected
+//! and with one of the options set, it may be joined at any time, of which nobody is told: it is refused, alone or not.
 
 use super::Seen;
 use super::diag::Diag;
@@ -15,16 +23,19 @@ use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
 use sojourn_session::{KindT, ReasonT};
 use std::net::SocketAddr;
 
-/// Options at the socket level that must be 0: a socket that shares its port must have that decided by the kernel, and marks, times and
-/// routes are the kernel's. From `asm-generic/socket.h`.
+/// Options at the socket level that are obeyed here and not on streams: `SO_TIMESTAMP` and `SO_TIMESTAMPNS`, old and new.
+const TIMES: [i32; 4] = [29, 35, 63, 64];
+/// `SO_REUSEADDR`, `SO_REUSEPORT`.
+const SHARES: [i32; 2] = [2, 15];
+/// Options at the socket level that must be 0: marks, times of sending and routes are the kernel's. From `asm-generic/socket.h`.
 const OF_SOCKET: [i32; 7] = [
-    2,  // SO_REUSEADDR
-    15, // SO_REUSEPORT
     5,  // SO_DONTROUTE
     36, // SO_MARK
     46, // SO_BUSY_POLL: whoever sets it wants the kernel to look at the device
     61, // SO_TXTIME
     60, // SO_ZEROCOPY
+    75, // SO_RCVMARK
+    82, // SO_RCVPRIORITY
 ];
 /// `SO_BINDTODEVICE`.
 const SO_BINDTODEVICE: i32 = 25;
@@ -35,13 +46,10 @@ const OF_UDP: [i32; 4] = [
     101, // UDP_NO_CHECK6_TX
     102, // UDP_NO_CHECK6_RX
 ];
-/// The same of `IPPROTO_IP`, `linux/in.h`: what is to be told with each datagram, and what changes headers and routes.
-const OF_IP: [i32; 11] = [
+/// The same of `IPPROTO_IP`, `linux/in.h`: what is to be told with each datagram and is not here, and what changes headers and routes.
+const OF_IP: [i32; 8] = [
     6,  // IP_RECVOPTS
     7,  // IP_RETOPTS
-    8,  // IP_PKTINFO
-    12, // IP_RECVTTL
-    13, // IP_RECVTOS
     18, // IP_PASSSEC
     19, // IP_TRANSPARENT
     20, // IP_ORIGDSTADDR
@@ -55,7 +63,7 @@ const IP_OPTIONS: i32 = 4;
 const IP_MINTTL: i32 = 21;
 const IPV6_MINHOPCOUNT: i32 = 73;
 /// The same of `IPPROTO_IPV6`, `linux/in6.h`, with those of RFC 2292.
-const OF_IPV6: [i32; 18] = [
+const OF_IPV6: [i32; 15] = [
     2,  // IPV6_2292PKTINFO
     3,  // IPV6_2292HOPOPTS
     4,  // IPV6_2292DSTOPTS
@@ -63,13 +71,10 @@ const OF_IPV6: [i32; 18] = [
     8,  // IPV6_2292HOPLIMIT
     11, // IPV6_FLOWINFO
     33, // IPV6_FLOWINFO_SEND
-    49, // IPV6_RECVPKTINFO
-    51, // IPV6_RECVHOPLIMIT
     53, // IPV6_RECVHOPOPTS
     56, // IPV6_RECVRTHDR
     58, // IPV6_RECVDSTOPTS
     60, // IPV6_RECVPATHMTU
-    66, // IPV6_RECVTCLASS
     74, // IPV6_ORIGDSTADDR
     75, // IPV6_TRANSPARENT
     76, // IPV6_UNICAST_IF
@@ -104,10 +109,13 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
     if is_here(local.ip()) || remote.is_some_and(|remote| is_here(remote.ip())) {
         return Err(ReasonT::NoPeer);
     }
-    if has_any_of_kernels_own(end) || has_any(end, is_v6) {
+    if has_any_of_kernels_own(end, &TIMES) || has_any(end, is_v6) {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
+    if is_shared(end, (local, remote), cookie, diag)? {
+        return Err(ReasonT::SharedPort);
+    }
     Ok(Seen {
         identity: Identity {
             key: Key::Socket { own: cookie, peer: 0 },
@@ -120,12 +128,29 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
     })
 }
 
+/// Whether the kernel may give its datagrams to another socket. See the head of this file.
+fn is_shared(
+    end: BorrowedFd<'_>,
+    (local, remote): (SocketAddr, Option<SocketAddr>),
+    cookie: u64,
+    diag: &mut Diag,
+) -> Result<bool, ReasonT> {
+    if !SHARES.iter().any(|name| is_set(end, libc::SOL_SOCKET, *name)) {
+        return Ok(false);
+    }
+    let Some(remote) = remote else { return Ok(true) };
+    diag.of(end)?.udp_is_shared(local, remote, cookie).map_err(|_| ReasonT::Resources)
+}
+
+/// Whether an option is not 0.
+fn is_set(end: BorrowedFd<'_>, level: i32, name: i32) -> bool {
+    let mut value = [0; 4];
+    raw::getsockopt(end, level, name, &mut value).is_ok() && value != [0; 4]
+}
+
 /// Whether an option is set that is the kernel's to honour.
 fn has_any(end: BorrowedFd<'_>, is_v6: bool) -> bool {
-    let is_set = |level, name| {
-        let mut value = [0; 4];
-        raw::getsockopt(end, level, name, &mut value).is_ok() && value != [0; 4]
-    };
+    let is_set = |level, name| is_set(end, level, name);
     let is_long = |level, name| {
         let mut value = [0; 64];
         raw::getsockopt(end, level, name, &mut value).is_ok_and(|len| len > 0)

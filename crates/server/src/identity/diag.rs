@@ -181,23 +181,7 @@ impl Asker {
         remote: SocketAddr,
     ) -> Result<u64, DiagError> {
         let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
-        body.extend(u32::MAX.to_ne_bytes());
-        body.extend(local.port().to_be_bytes());
-        body.extend(remote.port().to_be_bytes());
-        for address in [local, remote] {
-            body.extend(match address.ip() {
-                IpAddr::V4(ip) => {
-                    let mut bytes = [0; 16];
-                    bytes[..4].copy_from_slice(&ip.octets());
-                    bytes
-                }
-                IpAddr::V6(ip) => ip.octets(),
-            });
-        }
-        let interface = if let SocketAddr::V6(v6) = local { v6.scope_id() } else { 0 };
-        body.extend(interface.to_ne_bytes());
-        body.extend(NO_COOKIE);
+        let body = inet_request(family, libc::IPPROTO_TCP, local, remote);
         let mut answer = Err(DiagError::Absent);
         self.ask(&body, 0, |message| {
             // inet_diag_msg: state at 1, the cookie after the addresses.
@@ -212,6 +196,26 @@ impl Asker {
             };
         })?;
         answer
+    }
+
+    /// Whether another UDP socket than that of this cookie is connected from `local` to `remote`.
+    pub(super) fn udp_is_shared(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        cookie: u64,
+    ) -> Result<bool, DiagError> {
+        let mut is_shared = false;
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            // Of a question after all of them only the ports count.
+            let body = inet_request(family, libc::IPPROTO_UDP, local, remote);
+            self.ask(&body, NLM_F_DUMP, |message| {
+                let ends = inet_ends(message);
+                is_shared |=
+                    ends.is_some_and(|(other, ends)| other != cookie && ends == [local, remote]);
+            })?;
+        }
+        Ok(is_shared)
     }
 
     /// The peer of the connected Unix socket with this inode and cookie.
@@ -314,6 +318,44 @@ impl Asker {
             }
         }
     }
+}
+
+/// `struct inet_diag_req_v2`: a question after a socket with these ends.
+fn inet_request(family: i32, protocol: i32, local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+    let mut body = vec![family as u8, protocol as u8, 0, 0];
+    body.extend(u32::MAX.to_ne_bytes());
+    body.extend(local.port().to_be_bytes());
+    body.extend(remote.port().to_be_bytes());
+    for address in [local, remote] {
+        body.extend(match address.ip() {
+            IpAddr::V4(ip) => {
+                let mut bytes = [0; 16];
+                bytes[..4].copy_from_slice(&ip.octets());
+                bytes
+            }
+            IpAddr::V6(ip) => ip.octets(),
+        });
+    }
+    let interface = if let SocketAddr::V6(v6) = local { v6.scope_id() } else { 0 };
+    body.extend(interface.to_ne_bytes());
+    body.extend(NO_COOKIE);
+    body
+}
+
+/// `struct inet_diag_msg`: a socket's cookie and ends, IPv4 addresses as such.
+fn inet_ends(message: &[u8]) -> Option<(u64, [SocketAddr; 2])> {
+    let is_v4 = i32::from(*message.first()?) == libc::AF_INET;
+    let end = |port_at: usize, at: usize| {
+        let port = u16::from_be_bytes(message.get(port_at..port_at + 2)?.try_into().ok()?);
+        let bytes: [u8; 16] = message.get(at..at + 16)?.try_into().ok()?;
+        let ip = match (is_v4, bytes) {
+            (true, [a, b, c, d, ..]) => IpAddr::from([a, b, c, d]),
+            (false, bytes) => IpAddr::from(bytes).to_canonical(),
+        };
+        Some(SocketAddr::new(ip, port))
+    };
+    let cookie = u64::from_ne_bytes(message.get(44..52)?.try_into().ok()?);
+    Some((cookie, [end(4, 8)?, end(6, 24)?]))
 }
 
 struct Message<'m> {

@@ -59,7 +59,7 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
     }
     let remote = rustix::net::getpeername(end).map_err(|_| ReasonT::State)?;
     let local = rustix::net::getsockname(end).map_err(|_| ReasonT::State)?;
-    if has_any_of_kernels_own(end) {
+    if has_any_of_kernels_own(end, &[]) {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
@@ -71,9 +71,10 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
     Ok(Seen { identity, object })
 }
 
-/// Whether an option is set that only the kernel honours.
-pub(super) fn has_any_of_kernels_own(end: BorrowedFd<'_>) -> bool {
-    KERNELS_OWN.iter().any(|(name, unset)| !option_is(end, *name, *unset))
+/// Whether an option is set that only the kernel honours, other than these.
+pub(super) fn has_any_of_kernels_own(end: BorrowedFd<'_>, but: &[i32]) -> bool {
+    let own = KERNELS_OWN.iter().filter(|(name, _)| !but.contains(name));
+    own.into_iter().any(|(name, unset)| !option_is(end, *name, *unset))
 }
 
 /// Whether an option has its usual value, or does not exist here.

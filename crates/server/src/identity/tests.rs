@@ -170,6 +170,85 @@ fn unix_sockets_that_are_half_closed_or_alone_are_refused() {
     assert_eq!(reason(&b), ReasonT::State);
 }
 
+/// Looks at it as a server does that carries.
+fn see_carried(end: &UdpSocket) -> Result<Seen, ReasonT> {
+    let mut diag = Diag::new().unwrap();
+    diag.carries();
+    look(end.as_fd(), &mut diag)
+}
+
+/// A UDP socket with these options set, bound afterwards.
+fn udp(address: SocketAddr, options: &[(i32, i32)]) -> UdpSocket {
+    let domain = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket(domain, SocketType::DGRAM, None).unwrap();
+    for (level, name) in options {
+        raw::setsockopt(&socket, *level, *name, &1i32.to_ne_bytes()).unwrap();
+    }
+    rustix::net::bind(&socket, &address).unwrap();
+    UdpSocket::from(socket)
+}
+
+const REUSEADDR: (i32, i32) = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+
+#[test]
+fn udp_sockets_that_want_to_be_told_can_be_carried() {
+    let any = SocketAddr::from(([0, 0, 0, 0], 0));
+    let obeyed = [
+        (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        (libc::IPPROTO_IP, libc::IP_RECVTOS),
+        (libc::IPPROTO_IP, libc::IP_RECVTTL),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    ];
+    assert_eq!(see_carried(&udp(any, &obeyed)).unwrap().identity.kind, KindT::Udp);
+    let fine = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
+    assert_eq!(see_carried(&udp(any, &[fine])).unwrap().identity.kind, KindT::Udp);
+    for other in [(libc::SOL_SOCKET, libc::SO_RXQ_OVFL), (libc::IPPROTO_IP, libc::IP_RECVOPTS)] {
+        assert_eq!(see_carried(&udp(any, &[other])).unwrap_err(), ReasonT::Option, "{other:?}");
+    }
+}
+
+#[test]
+fn udp_sockets_that_may_be_joined_are_refused() {
+    let any = SocketAddr::from(([0, 0, 0, 0], 0));
+    assert!(see_carried(&udp(any, &[])).is_ok());
+    for option in [libc::SO_REUSEADDR, libc::SO_REUSEPORT] {
+        let socket = udp(any, &[(libc::SOL_SOCKET, option)]);
+        assert_eq!(see_carried(&socket).unwrap_err(), ReasonT::SharedPort);
+    }
+}
+
+#[test]
+fn who_else_is_connected_to_a_peer_is_found() {
+    let here = SocketAddr::from(([127, 0, 0, 1], 0));
+    let peers = [udp(here, &[]), udp(here, &[])].map(|peer| peer.local_addr().unwrap());
+    let one = udp(here, &[REUSEADDR]);
+    let local = one.local_addr().unwrap();
+    one.connect(peers[0]).unwrap();
+    let cookie = rustix::net::sockopt::socket_cookie(&one).unwrap();
+    let is_shared = || {
+        let found = Diag::new().unwrap().own.udp_is_shared(local, peers[0], cookie);
+        found.unwrap()
+    };
+    assert!(!is_shared());
+    // Neither one that is not connected nor one with another peer.
+    let _waits = udp(local, &[REUSEADDR]);
+    let other = udp(local, &[REUSEADDR]);
+    other.connect(peers[1]).unwrap();
+    assert!(!is_shared());
+    other.connect(peers[0]).unwrap();
+    assert!(is_shared());
+    drop(other);
+    assert!(!is_shared());
+    // The same address as an IPv6 socket has it.
+    let mapped = |ip: SocketAddr| {
+        let std::net::IpAddr::V4(v4) = ip.ip() else { unreachable!() };
+        SocketAddr::new(v4.to_ipv6_mapped().into(), ip.port())
+    };
+    let both = udp(mapped(local), &[REUSEADDR]);
+    both.connect(mapped(peers[0])).unwrap();
+    assert!(is_shared());
+}
+
 #[test]
 fn other_kinds_are_refused() {
     for kind in [SocketType::SEQPACKET, SocketType::DGRAM] {

@@ -187,7 +187,7 @@ impl Registry {
     fn end_stream(&mut self, number: u64, now_ms: u64, maker: &dyn Maker) {
         let Some(stream) = self.streams.remove(&number) else { return };
         let most = stream.bytes_max(now_ms);
-        for bytes in maker.totals(&stream.region) {
+        for bytes in stream.totals(maker) {
             self.counters.bytes = self.counters.bytes.saturating_add(bytes.min(most));
         }
         for (inbox, slot) in stream.places.into_iter().flatten() {

@@ -43,6 +43,12 @@ impl Maker for Fake {
         if region.is_none() { [0; 2] } else { [1000, 10] }
     }
 
+    fn counts(&self, region: &Descriptor) -> sojourn_pump::Counts {
+        let [sent_bytes, received_bytes] = self.totals(region);
+        let (sent, received, dropped) = (sent_bytes / 10, received_bytes / 10, 2);
+        sojourn_pump::Counts { sent_bytes, sent, received_bytes, received, dropped }
+    }
+
     fn figures(&self, region: &Descriptor) -> Option<sojourn_pump::figures::Figures> {
         region.as_fd().map(|_| sojourn_pump::figures::Figures { cwnd: 10, ..Default::default() })
     }

@@ -3,7 +3,7 @@
 use super::events::Event;
 use super::{CARRIER, End, Maker, Process, Registry, State};
 use sojourn_ipc::ClientId;
-use sojourn_session::{ConnectionInfoT, HomeT, ReasonT, RefusedInfoT, SessionInfoT};
+use sojourn_session::{ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;
 
 impl Registry {
@@ -34,6 +34,9 @@ impl Registry {
     fn connection(&self, pid: u32, end: &End, maker: &dyn Maker) -> Option<ConnectionInfoT> {
         let State::Joined { stream, .. } = end.state else { return None };
         let region = &self.streams.get(&stream).filter(|_| end.identity.key.is_carried())?.region;
+        if end.identity.kind == KindT::Udp {
+            return None;
+        }
         let told = maker.figures(region)?;
         Some(ConnectionInfoT {
             stream,
@@ -84,18 +87,28 @@ impl Registry {
             peer_pid: 0,
             sent: 0,
             received: 0,
+            datagrams_sent: 0,
+            datagrams_received: 0,
+            datagrams_dropped: 0,
             age_ms,
         };
         if let State::Joined { stream: number, side, .. } = end.state
             && let Some(stream) = self.streams.get(&number)
         {
-            let totals = maker.totals(&stream.region);
             row.stream = number;
             row.home = HomeT::Library;
             row.reason = ReasonT::None;
             row.peer_pid = self.peer_of(stream, side).0;
-            row.sent = totals[side as usize];
-            row.received = totals[1 - side as usize];
+            if stream.kind == KindT::Udp {
+                let counts = maker.counts(&stream.region);
+                (row.sent, row.received) = (counts.sent_bytes, counts.received_bytes);
+                row.datagrams_sent = counts.sent;
+                row.datagrams_received = counts.received;
+                row.datagrams_dropped = counts.dropped;
+            } else {
+                let totals = maker.totals(&stream.region);
+                (row.sent, row.received) = (totals[side as usize], totals[1 - side as usize]);
+            }
         }
         row
     }
@@ -135,7 +148,7 @@ impl Registry {
     /// Bytes through streams, those that have ended and those that live.
     #[must_use]
     pub fn bytes(&self, maker: &dyn Maker) -> u64 {
-        let live = self.streams.values().flat_map(|stream| maker.totals(&stream.region));
+        let live = self.streams.values().flat_map(|stream| stream.totals(maker));
         live.fold(self.counters.bytes, u64::saturating_add)
     }
 }

@@ -1,0 +1,59 @@
+//! How much a UDP socket has sent and received past the kernel, for people.
+//!
+//! The pump tells it in the ledger, a tenth of a second after something has happened (as TCP's `figures`), and once more when the socket
+//! goes home. Who reads it takes it for whatever the program's process wrote there. What went through the kernel's
+//! socket (`docs/moves.md`, "UDP") nobody counts.
+
+use sojourn_stream::LEDGER_WORDS;
+
+/// What is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bytes of payload that were sent.
+    pub sent_bytes: u64,
+    /// Datagrams that were sent.
+    pub sent: u64,
+    /// Bytes of payload that came and found room.
+    pub received_bytes: u64,
+    /// Datagrams that came and found room.
+    pub received: u64,
+    /// Datagrams that came and found none.
+    pub dropped: u64,
+}
+
+impl Counts {
+    /// As words of the ledger.
+    pub fn words(&self) -> [u32; LEDGER_WORDS] {
+        let all = [self.sent_bytes, self.sent, self.received_bytes, self.received, self.dropped];
+        let mut words = [0; LEDGER_WORDS];
+        for (pair, count) in words.chunks_exact_mut(2).zip(all) {
+            pair.copy_from_slice(&[count as u32, (count >> 32) as u32]);
+        }
+        words
+    }
+
+    /// What words of a ledger say.
+    pub fn told(words: &[u32; LEDGER_WORDS]) -> Self {
+        let count = |at: usize| u64::from(words[at]) | u64::from(words[at + 1]) << 32;
+        let [sent_bytes, sent, received_bytes, received, dropped] = [0, 2, 4, 6, 8].map(count);
+        Self { sent_bytes, sent, received_bytes, received, dropped }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_comes_back() {
+        let counts = Counts {
+            sent_bytes: u64::MAX - 1,
+            sent: 1 << 40,
+            received_bytes: 3,
+            received: u32::MAX.into(),
+            dropped: 5,
+        };
+        assert_eq!(Counts::told(&counts.words()), counts);
+        assert_eq!(Counts::told(&[0; LEDGER_WORDS]), Counts::default());
+    }
+}

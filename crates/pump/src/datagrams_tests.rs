@@ -1,0 +1,138 @@
+//! UDP sockets of two pumps at the ends of a link in memory: what is sent, what is told of it and when.
+
+use super::*;
+use rustix::event::{EventfdFlags, eventfd};
+use sojourn_netif::sim;
+use sojourn_proto::record::{Kind, UdpOptions, UdpRecord};
+use sojourn_proto::udp::Limits;
+use sojourn_shm::{Access, Segment};
+use sojourn_stream::{Inbox, Layout};
+
+const LINK: LinkId = 1;
+const NUMBER: u32 = 9;
+const CLASS: u8 = 0xb9;
+
+/// A stream of which only the bells and the ledger are used.
+fn stream() -> Stream {
+    let layout = Layout::new([4096; 2]).unwrap();
+    let (_, mapping) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+    let (_, inbox) = Segment::create("test", Inbox::LEN, Access::ReadWrite).unwrap();
+    let event = || eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+    let inbox = Arc::new(Inbox::new(inbox, event(), event()).unwrap());
+    Stream::new(mapping, layout, 1, inbox, 0).unwrap()
+}
+
+/// One end: its pump with one socket.
+struct End {
+    pump: Pump,
+    socket: Waiting,
+    /// As the server has it.
+    local: SocketAddr,
+}
+
+impl End {
+    fn new(packets: sim::Endpoint, local: &str, peer: &str) -> Self {
+        let (local, peer): (SocketAddr, SocketAddr) =
+            (local.parse().unwrap(), peer.parse().unwrap());
+        let udp = UdpRecord { options: UdpOptions::default(), interface: 3, receive_queue: vec![] };
+        let ip = IpOptions { traffic_class: CLASS, ..IpOptions::default() };
+        let record = SessionRecord { local, remote: Some(peer), ip, kind: Kind::Udp(udp) };
+        let socket = Socket::import(&record, &Limits::default()).unwrap();
+        let socket = Arc::new(Mutex::new(socket));
+        let mut pump = Pump::default();
+        pump.add_link(LINK, Box::new(packets), at(0));
+        let one = Datagrams::new(Arc::clone(&socket), stream(), LINK);
+        pump.insert_datagrams(NUMBER, one, at(0));
+        Self { pump, socket, local }
+    }
+
+    fn send(&mut self, bytes: &[u8], segment: Option<u16>, us: u64) -> Sent {
+        self.pump.send_datagram(NUMBER, None, &[IoSlice::new(bytes)], segment, at(us))
+    }
+
+    fn told(&mut self) -> Counts {
+        let one = self.pump.sockets.all.get(&NUMBER).unwrap();
+        Counts::told(&one.stream.ledger().told())
+    }
+}
+
+fn at(us: u64) -> Instant {
+    Instant::from_micros(us)
+}
+
+/// Two ends; the first knows the way to the second.
+fn ends() -> [End; 2] {
+    let options = sim::Options { link: sojourn_wire::frame::Link::Raw, ..sim::Options::default() };
+    let (one, other, _) = sim::pair(&options);
+    let addresses = ["192.0.2.1:1000", "192.0.2.2:2000"];
+    let mut one = End::new(one, addresses[0], addresses[1]);
+    let other = End::new(other, addresses[1], addresses[0]);
+    assert_eq!(one.send(b"lost", None, 0), Sent::Ask(other.local.ip()));
+    let hop = Hop { link: None, mtu: 1500, is_cut: false };
+    one.pump.set_way(NUMBER, other.local.ip(), Some(Source { from: one.local.ip(), hop }));
+    [one, other]
+}
+
+#[test]
+fn what_comes_is_told_with_what_came_with_it() {
+    let [mut one, mut other] = ends();
+    assert_eq!(one.send(b"text", None, 10), Sent::Done(None));
+    other.pump.turn(false, at(20));
+    let got = lock(&other.socket).recv(&mut [&mut [0; 9]]).unwrap();
+    assert_eq!((got.source, got.len), (one.local, 4));
+    let envelope = got.envelope;
+    assert_eq!(envelope.target, other.local.ip());
+    // The congestion bits, too.
+    assert_eq!((envelope.traffic_class, envelope.hop_limit), (CLASS, 64));
+}
+
+#[test]
+fn what_goes_into_headers_may_change() {
+    let [mut one, mut other] = ends();
+    for (class, hop_limit) in [(0, 1), (0x21, 255)] {
+        let ip = IpOptions { traffic_class: class, hop_limit, ..IpOptions::default() };
+        one.pump.set_ip(NUMBER, ip);
+        assert_eq!(one.send(b"x", None, 10), Sent::Done(None));
+        other.pump.turn(false, at(20));
+        let got = lock(&other.socket).recv(&mut [&mut [0; 9]]).unwrap();
+        assert_eq!((got.envelope.traffic_class, got.envelope.hop_limit), (class, hop_limit));
+    }
+}
+
+#[test]
+fn counts_are_told_a_while_after_something_has_happened() {
+    let [mut one, mut other] = ends();
+    assert_eq!([one.pump.next_timeout(), other.pump.next_timeout()], [None; 2]);
+    let beat = BEAT.as_micros();
+    assert_eq!(one.send(b"text", None, 10), Sent::Done(None));
+    // Three, in one frame.
+    assert_eq!(one.send(b"aabbc", Some(2), 500), Sent::Done(None));
+    other.pump.turn(false, at(1000));
+    for end in [&mut one, &mut other] {
+        end.pump.turn(false, at(beat - 1));
+        assert_eq!(end.told(), Counts::default(), "too early");
+    }
+    assert_eq!(one.pump.next_timeout(), Some(at(10 + beat)));
+    one.pump.turn(false, at(10 + beat));
+    other.pump.turn(false, at(1000 + beat));
+    assert_eq!(one.told(), Counts { sent: 4, sent_bytes: 9, ..Counts::default() });
+    assert_eq!(other.told(), Counts { received: 4, received_bytes: 9, ..Counts::default() });
+    // Idle ones cost nothing.
+    assert_eq!([one.pump.next_timeout(), other.pump.next_timeout()], [None; 2]);
+}
+
+#[test]
+fn the_last_counts_are_told_when_it_goes() {
+    let [mut one, mut other] = ends();
+    assert_eq!(one.send(b"text", None, 10), Sent::Done(None));
+    other.pump.turn(false, at(20));
+    for (end, expected) in [
+        (&mut one, Counts { sent: 1, sent_bytes: 4, ..Counts::default() }),
+        (&mut other, Counts { received: 1, received_bytes: 4, ..Counts::default() }),
+    ] {
+        let gone = end.pump.remove_datagrams(NUMBER, at(30)).unwrap();
+        gone.leave().unwrap();
+        assert_eq!(Counts::told(&gone.stream.ledger().told()), expected);
+        assert_eq!(end.pump.next_timeout(), None);
+    }
+}
