@@ -1,4 +1,4 @@
-# Names over TCP, one connection for many, and over UDP, which stays in the kernel.
+# Names over TCP, one connection for many, and over UDP: dig asks each from a socket of its own, the server answers all from one.
 serve() { python3 "$PROGRAMS/net/dns.py" "$ADDRESS" "$PORT" & }
 call() {
     d="dig @$ADDRESS -p $PORT +short +tries=2 +time=10"
