@@ -2,7 +2,7 @@
 //! have the session yet; and home, when the engine has said where it stands and the kernel does not have it yet.
 //!
 //! They are kept. Without this they would be lost, and a peer that waits for the answer to a lone question would repeat it only after a
-//! time-out. When the engine gets the session it gets them first ([`Late::for_each`]). To the kernel they are said once it has the session: by the carrier,
+//! time-out. When the engine gets the session it gets them first (`Late::for_each`). To the kernel they are said once it has the session: by the carrier,
 //! since a program may not be allowed to, from a file in which they are ([`Late::pack`], [`open`]). Nothing depends on it: what is lost even so the
 //! peer sends again. Not here: when a session goes and is there (`pump` and its owner), how they are said (`sojourn_carrier`).
 

@@ -230,7 +230,7 @@ impl Pump {
     }
 
     /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn in a moment. What was left by earlier ones
-    /// is sent if it has waited for [`MOMENT_US`], or may not wait any more. Whether frames were taken.
+    /// is sent if it has waited for `MOMENT_US`, or may not wait any more. Whether frames were taken.
     pub fn turn(&mut self, may_wait: bool, at: Instant) -> bool {
         let arrived = self.receive(at);
         self.expire(at);

@@ -10,6 +10,7 @@ use sojourn_filter::{Failed, What};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// One thing. Fields are those of `--json`.
 #[derive(Debug, Serialize)]
@@ -34,8 +35,30 @@ struct Keeper {
 /// Programs that nothing but a process keeps where they are; the others go with the port or the packet socket that they guard.
 const KEPT: [&str; 2] = ["sojourn_ingress", "sojourn_xdp"];
 
+/// What its last process has just let go of the kernel takes away a moment later: for so long it may look left over.
+const LETTING_GO: Duration = Duration::from_millis(500);
+
 /// Everything there is.
 pub(super) fn look() -> Result<Vec<Attached>, Failed> {
+    let deadline = Instant::now() + LETTING_GO;
+    settled(look_once, || Instant::now() >= deadline)
+}
+
+/// Looks until nothing looks left over, or the time is over.
+fn settled(
+    mut look: impl FnMut() -> Result<Vec<Attached>, Failed>,
+    mut is_over: impl FnMut() -> bool,
+) -> Result<Vec<Attached>, Failed> {
+    loop {
+        let found = look()?;
+        if !found.iter().any(|one| one.is_left_over) || is_over() {
+            return Ok(found);
+        }
+        std::thread::sleep(LETTING_GO / 25);
+    }
+}
+
+fn look_once() -> Result<Vec<Attached>, Failed> {
     let found = sojourn_filter::list()?;
     let keepers = if found.is_empty() { HashMap::new() } else { keepers(Path::new(PROC)) };
     // What is on an interface is told there.
@@ -125,6 +148,24 @@ mod tests {
         let link = "pos:\t0\nflags:\t02000002\nlink_type:\ttcx\nlink_id:\t3\nprog_tag:\taa\nprog_id:\t77\n";
         assert_eq!(program_in(link), Some(77));
         assert_eq!(program_in("map_type:\t1\n"), None);
+    }
+
+    #[test]
+    fn what_goes_a_moment_later_is_not_left_over() {
+        let one = sojourn_filter::Attached {
+            what: What::Hook,
+            name: "sojourn_ingress".into(),
+            interface: "eth0".into(),
+            number: Some(7),
+        };
+        let found = |looks: usize| (0..looks).map(|_| described(&one, &HashMap::new())).collect();
+        let mut left = 2;
+        let look = || {
+            left -= 1;
+            Ok(found(left))
+        };
+        assert!(settled(look, || false).is_ok_and(|found| found.is_empty()));
+        assert!(settled(|| Ok(found(1)), || true).is_ok_and(|found| found[0].is_left_over));
     }
 
     #[test]
