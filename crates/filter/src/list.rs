@@ -5,6 +5,8 @@ use crate::netlink;
 use crate::port;
 use crate::sys::{self, Place};
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
 
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +43,11 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
     let mut found = Vec::new();
     let mut programs = BTreeMap::new();
     for program in aya::programs::loaded_programs() {
-        let program = program.map_err(|error| Failed::other("looking through programs", error))?;
+        let program = match program {
+            // It went between its number and the look at it.
+            Err(error) if is_gone(&error) => continue,
+            other => other.map_err(|error| Failed::other("looking through programs", error))?,
+        };
         if let Some(name) = program.name_as_str().filter(|name| name.starts_with("sojourn")) {
             programs.insert(program.id(), name.to_owned());
             let (name, interface) = (name.to_owned(), String::new());
@@ -75,4 +81,26 @@ pub fn list() -> Result<Vec<Attached>, Failed> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether what was asked for is not there.
+fn is_gone(error: &(dyn Error + 'static)) -> bool {
+    let is_it = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    error.downcast_ref().is_some_and(is_it) || error.source().is_some_and(is_gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn what_has_gone_is_told_from_what_may_not_be_seen() {
+        let failed = |errno: Errno| aya::sys::SyscallError {
+            call: "bpf_prog_get_fd_by_id",
+            io_error: errno.into(),
+        };
+        assert!(is_gone(&aya::programs::ProgramError::from(failed(Errno::NOENT))));
+        assert!(!is_gone(&aya::programs::ProgramError::from(failed(Errno::PERM))));
+    }
 }
