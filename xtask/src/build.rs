@@ -1,6 +1,6 @@
 //! Building what ships, installing it, and starting the benchmarks and fuzz targets.
 
-use crate::packages::{BENCH, BENCH_LOCAL, BENCH_NET, BUILD, ensure};
+use crate::packages::{BENCH, BENCH_LOCAL, BENCH_NET, BUILD, FILTER, ensure};
 use crate::steps::{cargo, command, output, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -12,6 +12,7 @@ const PC_TEMPLATE: &str = "crates/ipc/sojourn-ipc.pc.in";
 /// Every shipped program and library, in `target/release`.
 pub(crate) fn build() -> Result<()> {
     ensure(BUILD)?;
+    ensure(FILTER)?;
     everything()?;
     eprintln!(
         "   target/release: sojourn, sojournd, libsojourn_preload.so; libsojourn_ipc.so, libsojourn_ipc.a, sojourn-idl"
