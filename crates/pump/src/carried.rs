@@ -361,8 +361,7 @@ impl Carried {
             let frame =
                 Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], first, second] };
             // Before the peer can know: a process that is killed between the two has sent nothing that nobody knows of.
-            let words = position::words(&self.connection.position(now));
-            self.stream.ledger().tell(&words);
+            self.tell(now);
             is_told = true;
             // What is not taken is as good as lost on the way, and sent again.
             if out.send(&frame) == Err(SendError::Full) {

@@ -174,8 +174,8 @@ impl Ring {
 
     /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is written from now on lies by the new skew.
     pub fn set_skew(&self, skew: u32) {
-        // SYNC: relaxed; nobody looks at it before the bytes are published.
-        self.tail.rings.store(RINGS | skew << SKEW_SHIFT, Ordering::Relaxed);
+        // SYNC: release, as in `start`: who sees the switch here first finds the same; pairs with the acquire in `rings`.
+        self.tail.rings.store(RINGS | skew << SKEW_SHIFT, Ordering::Release);
     }
 
     /// What is published, and the bytes with it.

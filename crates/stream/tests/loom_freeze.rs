@@ -11,7 +11,7 @@ mod loom_common;
 
 use loom::sync::Arc;
 use loom::thread;
-use loom_common::{CELLS, World, check};
+use loom_common::{CELLS, World, check, read_three};
 use sojourn_stream::ring::Stop;
 
 /// What is left over, by somebody who has just frozen the ring while the others still run.
@@ -39,17 +39,7 @@ fn freeze_in_the_middle(short: bool) {
     };
     let reader = {
         let world = Arc::clone(&world);
-        thread::spawn(move || {
-            let mut read = vec![];
-            while read.len() < 3 {
-                match world.read(read.len() as u64) {
-                    Ok(number) => read.push(number),
-                    Err(Stop::Empty | Stop::Frozen) => break,
-                    Err(stop) => panic!("{stop}"),
-                }
-            }
-            read
-        })
+        thread::spawn(move || read_three(|at| world.read(at)))
     };
     let leftover = leftover(&world);
     let (written, mut all) = (writer.join().unwrap(), reader.join().unwrap());

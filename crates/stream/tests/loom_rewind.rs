@@ -9,7 +9,7 @@ mod loom_common;
 
 use loom::sync::Arc;
 use loom::thread;
-use loom_common::{CELLS, check};
+use loom_common::{CELLS, check, read_three};
 use sojourn_shm::{AtomicU64, Ordering};
 use sojourn_stream::ring::{Ring, Stop, used};
 
@@ -63,18 +63,6 @@ fn write_three(world: &World) -> u64 {
     written
 }
 
-fn read_three(world: &World) -> Vec<u64> {
-    let mut read = vec![];
-    while read.len() < 3 {
-        match world.read(read.len() as u64) {
-            Ok(number) => read.push(number),
-            Err(Stop::Empty | Stop::Frozen) => break,
-            Err(stop) => panic!("{stop}"),
-        }
-    }
-    read
-}
-
 fn leftover(world: &World) -> Vec<u64> {
     let (head, len) = world.ring.leftover(CELLS).unwrap();
     let at = |position| world.cell(position, world.ring.skew()).load(Ordering::Relaxed);
@@ -87,7 +75,7 @@ fn every_message_is_found_where_it_was_put() {
         let world = Arc::new(World::new());
         let reader = {
             let world = Arc::clone(&world);
-            thread::spawn(move || read_three(&world))
+            thread::spawn(move || read_three(|at| world.read(at)))
         };
         let written = write_three(&world);
         let mut all = reader.join().unwrap();
@@ -105,7 +93,7 @@ fn so_is_what_is_left_over() {
             let world = Arc::clone(&world);
             thread::spawn(move || write_three(&world))
         };
-        let mut all = read_three(&world);
+        let mut all = read_three(|at| world.read(at));
         world.ring.freeze();
         all.extend(leftover(&world));
         let written = writer.join().unwrap();

@@ -170,3 +170,16 @@ pub(crate) fn check(bound: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.max_branches = 10_000;
     builder.check(model);
 }
+
+/// Reads up to three numbers, by `read` from that position on.
+pub(crate) fn read_three(read: impl Fn(u64) -> Result<u64, Stop>) -> Vec<u64> {
+    let mut numbers = vec![];
+    while numbers.len() < 3 {
+        match read(numbers.len() as u64) {
+            Ok(number) => numbers.push(number),
+            Err(Stop::Empty | Stop::Frozen) => break,
+            Err(stop) => panic!("{stop}"),
+        }
+    }
+    numbers
+}
