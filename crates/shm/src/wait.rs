@@ -37,6 +37,11 @@ const CPU_USES: u32 = 256;
 /// Iterations without a pause instruction: an answer that is on its way is met at once.
 const EAGER: u32 = 1000;
 
+/// A pure spinner spins so long at once.
+const AIR_NS: u64 = 1_000_000;
+/// Looks at another host between two at the clock.
+const FAR_LOOKS: u32 = 16;
+
 /// The waiting policy of one connection or server thread, with what it learnt.
 #[derive(Debug)]
 pub struct Policy {
@@ -185,7 +190,7 @@ impl Policy {
             return Spun::GaveUp;
         };
         // A pure spinner comes up for air now and then, to look whether its peer is still there.
-        let end = now_ns().saturating_add(budget.min(1_000_000));
+        let end = now_ns().saturating_add(budget.min(AIR_NS));
         loop {
             for _ in 0..16 {
                 core::hint::spin_loop();
@@ -199,10 +204,55 @@ impl Policy {
             }
         }
         if adaptive {
-            self.failures = (self.failures + 1).min(BACKOFF_MAX);
-            self.skip = (1 << self.failures) - 2;
+            self.learn(true);
         }
         Spun::GaveUp
+    }
+
+    /// As [`Policy::spin`], for what comes from another host: each look takes packets and costs as much as twenty at a cache line, and nobody
+    /// has to be left the processor for. `has_asked`: what is waited for is an answer. What comes unasked, and room, come when they come: if that
+    /// takes longer than a wake-up costs, spinning for it did not pay, and the next waits sleep at once, as after a spin in vain.
+    pub fn spin_far(
+        &mut self,
+        has_asked: bool,
+        deadline: Deadline,
+        mut ready: impl FnMut() -> bool,
+    ) -> Spun {
+        let is_adaptive = self.wait == Wait::Adaptive;
+        let budget = match self.wait {
+            Wait::Park => return Spun::GaveUp,
+            Wait::Spin(None) => AIR_NS,
+            Wait::Spin(Some(limit)) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+            Wait::Adaptive if is_known_crowd() && is_oversubscribed() => return Spun::GaveUp,
+            Wait::Adaptive => match self.adaptive_budget() {
+                Some(budget) => budget,
+                None => return Spun::GaveUp,
+            },
+        };
+        let start = now_ns();
+        let mut now = start;
+        while now - start < budget.min(AIR_NS) && !deadline.is_over() {
+            for _ in 0..FAR_LOOKS {
+                if ready() {
+                    let was_late = is_late(has_asked, now - start, wake_cost_ns());
+                    self.learn(is_adaptive && was_late);
+                    return Spun::Ready;
+                }
+            }
+            now = now_ns();
+        }
+        self.learn(is_adaptive);
+        Spun::GaveUp
+    }
+
+    /// Where spinning did not pay it is less likely to pay the next times.
+    fn learn(&mut self, has_failed: bool) {
+        if has_failed {
+            self.failures = (self.failures + 1).min(BACKOFF_MAX);
+            self.skip = (1 << self.failures) - 2;
+        } else {
+            self.failures = 0;
+        }
     }
 
     fn adaptive_budget(&mut self) -> Option<u64> {
@@ -220,6 +270,11 @@ impl Policy {
     pub fn parks(&self) -> bool {
         self.wait != Wait::Spin(None)
     }
+}
+
+/// Whether what came from another host after a spin of `spun_ns` was not worth that spin, where a wake-up costs `cost_ns`.
+fn is_late(has_asked: bool, spun_ns: u64, cost_ns: u64) -> bool {
+    !has_asked && spun_ns > cost_ns
 }
 
 /// The processor we run on, plus one, as it goes into headers.
@@ -350,6 +405,28 @@ mod tests {
         let mut spin = Policy::new(Wait::Spin(Some(Duration::from_micros(10))));
         assert_eq!(spin.spin(cpu(), Deadline::NEVER, || true), Spun::Ready);
         assert_eq!(spin.spin(cpu(), Deadline::NEVER, || false), Spun::GaveUp);
+    }
+
+    #[test]
+    fn what_comes_from_afar_unasked_and_late_is_not_spun_for_again() {
+        assert!(is_late(false, 11, 10));
+        assert!(!is_late(false, 10, 10), "sleeping would not have been sooner");
+        assert!(!is_late(true, 1000, 10), "an answer is always waited for");
+        // What was learnt holds whoever waits, and for few waits: the next is tried again.
+        let mut policy = Policy::new(Wait::Park);
+        policy.learn(true);
+        policy.learn(true);
+        let skipped = policy.skip;
+        assert!((1..=1 << BACKOFF_MAX).contains(&skipped), "{skipped}");
+        for left in (0..skipped).rev() {
+            assert_eq!(policy.adaptive_budget(), None);
+            assert_eq!(policy.skip, left);
+        }
+        assert_eq!(policy.spin_far(true, Deadline::NEVER, || true), Spun::GaveUp);
+        // Who only spins does not learn to sleep.
+        policy.set_wait(Wait::Spin(None));
+        policy.learn(true);
+        assert_eq!(policy.spin_far(false, Deadline::NEVER, || true), Spun::Ready);
     }
 
     #[test]
