@@ -52,6 +52,12 @@ impl Stream {
         fault::point("stream.flushed");
     }
 
+    /// Whether this side has told so, by whichever view of it.
+    pub fn has_flushed(&self) -> bool {
+        // SYNC: acquire, as in `peer_flushed`.
+        self.out_ring().writer.flushed.load(Ordering::Acquire) & FLUSHED != 0
+    }
+
     /// The first `bytes` of the own leftover are in the kernel, and the rest follows as there is room: nothing else is
     /// written there before. The caller rings the peer next.
     pub fn set_flushing(&self, bytes: usize) {

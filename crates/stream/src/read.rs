@@ -130,7 +130,7 @@ impl Stream {
         mut available: usize,
         target: &mut Target<'_, '_>,
     ) -> Result<usize, Stop> {
-        let (mut read, piece) = (0, chunk(self.in_bytes()));
+        let (mut read, piece) = (0, chunk(self.in_bytes(), self.writer_is_near()));
         loop {
             let part = self.copy_out(head, available.min(piece), target);
             if part == 0 {

@@ -246,6 +246,20 @@ impl Stream {
         self.out_ring().reader.cpu.load(Ordering::Relaxed) as u16
     }
 
+    /// Whether the peer last wrote from the processor that we run on: then it does not run while we do.
+    pub fn writer_is_near(&self) -> bool {
+        self.is_here(self.peer_cpu_writing())
+    }
+
+    /// Whether the peer last read on the processor that we run on.
+    pub fn reader_is_near(&self) -> bool {
+        self.is_here(self.peer_cpu_reading())
+    }
+
+    fn is_here(&self, cpu: u16) -> bool {
+        cpu != 0 && self.cpu.load(Ordering::Relaxed) == u32::from(cpu)
+    }
+
     /// Tells the peer our processor, if that changed.
     #[inline]
     pub(crate) fn tell_cpu(&self, seen: &Seen, word: &AtomicU32) {

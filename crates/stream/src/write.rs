@@ -8,9 +8,10 @@ use std::io::IoSlice;
 
 /// Bytes after which a long write publishes, and a long read consumes, what it has done so far: the
 /// peer goes on with them meanwhile. Measured (`examples/measure.rs`): less costs more lines, more leaves
-/// the peer waiting.
-pub(crate) fn chunk(ring_bytes: u32) -> usize {
-    (ring_bytes as usize / 4).clamp(4096, 16 << 10)
+/// the peer waiting. A peer on this processor (`is_near`) cannot go on meanwhile, and would take the processor
+/// for a piece: it is told when all is done.
+pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
+    if is_near { usize::MAX } else { (ring_bytes as usize / 4).clamp(4096, 16 << 10) }
 }
 
 /// A writer of less than this looks now and then whether the ring is empty, and begins at its beginning again. Longer messages walk through the
@@ -95,7 +96,8 @@ impl Stream {
             return self.write_short(tail, bufs, len);
         }
         let mut source = Source { bufs, at: 0 };
-        let (mut written, mut piece) = (0, chunk(self.out_bytes()).max(at_least));
+        let chunk = chunk(self.out_bytes(), self.reader_is_near());
+        let (mut written, mut piece) = (0, chunk.max(at_least));
         while written < len {
             let part = piece.min(len - written);
             source.copy(self, tail, part);
@@ -104,7 +106,7 @@ impl Stream {
                 Err(_) if written > 0 => break,
                 Err(stop) => return Err(stop),
             }
-            (tail, written, piece) = (tail + part as u64, written + part, chunk(self.out_bytes()));
+            (tail, written, piece) = (tail + part as u64, written + part, chunk);
         }
         Ok(written)
     }
@@ -240,5 +242,17 @@ impl Source<'_, '_> {
             tail += copied as u64;
             len -= copied;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chunk;
+
+    #[test]
+    fn only_a_peer_that_runs_beside_us_is_told_of_pieces() {
+        assert_eq!(chunk(1 << 20, false), 16 << 10);
+        assert_eq!(chunk(4096, false), 4096);
+        assert_eq!(chunk(1 << 20, true), usize::MAX);
     }
 }

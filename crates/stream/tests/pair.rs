@@ -155,3 +155,22 @@ fn sizes_are_powers_of_two_within_bounds() {
     assert_eq!(Layout::new([4096, 16 << 20]).unwrap().len(), 4096 + 4096 + (16 << 20));
     assert_eq!(Layout::new([65536, 0]).unwrap().len(), 4096 + 65536);
 }
+
+#[test]
+fn who_is_near_is_known_from_what_both_have_told() {
+    let [a, b] = pair([4096, 4096]);
+    let is_near =
+        || [a.reader_is_near(), a.writer_is_near(), b.reader_is_near(), b.writer_is_near()];
+    a.start_ring();
+    a.set_cpu(3);
+    b.set_cpu(3);
+    assert_eq!(is_near(), [false; 4], "neither has told the other yet");
+    a.write(&[IoSlice::new(b"hello")], 1).unwrap();
+    b.read(&mut [IoSliceMut::new(&mut [0; 9])], false).unwrap();
+    assert_eq!(is_near(), [true, false, false, true]);
+    b.set_cpu(4);
+    assert!(!b.writer_is_near());
+    a.write(&[IoSlice::new(b"hello")], 1).unwrap();
+    b.read(&mut [IoSliceMut::new(&mut [0; 9])], false).unwrap();
+    assert_eq!(is_near(), [false; 4]);
+}
