@@ -211,6 +211,11 @@ pub trait Interface {
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError>;
 
+    /// Whether there is nothing to receive: false where that cannot be told without a system call.
+    fn has_nothing(&self) -> bool {
+        false
+    }
+
     /// Sends one frame. It may be on its way only after [`Interface::flush`]; its bytes are not needed any more after the call.
     ///
     /// # Errors
@@ -254,6 +259,10 @@ impl<I: Interface + ?Sized> Interface for Box<I> {
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError> {
         (**self).receive(budget, accept)
+    }
+
+    fn has_nothing(&self) -> bool {
+        (**self).has_nothing()
     }
 
     fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {

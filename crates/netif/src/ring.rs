@@ -181,6 +181,11 @@ impl Interface for Ring {
     }
 
     #[inline]
+    fn has_nothing(&self) -> bool {
+        !self.slots.is_filled()
+    }
+
+    #[inline]
     fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {
         self.socket.send(frame)
     }

@@ -75,6 +75,13 @@ impl Slots {
         self.read(slot, status, has_vnet).unwrap_or(Filled::Damaged)
     }
 
+    /// Whether there is something in the next slot, which [`Slots::look`] is to find out about.
+    #[inline]
+    pub(crate) fn is_filled(&self) -> bool {
+        let status = self.map.word(self.next * self.slot_len + STATUS_AT);
+        status.is_none_or(|status| status.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0)
+    }
+
     #[inline]
     fn read(&self, slot: usize, status: u32, has_vnet: bool) -> Option<Filled<'_>> {
         let long = |at| self.map.load::<u32>(slot + at);
@@ -169,8 +176,10 @@ mod tests {
         assert_eq!(received.vnet.header_len, 66);
         assert_eq!(received.time_ns, Some(5_000_000_006));
         assert_eq!(received.tag.map(|tag| tag.id()), Some(3));
+        assert!(slots.is_filled());
         slots.release();
         assert!(matches!(slots.look(true), Filled::Nothing), "the second slot is empty");
+        assert!(!slots.is_filled());
         for _ in 1..COUNT {
             slots.release();
         }

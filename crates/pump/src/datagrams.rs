@@ -195,7 +195,7 @@ struct Early {
 }
 
 /// So many are kept, and so long (microseconds): a later socket of the same port is another.
-const EARLY_MAX: usize = 64;
+const EARLY_MAX: usize = 256;
 const EARLY_LASTS_US: u64 = 500_000;
 
 impl Sockets {

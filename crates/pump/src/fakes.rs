@@ -24,11 +24,22 @@ pub(crate) fn flow(port: u16) -> FlowKey {
 
 /// A segment from the IP header on, with that sequence number; it acknowledges nothing new.
 pub(crate) fn packet(flow: FlowKey, seq: u32, payload: &[u8], offload: Offload) -> Vec<u8> {
+    acknowledging(flow, 0, seq, payload, offload)
+}
+
+/// The same, and it acknowledges what comes before `ack`.
+pub(crate) fn acknowledging(
+    flow: FlowKey,
+    ack: u32,
+    seq: u32,
+    payload: &[u8],
+    offload: Offload,
+) -> Vec<u8> {
     let tcp = tcp::Header {
         source_port: 0,
         target_port: 0,
         seq: SeqNum(seq),
-        ack: SeqNum(0),
+        ack: SeqNum(ack),
         flags: Flags::ACK,
         window: 65_535,
         urgent: 0,
@@ -114,6 +125,10 @@ impl Interface for Wire {
             count += 1;
         }
         Ok(count)
+    }
+
+    fn has_nothing(&self) -> bool {
+        self.arriving.lock().unwrap().is_empty()
     }
 
     fn send(&mut self, frame: &Outgoing<'_>) -> Result<(), SendError> {

@@ -23,6 +23,9 @@ const LATE_ROUNDS: usize = 64;
 /// What may wait for a moment waits so long (microseconds) while calls look: the program's answer, or its next write, comes sooner or not soon.
 const MOMENT_US: u64 = 10;
 
+/// Of so many looks one is a turn: at the rate of a call that waits, once in half a microsecond.
+const LOOKS_PER_TURN: u32 = 16;
+
 /// An interface without sessions is kept for so long (microseconds), for the next: longer than the server keeps its own end of it.
 const LINGER_US: u64 = 10_000_000;
 
@@ -40,11 +43,16 @@ pub(crate) struct Link {
     idle_since: Instant,
 }
 
+/// When it is looked at which session.
+type Timers = BTreeSet<(Instant, u32)>;
+
 struct Entry {
     carried: Carried,
     link: LinkId,
     flow: FlowKey,
-    /// Its place among the timers.
+    /// When it wants to hear of the time.
+    due: Option<Instant>,
+    /// Its place among the timers: not later than that.
     timer: Option<Instant>,
     /// It is among the dirty ones.
     is_dirty: bool,
@@ -64,13 +72,15 @@ pub struct Pump {
     flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
     /// What has come for sessions that are on their way here, or home.
     strays: Strays,
-    timers: BTreeSet<(Instant, u32)>,
+    timers: Timers,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
     /// Sessions that have left something to be sent in a moment.
     late: Vec<u32>,
     /// When the first of them did.
     late_since: Instant,
+    /// Looks since the last that was a turn whatever it would find.
+    looks: u32,
     /// Room to gather a datagram of many parts.
     pub(crate) scratch: Box<[u8]>,
 }
@@ -78,6 +88,19 @@ pub struct Pump {
 impl Entry {
     fn arrived(&mut self, frame: &Frame<'_>, segment_size: u16, at: Instant) {
         self.is_ending |= self.carried.arrived(frame, segment_size, at).is_err();
+    }
+
+    /// Almost every timer is put off before it runs out, with each message. So one that is set stays where it is, and when its time comes it is
+    /// looked whether that was meant.
+    fn set_timer(&mut self, number: u32, when: Option<Instant>, timers: &mut Timers) {
+        self.due = when;
+        let Some(when) = when.filter(|when| self.timer.is_none_or(|set| *when < set)) else {
+            return;
+        };
+        if let Some(before) = self.timer.replace(when) {
+            timers.remove(&(before, number));
+        }
+        timers.insert((when, number));
     }
 }
 
@@ -112,6 +135,7 @@ impl Default for Pump {
             dirty: Vec::new(),
             late: Vec::new(),
             late_since: Instant::from_micros(0),
+            looks: 0,
             scratch: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }
     }
@@ -152,6 +176,7 @@ impl Pump {
             carried,
             link,
             flow,
+            due: None,
             timer: None,
             is_dirty: false,
             is_late: false,
@@ -191,8 +216,10 @@ impl Pump {
 
     /// A session less. What still comes for it is kept for [`Pump::take_late`].
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
-        self.set_timer(number, None);
         let entry = self.entries.remove(&number)?;
+        if let Some(when) = entry.timer {
+            self.timers.remove(&(when, number));
+        }
         self.flows.remove(&entry.flow);
         self.leave_link(entry.link, at);
         Some(entry.carried)
@@ -257,7 +284,17 @@ impl Pump {
         self.late = late;
     }
 
-    /// When a timer is due next.
+    /// Whether a turn would find nothing, as far as can be seen without the clock. Now and then it says no all the same: for a look at the clock.
+    #[inline]
+    pub fn is_quiet(&mut self) -> bool {
+        self.looks = (self.looks + 1) % LOOKS_PER_TURN;
+        self.looks != 0
+            && self.dirty.is_empty()
+            && self.late.is_empty()
+            && self.links.iter().all(|link| link.packets.has_nothing())
+    }
+
+    /// When a timer is due next, or was to be: then there is nothing to do.
     pub fn next_timeout(&self) -> Option<Instant> {
         let first = self.timers.first().map(|(when, _)| *when);
         [first, self.sockets.next_beat()].into_iter().flatten().min()
@@ -300,11 +337,15 @@ impl Pump {
         self.sockets.tell_due(at);
         while let Some(&(first, number)) = self.timers.first().filter(|(first, _)| *first <= at) {
             self.timers.remove(&(first, number));
-            if let Some(entry) = self.entries.get_mut(&number) {
-                entry.timer = None;
-                entry.carried.timeout(at);
+            let Some(entry) = self.entries.get_mut(&number) else { continue };
+            entry.timer = None;
+            match entry.due {
+                Some(due) if due <= at => {
+                    entry.carried.timeout(at);
+                    self.mark(number);
+                }
+                later => entry.set_timer(number, later, &mut self.timers),
             }
-            self.mark(number);
         }
     }
 
@@ -324,7 +365,7 @@ impl Pump {
     }
 
     fn serve_one(&mut self, number: u32, may_wait: bool, at: Instant) {
-        let Self { links, entries, late, late_since, .. } = self;
+        let Self { links, entries, late, late_since, timers, .. } = self;
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;
         let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
@@ -343,21 +384,7 @@ impl Pump {
             }
             late.push(number);
         }
-        self.set_timer(number, when);
-    }
-
-    fn set_timer(&mut self, number: u32, when: Option<Instant>) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        if entry.timer == when {
-            return;
-        }
-        if let Some(before) = entry.timer.take() {
-            self.timers.remove(&(before, number));
-        }
-        if let Some(when) = when {
-            entry.timer = Some(when);
-            self.timers.insert((when, number));
-        }
+        entry.set_timer(number, when, timers);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The pump between a program's side and an interface that are both in the test's hands.
 
-use crate::fakes::{Wire, flow, packet, session};
+use crate::fakes::{Wire, acknowledging, flow, packet, session};
 use crate::late;
 use crate::{Carried, Pump};
 use sojourn_proto::record::Kind;
@@ -138,4 +138,70 @@ fn what_counts_as_sent_was_sent_though_the_stream_was_frozen_meanwhile() {
         WHOLE,
         "the kernel would wait for answers to what nobody has sent"
     );
+}
+
+#[test]
+fn a_timer_that_was_put_off_is_neither_late_nor_does_it_anything_early() {
+    let count = Arc::new(Mutex::new(0));
+    let seen = Arc::clone(&count);
+    let mut wire = Wire::new();
+    wire.sent = Box::new(move |_| *seen.lock().unwrap() += 1);
+    let arriving = Arc::clone(&wire.arriving);
+    let mut pump = Pump::default();
+    pump.add_link(LINK, Box::new(wire), AT);
+    let (program, carried) = session(1);
+    pump.insert(7, LINK, carried, AT);
+    let (mut put_off, mut sent_again) = (0, 0);
+    let mut step = |pump: &mut Pump, told: Instant| {
+        let due = pump.session(7).unwrap().next_timeout().unwrap();
+        assert!(told <= due, "late by {:?}", told.since(due));
+        let before = *count.lock().unwrap();
+        pump.turn(false, told);
+        let sent = *count.lock().unwrap() - before;
+        if told < due {
+            put_off += 1;
+            assert_eq!(sent, 0, "nothing was due");
+        } else {
+            sent_again += sent;
+        }
+    };
+    for round in 0..40 {
+        // The answer acknowledges the question, which puts off what was to happen if there were none.
+        let at = Instant::from_micros(u64::from(round) * 15_000);
+        let question = acknowledging(flow(1).reversed(), round, round, b"?", Offload::Nothing);
+        arriving.lock().unwrap().push_back(question);
+        pump.turn(false, at);
+        assert_eq!(read(&program), b"?");
+        program.write(&[IoSlice::new(b"!")], 0).unwrap();
+        pump.mark(7);
+        pump.turn(false, at);
+        let next = Instant::from_micros(at.as_micros() + 15_000);
+        while let Some(told) = pump.next_timeout().filter(|told| *told < next) {
+            step(&mut pump, told);
+        }
+    }
+    for _ in 0..10 {
+        let told = pump.next_timeout().unwrap();
+        step(&mut pump, told);
+    }
+    assert!(put_off > 0 && sent_again > 1, "{put_off} {sent_again}");
+}
+
+#[test]
+fn a_pump_is_quiet_only_if_a_turn_would_find_nothing_and_not_for_ever() {
+    let (mut pump, arriving) = pump();
+    let (program, carried) = session(1);
+    let at = Instant::from_micros(1);
+    pump.insert(7, LINK, carried, at);
+    assert!((0..100).all(|_| !pump.is_quiet()), "it is marked");
+    pump.turn(false, at);
+    let quiet = (0..100).filter(|_| pump.is_quiet()).count();
+    assert!((80..100).contains(&quiet), "{quiet}");
+    arrive(&arriving, 1, 0, b"question");
+    assert!((0..100).all(|_| !pump.is_quiet()), "something has come");
+    pump.turn(true, at);
+    assert_eq!(read(&program), b"question");
+    assert!((0..100).all(|_| !pump.is_quiet()), "the acknowledgement waits for the answer");
+    pump.turn(false, at);
+    assert!((0..100).any(|_| pump.is_quiet()));
 }
