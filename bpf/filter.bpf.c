@@ -19,9 +19,37 @@ INLINE int add_header(struct __sk_buff *skb, const struct config *config)
 	       skb_store(skb, 0, &header, sizeof(header), 0);
 }
 
+/* Whose frame this processor's last selection was about; 0: nobody's. The filter of the member that is selected runs next. */
+INLINE __u64 *wanted_here(void)
+{
+	__u32 key = REASONS;
+
+	return map_lookup(&sojourn_counts, &key);
+}
+
+INLINE void want(__u64 owner)
+{
+	__u64 *wanted = wanted_here();
+
+	if (wanted)
+		*wanted = owner;
+}
+
+/* Whether a packet socket has taken the frame that this processor is at, whose taps have just run. Asked once. */
+INLINE int is_taken(void)
+{
+	__u64 *wanted = wanted_here();
+
+	if (!wanted || !(*wanted & TAKEN))
+		return 0;
+	*wanted = 0;
+	return 1;
+}
+
 /*
  * On the interface, before the stack: packets of moved sessions go no further, so that nobody but their owner answers them.
- * The owner's packet socket has had them already: taps come first.
+ * The owner's packet socket has had them already: taps come first. What was decided there of a datagram counts, also if there is
+ * another rule since: so it is seen by one side, and by one only.
  */
 SEC("classifier")
 int sojourn_ingress(struct __sk_buff *skb)
@@ -33,6 +61,12 @@ int sojourn_ingress(struct __sk_buff *skb)
 	if (!config)
 		return TC_NEXT;
 	flow = received(skb, config->raw ? 0 : sizeof(struct ethernet), &packet);
+	if (packet.key.protocol == UDP && !(flow && flow->mode == PORT)) {
+		if (!is_taken())
+			return TC_NEXT;
+		count(TAKEN_DIRECT);
+		return TC_DROP;
+	}
 	if (!flow)
 		return TC_NEXT;
 	if (packet.first_fragment) {
@@ -49,22 +83,6 @@ int sojourn_ingress(struct __sk_buff *skb)
 		return TC_DROP;
 	count(TAKEN_PORT);
 	return redirect_peer(flow->target, 0);
-}
-
-/* Whose frame this processor's last selection was about; 0: nobody's. The filter of the member that is selected runs next. */
-INLINE __u64 *wanted_here(void)
-{
-	__u32 key = REASONS;
-
-	return map_lookup(&sojourn_counts, &key);
-}
-
-INLINE void want(__u32 owner)
-{
-	__u64 *wanted = wanted_here();
-
-	if (wanted)
-		*wanted = owner;
 }
 
 /* In the fanout group: which member gets the frame. Member 0 is the sink. */
@@ -125,8 +143,10 @@ int sojourn_owned(struct __sk_buff *skb)
 	flow = received(skb, config->raw ? 0 : sizeof(struct ethernet), &packet);
 	if (!flow || packet.first_fragment || !is_tapped(flow))
 		return 0;
-	if (flow->owner == (__u32)me)
+	if (flow->owner == (__u32)me) {
+		want(TAKEN | flow->owner);
 		return WHOLE;
+	}
 	count(MISDIRECTED);
 	heal(me, flow->owner);
 	return 0;

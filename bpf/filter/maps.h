@@ -41,6 +41,7 @@ static long (*redirect_map)(void *, __u64, __u64) = (void *)BPF_FUNC_redirect_ma
 #define DESTINATION 60
 #define EXTENSIONS_MAX 8
 #define WHOLE 0x7fffffff /* a socket filter's answer: all of the frame */
+#define TAKEN (1ULL << 32) /* beside an owner's number: its socket has the frame (`wanted_here`) */
 #define PULLED 128	 /* headers that a port's frame may have */
 
 /* Keep these as in crates/filter/src/rule.rs. */

@@ -9,10 +9,12 @@
 //! A session that its library had not taken up when the server died goes home at once; one whose program has died meanwhile, too, with what its
 //! rings hold. What the filter has beyond that is nobody's, and becomes the kernel's. Not here: the keeper (`keeping`). Read `docs/moves.md`.
 
-use crate::carrier::{Carrier, Entry, Kept, Lent, PROGRAM, Phase, Place, later};
+use crate::carrier::{Carrier, Entry, INBOX, Kept, Lent, PROGRAM, Phase, Place, later};
+use crate::datagrams::{Lodger, Plan};
 use crate::export::addresses;
-use crate::keeping::{Label, Left};
+use crate::keeping::{Label, Left, OfDatagrams};
 use crate::metastate::Way;
+use crate::sessions::Adopted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_filter::Key;
@@ -67,6 +69,24 @@ fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
     Ok(Found { socket, record, key, region: region.into(), inbox })
 }
 
+/// A UDP socket's session as the keeper has it.
+struct FoundDatagrams {
+    record: SessionRecord,
+    region: Descriptor,
+    inbox: [Descriptor; 3],
+    /// The carrier's of the server before.
+    own: [Descriptor; 3],
+}
+
+fn found_datagrams(fds: Vec<OwnedFd>) -> Result<FoundDatagrams, AdoptError> {
+    let fds = <[OwnedFd; 8]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
+    let [file, region, memory, ready, attention, own_memory, own_ready, own_attention] = fds;
+    let record = parcel::open(&file).map_err(|_| AdoptError::Incomplete)?;
+    let inbox = [memory, ready, attention].map(Descriptor::from);
+    let own = [own_memory, own_ready, own_attention].map(Descriptor::from);
+    Ok(FoundDatagrams { record, region: region.into(), inbox, own })
+}
+
 /// Whether a process has ended; one that the keeper does not know has.
 fn has_ended(program: Option<&OwnedFd>) -> bool {
     let Some(program) = program else { return true };
@@ -97,7 +117,11 @@ impl Carrier {
         let count = sessions.len();
         let mut adopted = Vec::new();
         for (label, fds) in sessions {
-            match self.adopt_one(&label, fds) {
+            let adopted_one = match label.datagrams {
+                Some(of_it) => self.adopt_datagrams(&label, &of_it, fds),
+                None => self.adopt_one(&label, fds),
+            };
+            match adopted_one {
                 Ok(local) => adopted.push(local),
                 Err(error) => {
                     self.links.keeping.release(&label);
@@ -108,7 +132,7 @@ impl Carrier {
                 }
             }
         }
-        let keys: HashSet<Key> = self.entries.values().map(|entry| entry.key).collect();
+        let keys: HashSet<Key> = self.entries.values().flat_map(Entry::keys).collect();
         for stray in self.links.drop_strays(&|key| keys.contains(key)) {
             self.sessions.warn(format_args!("{stray} was nobody's: it is the kernel's again"));
         }
@@ -134,7 +158,8 @@ impl Carrier {
         };
         self.last_local += 1;
         let local = self.last_local;
-        self.sessions.adopt(local, socket.as_fd(), label.stream, label.side, region.clone());
+        let what = Adopted::Socket(socket.as_fd());
+        self.sessions.adopt(local, what, label.stream, label.side, region.clone());
         // What its library was told last is not known: it is told anew when it registers.
         let way = Way { interface: label.interface, name, link: None, mtu: 0 };
         let lent = Lent {
@@ -147,7 +172,7 @@ impl Carrier {
             port: label.port,
             is_cut: true,
             next_look_us: u64::MAX,
-            kept: Kept { label: *label, region, inbox },
+            kept: Kept { label: *label, region, inbox, own: None },
             is_known: false,
             home_by: None,
         };
@@ -159,33 +184,109 @@ impl Carrier {
             peer_pid: label.pid,
             peer_process: Descriptor::NONE,
         };
-        let entry = Entry::adopted(key, lent, place);
+        let entry = Entry::adopted(key, Phase::Lent(Box::new(lent)), None, place);
         self.entries.insert(local, entry);
         self.tokens.insert(label.token, local);
         Ok(local)
     }
 
+    /// The same for a UDP socket, which only its program has.
+    fn adopt_datagrams(
+        &mut self,
+        label: &Label,
+        of_it: &OfDatagrams,
+        fds: Vec<OwnedFd>,
+    ) -> Result<u64, AdoptError> {
+        let FoundDatagrams { record, region, inbox, own } = found_datagrams(fds)?;
+        let name = self.links.name_of(label.interface).ok_or(AdoptError::Rule)?.to_owned();
+        let way = Way { interface: label.interface, name, link: None, mtu: 0 };
+        let plan = Plan::adopted(record, way.clone(), of_it, &self.links.keys_of(label));
+        let key = *plan.keys.first().ok_or(AdoptError::Rule)?;
+        let place = Place {
+            own_inbox: of_it.own_inbox,
+            own_slot: of_it.own_slot,
+            peer_inbox: label.peer_inbox,
+            peer_slot: label.peer_slot,
+            peer_pid: label.pid,
+            peer_process: Descriptor::NONE,
+        };
+        let stream = self.inboxes_of(&place, &inbox, &own).ok_or(AdoptError::Memory)?;
+        let stream = stream_of(label, &region, stream);
+        let is_ruled = plan.keys.iter().all(|key| self.links.adopt_session(label, key));
+        let (Some(stream), true) = (stream, is_ruled) else {
+            self.inboxes.close(place.own_inbox);
+            self.peer_inboxes.close(place.peer_inbox);
+            return Err(if is_ruled { AdoptError::Memory } else { AdoptError::Rule });
+        };
+        self.last_local += 1;
+        let local = self.last_local;
+        let (bound, remote) = (plan.local, plan.remote);
+        let what = Adopted::Datagrams { cookie: of_it.cookie, local: bound, remote };
+        self.sessions.adopt(local, what, label.stream, label.side, region.clone());
+        let lodger = Lodger {
+            stream,
+            way,
+            keys: plan.keys.clone(),
+            kept: Kept { label: *label, region, inbox, own: Some(own) },
+            is_known: false,
+            is_told: false,
+            home_by: None,
+        };
+        self.slots.insert((place.own_inbox, place.own_slot), local);
+        let phase = Phase::Datagrams(Box::new(lodger));
+        self.entries.insert(local, Entry::adopted(key, phase, Some(Box::new(plan)), place));
+        self.tokens.insert(label.token, local);
+        Ok(local)
+    }
+
+    /// Opens the inboxes of an earlier server's session; the program's.
+    fn inboxes_of(
+        &mut self,
+        place: &Place,
+        inbox: &[Descriptor; 3],
+        own: &[Descriptor; 3],
+    ) -> Option<std::sync::Arc<sojourn_stream::Inbox>> {
+        let named = |id, slot, of_it: &[Descriptor; 3]| {
+            let [memory, ready, attention] = of_it.clone();
+            InboxT { id, slot, memory, ready, attention }
+        };
+        let (own, is_new) = self.inboxes.open(&named(place.own_inbox, place.own_slot, own))?;
+        if is_new {
+            // What the server before this one was asked to look at is looked at anyhow.
+            own.take_attention(&mut |_| {});
+            let _ = self.watch(own.attention_fd(), INBOX);
+        }
+        let peer = self.peer_inboxes.open(&named(place.peer_inbox, place.peer_slot, inbox));
+        if peer.is_none() {
+            self.inboxes.close(place.own_inbox);
+        }
+        peer.map(|(peer, _)| peer)
+    }
+
     /// Sends home what is not carried by a living program.
     fn settle_adopted(&mut self, adopted: &[u64], programs: &HashMap<u32, OwnedFd>) {
         for local in adopted.iter().copied() {
-            let Some(Entry { key, phase: Phase::Lent(lent), .. }) = self.entries.get_mut(&local)
-            else {
-                continue;
+            let Some(entry) = self.entries.get_mut(&local) else { continue };
+            let (stream, kept, home_by) = match &mut entry.phase {
+                Phase::Lent(lent) => (&lent.stream, &lent.kept, &mut lent.home_by),
+                Phase::Datagrams(one) => (&one.stream, &one.kept, &mut one.home_by),
+                _ => continue,
             };
-            let is_dead = has_ended(programs.get(&lent.kept.label.pid));
+            let is_dead = has_ended(programs.get(&kept.label.pid));
             if is_dead {
                 self.sessions.say(format_args!(
-                    "{key}: its program has ended while there was no server: the kernel ends it"
+                    "{}: its program has ended while there was no server: the kernel ends it",
+                    entry.key
                 ));
             }
-            let ledger = lent.stream.ledger();
+            let ledger = stream.ledger();
             if is_dead || ledger.revoke() || !ledger.is_claimed() {
                 self.end(local);
                 continue;
             }
-            if lent.stream.is_frozen() {
+            if stream.is_frozen() {
                 // Its library is about to give it back, or has given up.
-                lent.home_by = Some(later(now(), HOME_LIMIT_US));
+                *home_by = Some(later(now(), HOME_LIMIT_US));
             }
             self.attend(local);
         }
@@ -209,25 +310,32 @@ impl Carrier {
         if let Some(program) = self.programs.remove(&pid) {
             let _ = rustix::event::epoll::delete(&self.set, &program);
         }
-        let is_its =
-            |entry: &Entry| matches!(&entry.phase, Phase::Lent(lent) if lent.kept.label.pid == pid);
+        let is_its = |entry: &Entry| entry.kept().is_some_and(|kept| kept.label.pid == pid);
         let its = self.entries.iter().filter(|(_, entry)| is_its(entry));
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
 
     /// A library has registered its side of an adopted session.
     pub(crate) fn registered(&mut self, stream: u64, pid: u32) {
-        let is_it = |entry: &Entry| matches!(&entry.phase, Phase::Lent(lent) if lent.kept.label.stream == stream);
+        let is_it = |entry: &Entry| entry.kept().is_some_and(|kept| kept.label.stream == stream);
         let Some((&local, entry)) = self.entries.iter_mut().find(|(_, entry)| is_it(entry)) else {
             return;
         };
-        let Phase::Lent(lent) = &mut entry.phase else { return };
-        if lent.kept.label.pid != pid {
+        let is_its = entry.kept().is_some_and(|kept| kept.label.pid == pid);
+        if !is_its {
             self.sessions.warn(format_args!("{}: process {pid} claims to carry it", entry.key));
-            return lent.call_home();
         }
-        lent.is_known = true;
-        self.look_at_way(local);
+        match &mut entry.phase {
+            Phase::Lent(lent) if is_its => lent.is_known = true,
+            Phase::Lent(lent) => lent.call_home(),
+            Phase::Datagrams(lodger) if is_its => lodger.is_known = true,
+            Phase::Datagrams(lodger) => lodger.call_home(),
+            _ => {}
+        }
+        match is_its {
+            true => self.look_at_way(local),
+            false => self.attend(local),
+        }
     }
 
     /// The keeper has gone, and what it held: another one is told everything.
@@ -236,10 +344,13 @@ impl Carrier {
             .warn(format_args!("the keeper of sessions has ended: another one is started"));
         self.links.keep_anew();
         for entry in self.entries.values() {
-            if let Phase::Lent(lent) = &entry.phase
-                && let Ok(record) = parcel::pack(&lent.record)
-            {
-                self.links.keeping.hold(&lent.kept, &lent.socket, record.as_fd());
+            let (record, socket) = match (&entry.phase, &entry.plan) {
+                (Phase::Lent(lent), _) => (&lent.record, Some(&lent.socket)),
+                (Phase::Datagrams(_), Some(plan)) => (&plan.record, None),
+                _ => continue,
+            };
+            if let (Some(kept), Ok(record)) = (entry.kept(), parcel::pack(record)) {
+                self.links.keeping.hold(kept, socket, record.as_fd());
             }
         }
     }

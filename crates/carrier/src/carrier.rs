@@ -69,8 +69,25 @@ impl Entry {
         Self { key, phase: Phase::Between, plan, place: None, due: None }
     }
 
-    pub(crate) fn adopted(key: Key, lent: Lent, place: Place) -> Self {
-        Self { key, phase: Phase::Lent(Box::new(lent)), plan: None, place: Some(place), due: None }
+    pub(crate) fn adopted(key: Key, phase: Phase, plan: Option<Box<Plan>>, place: Place) -> Self {
+        Self { key, phase, plan, place: Some(place), due: None }
+    }
+
+    /// What the filter has for it, or may have.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        match &self.plan {
+            Some(plan) => plan.keys.clone(),
+            None => vec![self.key],
+        }
+    }
+
+    /// Of a session that is away: what the next server needs of it.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        match &self.phase {
+            Phase::Lent(lent) => Some(&lent.kept),
+            Phase::Datagrams(lodger) => Some(&lodger.kept),
+            _ => None,
+        }
     }
 }
 
@@ -82,7 +99,7 @@ pub(crate) enum Phase {
     /// The program's library carries it.
     Lent(Box<Lent>),
     /// A UDP socket's; joined; the program's side is not ready yet.
-    Expected { stream: Box<Stream>, since: Instant },
+    Expected { stream: Box<Stream>, joined: Joined, since: Instant },
     /// A UDP socket's; the program's library carries it.
     Datagrams(Box<Lodger>),
     /// On its way from one to another.
@@ -102,20 +119,23 @@ pub(crate) struct Joined {
 pub(crate) struct Kept {
     pub(crate) label: Label,
     pub(crate) region: Descriptor,
-    /// Memory, ready, attention.
+    /// Memory, ready, attention of the program's; and of the carrier's, if it is a UDP socket's session.
     pub(crate) inbox: [Descriptor; 3],
+    pub(crate) own: Option<[Descriptor; 3]>,
 }
 
 impl Kept {
-    /// What a keeper holds of a session, in that order: socket, record, region, and the program's inbox.
+    /// What a keeper holds of a session, in that order: socket (of TCP), record, region, the program's inbox, the carrier's (of UDP).
     pub(crate) fn fds<'k>(
         &'k self,
-        socket: &'k OwnedFd,
+        socket: Option<&'k OwnedFd>,
         record: BorrowedFd<'k>,
-    ) -> Option<[BorrowedFd<'k>; 6]> {
-        let [memory, ready, attention] = &self.inbox;
-        let (memory, ready, attention) = (memory.as_fd()?, ready.as_fd()?, attention.as_fd()?);
-        Some([socket.as_fd(), record, self.region.as_fd()?, memory, ready, attention])
+    ) -> Option<Vec<BorrowedFd<'k>>> {
+        let region = self.region.as_fd()?;
+        let inboxes = self.inbox.iter().chain(self.own.iter().flatten());
+        let inboxes = inboxes.map(|fd| fd.as_fd()).collect::<Option<Vec<_>>>()?;
+        let socket = socket.map(AsFd::as_fd);
+        Some(socket.into_iter().chain([record, region]).chain(inboxes).collect())
     }
 }
 
@@ -350,7 +370,7 @@ impl Carrier {
         let Some(entry) = entries.get_mut(&local) else { return };
         if let Phase::Datagrams(lodger) = &entry.phase {
             // Its library asks for each way anew.
-            return sessions.reroute(local, hop_of(&lodger.way, lodger.port));
+            return sessions.reroute(local, hop_of(&lodger.way, lodger.kept.label.port));
         }
         let Entry { key, phase: Phase::Lent(lent), .. } = entry else {
             return;

@@ -6,15 +6,17 @@
 //! Read `docs/moves.md`, "UDP", then `carrier` and `moves`.
 
 use crate::addresses::{self, Own};
-use crate::carrier::{Carrier, Entry, Phase, Place, later};
+use crate::carrier::{Carrier, Entry, Joined, Kept, Phase, Place, later};
+use crate::keeping::{Label, OfDatagrams};
 use crate::links::{LinkError, RING, Ticket};
-use crate::metastate::{Mac, Way};
-use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token};
+use crate::metastate::Way;
+use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace, hop_of, token};
 use crate::replay;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
+use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
 use sojourn_session::{HopT, LendT, OfferT, ReasonT, RingT, WayT};
 use sojourn_stream::Stream;
@@ -24,26 +26,74 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// What a session is to have.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    local: SocketAddr,
-    remote: Option<SocketAddr>,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: Option<SocketAddr>,
     /// The interface; of its link addresses and packet size nothing is used.
-    way: Way,
+    pub(crate) way: Way,
     /// What the filter is to turn away from the kernel.
-    keys: Vec<Key>,
+    pub(crate) keys: Vec<Key>,
     /// Where the socket stands; nobody has sent to it by this way yet.
-    record: SessionRecord,
+    pub(crate) record: SessionRecord,
+    /// The socket's, for ever.
+    pub(crate) cookie: u64,
+    /// An unconnected socket of both families.
+    pub(crate) is_both: bool,
+}
+
+impl Plan {
+    /// That of a session of an earlier server; `ruled`: what the filter has for its program.
+    pub(crate) fn adopted(
+        record: SessionRecord,
+        way: Way,
+        of_it: &OfDatagrams,
+        ruled: &[Key],
+    ) -> Self {
+        let (local, remote) = (record.local, record.remote);
+        let OfDatagrams { cookie, is_both, .. } = *of_it;
+        let is_its = |key: &&Key| {
+            key.protocol() == Protocol::Udp
+                && key.local().port() == local.port()
+                && key.remote() == remote
+                && is_its(local.ip(), is_both, key.local().ip())
+        };
+        let keys = ruled.iter().filter(is_its).copied().collect();
+        Self { local, remote, way, keys, record, cookie, is_both }
+    }
+
+    /// What of it the next server has to know.
+    fn of_it(&self, place: &Place) -> OfDatagrams {
+        let (own_inbox, own_slot) = (place.own_inbox, place.own_slot);
+        OfDatagrams { cookie: self.cookie, is_both: self.is_both, own_inbox, own_slot }
+    }
 }
 
 /// A session whose library carries it.
 pub(crate) struct Lodger {
     pub(crate) stream: Stream,
-    token: u64,
     pub(crate) way: Way,
-    /// What its program knows its packet socket by, and the socket's link address if it is a port's.
-    link: u64,
-    pub(crate) port: Option<Mac>,
     /// Those that are the library's still.
-    keys: Vec<Key>,
+    pub(crate) keys: Vec<Key>,
+    pub(crate) kept: Kept,
+    /// Its library can be told things: of an adopted session, once it has registered.
+    pub(crate) is_known: bool,
+    /// Its library was told that its datagrams are the kernel's.
+    pub(crate) is_told: bool,
+    /// It was adopted on its way home: its library may not be able to say that it is over.
+    pub(crate) home_by: Option<Instant>,
+}
+
+impl Lodger {
+    /// A session whose library is known.
+    fn new(stream: Stream, way: Way, keys: Vec<Key>, kept: Kept) -> Self {
+        Self { stream, way, keys, kept, is_known: true, is_told: false, home_by: None }
+    }
+
+    /// Its library is to let go of it.
+    pub(crate) fn call_home(&self) {
+        self.stream.freeze();
+        self.stream.attention();
+        self.stream.ring_peer();
+    }
 }
 
 /// Whether it is a UDP socket that was handed in.
@@ -55,6 +105,14 @@ pub(crate) fn is_of_datagrams(socket: &OwnedFd) -> bool {
 fn canonical(any: SocketAddrAny) -> Option<SocketAddr> {
     let address = SocketAddr::try_from(any).ok()?;
     Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+/// Whether a socket that is bound there has what comes for this address of the host's.
+fn is_its(bound: IpAddr, is_both: bool, ip: IpAddr) -> bool {
+    match bound.is_unspecified() {
+        true => ip.is_ipv4() == bound.is_ipv4() || is_both,
+        false => ip == bound,
+    }
 }
 
 /// An address as the interface has it.
@@ -84,6 +142,7 @@ impl Carrier {
     /// By which interface it is carried, and what; `None`: none leads to other hosts.
     fn plan(&mut self, socket: BorrowedFd<'_>) -> Option<Plan> {
         let local = canonical(rustix::net::getsockname(socket).ok()?)?;
+        let cookie = sockopt::socket_cookie(socket).ok()?;
         let remote = rustix::net::getpeername(socket).ok().flatten().and_then(canonical);
         let key = |local, remote| Key::new(Protocol::Udp, local, remote).ok();
         if let Some(peer) = remote {
@@ -92,23 +151,26 @@ impl Carrier {
             }
             let way = self.metastate.way(local.ip(), peer.ip()).ok()?;
             let record = record_of(socket, local, remote, way.interface);
-            return Some(Plan { local, remote, way, keys: vec![key(local, remote)?], record });
+            let keys = vec![key(local, remote)?];
+            return Some(Plan { local, remote, way, keys, record, cookie, is_both: false });
         }
         let is_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
-        let is_its = |ip: IpAddr| match local.ip().is_unspecified() {
-            true => ip.is_ipv4() == local.is_ipv4() || is_both,
-            false => ip == local.ip(),
-        };
         let own = addresses::own().ok()?;
-        let own: Vec<Own> = own.into_iter().filter(|own| is_its(own.ip)).collect();
+        let is_its = |own: &Own| is_its(local.ip(), is_both, own.ip);
+        let own: Vec<Own> = own.into_iter().filter(is_its).collect();
         let way = self.interface_of(&own)?;
         let of_it = own.iter().filter(|own| own.interface == way.name);
         let keys = of_it.filter_map(|own| key(SocketAddr::new(own.ip, local.port()), None));
         let record = record_of(socket, local, remote, way.interface);
-        Some(Plan { local, remote, keys: keys.collect(), way, record })
+        Some(Plan { local, remote, keys: keys.collect(), way, record, cookie, is_both })
     }
 
-    pub(crate) fn joined_datagrams(&mut self, local: u64, opened: Option<(Stream, Place)>) {
+    pub(crate) fn joined_datagrams(
+        &mut self,
+        local: u64,
+        opened: Option<(Stream, Place)>,
+        joined: Joined,
+    ) {
         let Some(entry) = self.entries.get_mut(&local) else { return };
         let Some((stream, place)) = opened else {
             self.entries.remove(&local);
@@ -120,7 +182,7 @@ impl Carrier {
         stream.start_ring();
         stream.attention();
         let since = now();
-        entry.phase = Phase::Expected { stream: Box::new(stream), since };
+        entry.phase = Phase::Expected { stream: Box::new(stream), joined, since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
         entry.place = Some(place);
         self.look_at(local, Some(since));
@@ -147,13 +209,17 @@ impl Carrier {
     /// Lends the session to its library, if no thread of the program sits in the kernel any more.
     pub(crate) fn try_take_datagrams(&mut self, local: u64) {
         let Some(entry) = self.entries.get_mut(&local) else { return };
-        let Phase::Expected { stream, since } = &entry.phase else { return };
+        let Phase::Expected { stream, since, .. } = &entry.phase else { return };
         let at = now();
         if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
             return self.end(local);
         }
         if !stream.has_consent() {
             return self.look_at(local, Some(later(at, TAKE_EVERY_US)));
+        }
+        // Its library has gone home with it.
+        if !stream.ledger().take() {
+            return self.end(local);
         }
         if let Err(error) = self.take_datagrams(local) {
             if let Some(entry) = self.entries.get(&local) {
@@ -165,9 +231,10 @@ impl Carrier {
 
     fn take_datagrams(&mut self, local: u64) -> Result<(), LinkError> {
         let program = self.entries.get(&local).and_then(|entry| self.program_of(entry));
-        let Self { entries, links, sessions, tokens, .. } = self;
+        let Self { entries, links, sessions, tokens, inboxes, peer_inboxes, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
         let (Some(plan), Some(program)) = (&entry.plan, program) else { return Ok(()) };
+        let Some(place) = &entry.place else { return Ok(()) };
         if let Kind::Udp(udp) = &plan.record.kind
             && udp.options.no_checksum
             && !program.may_have_packets
@@ -175,7 +242,7 @@ impl Carrier {
             return Err(LinkError::NoChecksum);
         }
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
-        let Phase::Expected { stream, since } = phase else { return Ok(()) };
+        let Phase::Expected { stream, joined, since } = phase else { return Ok(()) };
         let parcel = sojourn_pump::parcel::pack(&plan.record);
         let mut taken = Vec::new();
         let mut ticket: Option<Ticket> = None;
@@ -187,20 +254,36 @@ impl Carrier {
             Ok::<_, LinkError>(())
         });
         let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
-        let (Ok(()), Ok(parcel), Some(Ticket { number: link, socket: packets, port, .. })) =
+        let (Ok(()), Ok(parcel), Some(Ticket { number: link, owner, socket: packets, port })) =
             (&result, parcel, ticket)
         else {
             for key in taken {
                 links.give_back(plan.way.interface, number, &key);
             }
-            entry.phase = Phase::Expected { stream, since };
+            entry.phase = Phase::Expected { stream, joined, since };
             return result.and(Err(LinkError::Descriptors));
         };
         let (token, way) = (token(), plan.way.clone());
-        // From now on its library may claim it.
-        stream.ledger().take();
+        let label = Label {
+            token,
+            stream: joined.stream,
+            side: joined.side,
+            ring_bytes: joined.ring_bytes,
+            peer_inbox: place.peer_inbox,
+            peer_slot: place.peer_slot,
+            pid: place.peer_pid,
+            interface: way.interface,
+            owner: owner.0,
+            link,
+            port,
+            datagrams: Some(plan.of_it(place)),
+        };
+        let inbox = peer_inboxes.descriptors(place.peer_inbox).unwrap_or_default();
+        let own = inboxes.descriptors(place.own_inbox);
+        let kept = Kept { label, region: joined.region, inbox, own };
+        links.keeping.hold(&kept, None, parcel.as_fd());
         let hop = hop_of(&way, port);
-        let lodger = Lodger { stream: *stream, token, way, link, port, keys: taken };
+        let lodger = Lodger::new(*stream, way, taken, kept);
         entry.phase = Phase::Datagrams(Box::new(lodger));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
@@ -214,18 +297,28 @@ impl Carrier {
         let Self { entries, links, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return };
         let Phase::Datagrams(lodger) = &mut entry.phase else { return };
-        if !lodger.stream.is_frozen() || lodger.keys.is_empty() {
+        if !lodger.stream.is_frozen() {
             return;
         }
-        for key in core::mem::take(&mut lodger.keys) {
-            links.give_back(lodger.way.interface, lodger.link, &key);
+        let home_by = lodger.home_by;
+        if core::mem::replace(&mut lodger.is_told, true) {
+            return match home_by {
+                Some(limit) if limit <= now() => self.end(local),
+                limit => self.look_at(local, limit),
+            };
         }
+        for key in core::mem::take(&mut lodger.keys) {
+            links.give_back(lodger.way.interface, lodger.kept.label.link, &key);
+        }
+        // What it has of them already it shall have before it is told.
+        grace();
         let is_carried = !lodger.stream.ledger().revoke();
         match is_carried {
             true => lodger.stream.set_flushing(0),
             false => lodger.stream.set_flushed(0),
         }
         lodger.stream.ring_peer();
+        self.look_at(local, home_by);
     }
 
     /// What its program has not read.
@@ -262,9 +355,11 @@ impl Carrier {
 
     /// Of an ended session: bytes sent and received past the kernel, as its program has told them last.
     pub(crate) fn end_datagrams(&mut self, lodger: Lodger) -> (u64, u64) {
-        self.tokens.remove(&lodger.token);
+        let label = &lodger.kept.label;
+        self.tokens.remove(&label.token);
+        self.links.keeping.release(label);
         for key in &lodger.keys {
-            self.links.give_back(lodger.way.interface, lodger.link, key);
+            self.links.give_back(label.interface, label.link, key);
         }
         let_go(&lodger.stream);
         let counts = Counts::told(&lodger.stream.ledger().told());
@@ -286,7 +381,7 @@ impl Carrier {
             .filter(|(_, way)| way.interface == lodger.way.interface);
         let told = match way {
             Some((from, way)) => {
-                let (from, hop) = (told(from), hop_of(&way, lodger.port));
+                let (from, hop) = (told(from), hop_of(&way, lodger.kept.label.port));
                 WayT { local: 0, to: told(to), is_there: true, from, hop }
             }
             None => WayT {

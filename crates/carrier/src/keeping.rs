@@ -54,6 +54,19 @@ pub(crate) struct Label {
     pub(crate) link: u64,
     /// Of a port: the link address that its frames are sent from.
     pub(crate) port: Option<Mac>,
+    /// Of a UDP socket's session.
+    pub(crate) datagrams: Option<OfDatagrams>,
+}
+
+/// What the next server has to know of a UDP socket, which only its program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfDatagrams {
+    pub(crate) cookie: u64,
+    /// Datagrams of both families are its own.
+    pub(crate) is_both: bool,
+    /// Where its library asks for the carrier's attention.
+    pub(crate) own_inbox: u64,
+    pub(crate) own_slot: u32,
 }
 
 const SESSION: &str = "session";
@@ -68,7 +81,11 @@ impl fmt::Display for Label {
         let [a, b, c, d, e, g] = self.port.unwrap_or_default();
         let port = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
         write!(f, "{SESSION} {token} {stream} {side} {ring0} {ring1} {peer_inbox} {peer_slot} ")?;
-        write!(f, "{pid} {interface} {owner} {link} {port}")
+        write!(f, "{pid} {interface} {owner} {link} {port}")?;
+        let Some(OfDatagrams { cookie, is_both, own_inbox, own_slot }) = self.datagrams else {
+            return Ok(());
+        };
+        write!(f, " {cookie} {} {own_inbox} {own_slot}", u8::from(is_both))
     }
 }
 
@@ -82,7 +99,7 @@ impl FromStr for Label {
         }
         let mut next = || words.next().and_then(|word| word.parse::<u64>().ok()).ok_or(());
         let narrow = |number: u64| u32::try_from(number).map_err(drop);
-        let label = Self {
+        let mut label = Self {
             token: next()?,
             stream: next()?,
             side: u8::try_from(next()?).map_err(drop)?,
@@ -94,7 +111,13 @@ impl FromStr for Label {
             owner: narrow(next()?)?,
             link: next()?,
             port: mac_of(next()?)?,
+            datagrams: None,
         };
+        if let Ok(cookie) = next() {
+            let is_both = next()? != 0;
+            let (own_inbox, own_slot) = (next()?, narrow(next()?)?);
+            label.datagrams = Some(OfDatagrams { cookie, is_both, own_inbox, own_slot });
+        }
         if words.next().is_none() && label.side < 2 { Ok(label) } else { Err(()) }
     }
 }
@@ -223,7 +246,7 @@ impl Keeping {
     }
 
     /// The session is kept from now on.
-    pub(crate) fn hold(&mut self, kept: &Kept, socket: &OwnedFd, record: BorrowedFd<'_>) {
+    pub(crate) fn hold(&mut self, kept: &Kept, socket: Option<&OwnedFd>, record: BorrowedFd<'_>) {
         self.ready();
         let Some(keeper) = &self.keeper else { return };
         let pid = kept.label.pid;
@@ -386,12 +409,19 @@ mod tests {
             owner: 5,
             link: 11,
             port: Some([2, 0, 0, 0, 0, 7]),
+            datagrams: None,
         };
         let text = label.to_string();
         assert_eq!(text.parse(), Ok(label));
         let label = Label { port: None, ..label };
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!(format!("{text} 1").parse::<Label>(), Err(()));
+        let of_datagrams =
+            OfDatagrams { cookie: u64::MAX, is_both: true, own_inbox: u64::MAX, own_slot: 8 };
+        let label = Label { datagrams: Some(of_datagrams), ..label };
+        let udp = label.to_string();
+        assert_eq!(udp.parse(), Ok(label));
+        assert_eq!(format!("{udp} 1").parse::<Label>(), Err(()));
         assert_eq!(text.replace(" 1 ", " 2 ").parse::<Label>(), Err(()));
         assert_eq!("link 3 sojourn_link".parse::<Label>(), Err(()));
     }

@@ -29,4 +29,4 @@ pub use carrier::{Carrier, StartError};
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
 pub use keeping::{ARGUMENT as KEEP, keep};
-pub use sessions::{Door, Gate, Handed, Sessions, door};
+pub use sessions::{Adopted, Door, Gate, Handed, Sessions, door};

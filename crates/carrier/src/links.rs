@@ -180,6 +180,13 @@ impl Links {
         Some(&self.links.get(&index)?.filter.interface().name)
     }
 
+    /// What the filter has for the owner in the label.
+    pub(crate) fn keys_of(&self, label: &Label) -> Vec<Key> {
+        let link = self.links.get(&label.interface);
+        let all = link.into_iter().flat_map(|link| link.filter.flows());
+        all.filter(|(_, owner)| *owner == OwnerId(label.owner)).map(|(key, _)| key).collect()
+    }
+
     /// A session of an earlier server, as that has labelled it: the filter must say the same of it. False: it says something else.
     pub(crate) fn adopt_session(&mut self, label: &Label, key: &Key) -> bool {
         let Some(link) = self.links.get_mut(&label.interface) else { return false };

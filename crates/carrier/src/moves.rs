@@ -6,7 +6,7 @@ mod home;
 mod numbers;
 mod out;
 
-pub(crate) use out::RING_BYTES;
+pub(crate) use out::{RING_BYTES, grace};
 
 use crate::carrier::{Carrier, Entry};
 use crate::metastate::{Mac, Metastate, Way, WayError};

@@ -7,10 +7,26 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, WayT};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
+/// What a session of an earlier server is known by.
+#[derive(Clone, Copy, Debug)]
+pub enum Adopted<'s> {
+    /// TCP: its socket.
+    Socket(BorrowedFd<'s>),
+    /// A UDP socket, which only its program has.
+    Datagrams {
+        /// The socket's cookie.
+        cookie: u64,
+        /// Where it is bound.
+        local: SocketAddr,
+        /// Its peer, if it is connected.
+        remote: Option<SocketAddr>,
+    },
+}
 
 /// The session server, as the carrier sees it. No call waits.
 pub trait Sessions: Send {
@@ -28,8 +44,8 @@ pub trait Sessions: Send {
     fn reroute(&self, local: u64, hop: HopT);
     /// Tells the administrator what he may want to know.
     fn say(&self, text: core::fmt::Arguments<'_>);
-    /// A session of an earlier server, of which the carrier has this side: `socket` is its socket, `region` its stream's memory.
-    fn adopt(&self, local: u64, socket: BorrowedFd<'_>, stream: u64, side: u8, region: Descriptor);
+    /// A session of an earlier server, of which the carrier has this side: `region` is its stream's memory.
+    fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor);
     /// Tells that library how a UDP socket's session may send somewhere; `local` of it is filled in.
     fn tell_way(&self, local: u64, way: WayT);
     /// As in the interface.

@@ -31,8 +31,13 @@ impl Carrier {
                 lent.call_home();
                 self.attend(recall.local);
             }
-            // So does the library itself.
-            Some(Phase::Datagrams(_)) if !is_over => {}
+            // So does the library itself, if the server knows it.
+            Some(Phase::Datagrams(lodger)) if !is_over => {
+                if !lodger.is_known {
+                    lodger.call_home();
+                    self.attend(recall.local);
+                }
+            }
             _ => self.end(recall.local),
         }
     }
@@ -43,11 +48,7 @@ impl Carrier {
         for local in self.entries.keys().copied().collect::<Vec<_>>() {
             match self.entries.get(&local).map(|entry| &entry.phase) {
                 Some(Phase::Lent(lent)) => lent.call_home(),
-                Some(Phase::Datagrams(lodger)) => {
-                    lodger.stream.freeze();
-                    lodger.stream.attention();
-                    lodger.stream.ring_peer();
-                }
+                Some(Phase::Datagrams(lodger)) => lodger.call_home(),
                 Some(Phase::Expected { .. }) => self.end(local),
                 Some(Phase::Offered { .. }) => {
                     self.entries.remove(&local);

@@ -60,8 +60,14 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Closed, 0, 0);
             return;
         };
+        let joined = Joined {
+            stream: join.stream,
+            side: join.side,
+            ring_bytes: join.ring_bytes,
+            region: join.region.clone(),
+        };
         if entry.plan.is_some() {
-            return self.joined_datagrams(local, opened);
+            return self.joined_datagrams(local, opened, joined);
         }
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let (Some((stream, place)), Phase::Offered { socket }) = (opened, phase) else {
@@ -78,12 +84,6 @@ impl Carrier {
         stream.consent();
         stream.attention();
         let since = now();
-        let joined = Joined {
-            stream: join.stream,
-            side: join.side,
-            ring_bytes: join.ring_bytes,
-            region: join.region.clone(),
-        };
         entry.phase = Phase::Waiting { socket, stream: Box::new(stream), joined, since };
         self.slots.insert((place.own_inbox, place.own_slot), local);
         entry.place = Some(place);
@@ -224,10 +224,11 @@ impl Carrier {
             owner: owner.0,
             link,
             port,
+            datagrams: None,
         };
         let inbox = peer_inboxes.descriptors(peer_inbox).unwrap_or_default();
-        let kept = Kept { label, region: joined.region.clone(), inbox };
-        links.keeping.hold(&kept, socket, parcel.as_fd());
+        let kept = Kept { label, region: joined.region.clone(), inbox, own: None };
+        links.keeping.hold(&kept, Some(socket), parcel.as_fd());
         let hop = hop_of(&way, port);
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
@@ -291,7 +292,7 @@ fn program_at(sessions: &dyn Sessions, place: &Place) -> Program {
 
 /// Lets packets that have passed the filter already come to rest. The kernel takes a packet from there to its socket without giving
 /// the processor to a thread; so once this thread has run on every processor, none is on its way any more.
-fn grace() {
+pub(crate) fn grace() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let until = later(now(), GRACE_US);
     if let Ok(usual) = sched_getaffinity(None) {
