@@ -8,7 +8,7 @@ use crate::run::Network;
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use sojourn_carrier::{Carrier, Door, Sessions, door};
+use sojourn_carrier::{Adopted, Carrier, Door, Sessions, door};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
@@ -118,9 +118,9 @@ impl Sessions for Place {
         log::say(Level::Info, text);
     }
 
-    fn adopt(&self, local: u64, socket: BorrowedFd<'_>, stream: u64, side: u8, region: Descriptor) {
+    fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor) {
         if let Some(server) = self.server.upgrade() {
-            server.adopt_carried(local, socket, stream, side, region);
+            server.adopt_carried(local, what, stream, side, region);
         }
     }
 

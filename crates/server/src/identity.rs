@@ -16,6 +16,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use datagram::of_datagrams;
 pub use diag::Diag;
 
 use crate::errand;
@@ -24,6 +25,9 @@ use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
 use sojourn_session::{KindT, ReasonT};
+
+/// As large as a pipe of ordinary size may be made (bytes): within `fs.pipe-max-size`, together with what is in it.
+const PIPE_GROWS_TO: usize = 256 << 10;
 
 /// An end that can move, and how its holders are found.
 #[derive(Clone, Debug)]
@@ -79,7 +83,9 @@ fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Seen, ReasonT> {
         return Err(ReasonT::Option);
     }
     let capacity = rustix::pipe::fcntl_getpipe_size(end).map_err(|_| ReasonT::Closed)?;
-    let ring_max = u32::try_from(capacity).unwrap_or(u32::MAX);
+    // On the way home a pipe can be made larger.
+    let ring_max =
+        u32::try_from(capacity.max((2 * capacity).min(PIPE_GROWS_TO))).unwrap_or(u32::MAX);
     if ring_max < crate::registry::RING_MIN {
         return Err(ReasonT::Option);
     }

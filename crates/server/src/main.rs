@@ -26,7 +26,7 @@ struct Flags {
     /// started when they are needed. Without a number 10.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
     idle_exit: Option<f64>,
-    /// Also carry TCP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
+    /// Also carry TCP and UDP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
     /// CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the server does not need it gives up. With =ports every program gets its
     /// packets through a port (a veth pair of its own), otherwise only those without CAP_NET_RAW. Being tried: see docs/moves.md.
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "rights")]

@@ -111,6 +111,17 @@ mod tests {
     }
 
     #[test]
+    fn the_unit_allows_what_the_work_takes_and_no_more() {
+        let unit = include_str!("../systemd/sojournd.service");
+        let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+        let one =
+            |name: &str| CapabilitySet::from_name(name.strip_prefix("CAP_").unwrap()).unwrap();
+        let allowed: CapabilitySet = line.unwrap().split_whitespace().map(one).collect();
+        let work = Work { is_public: true, network: true, socket: None };
+        assert_eq!(allowed, work.capabilities());
+    }
+
+    #[test]
     fn a_directory_of_ones_own_takes_nothing() {
         let folder = std::env::temp_dir().join(format!("sojournd-rights-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();

@@ -16,7 +16,7 @@ use crate::registry::{
 use crate::scanner::{self, Job};
 use rustix::fd::BorrowedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use sojourn_carrier::{Door, Handed};
+use sojourn_carrier::{Adopted, Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
@@ -151,20 +151,26 @@ impl Sojournd {
     pub(crate) fn adopt_carried(
         &self,
         local: u64,
-        socket: BorrowedFd<'_>,
+        what: Adopted<'_>,
         stream: u64,
         side: u8,
         region: Descriptor,
     ) {
         let mut state = self.lock();
         let State { registry, diag, .. } = &mut *state;
-        // One that the kernel has ended meanwhile is not listed.
-        let Ok(seen) = identity::look(socket, diag) else { return };
-        let what = OfferT { local, set: 0, ring_bytes: 0, is_sole: true };
-        let wish = wish_of(&what, &socket);
-        let identity = seen.identity.mirrored();
+        let (identity, inode) = match what {
+            Adopted::Socket(socket) => match identity::look(socket, diag) {
+                Ok(seen) => (seen.identity, identity::inode(socket)),
+                // One that the kernel has ended meanwhile is not listed.
+                Err(_) => return,
+            },
+            Adopted::Datagrams { cookie, local, remote } => {
+                (identity::of_datagrams(cookie, local, remote), 0)
+            }
+        };
+        let wish = Wish { local, set: 0, ring_bytes: 0, is_sole: true, inode };
         let now_ms = self.now_ms();
-        if registry.adopt(CARRIER, identity, wish, stream, side, now_ms) == Ok(true) {
+        if registry.adopt(CARRIER, identity.mirrored(), wish, stream, side, now_ms) == Ok(true) {
             registry.set_region(stream, region);
         }
     }

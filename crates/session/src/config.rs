@@ -87,8 +87,8 @@ impl Default for Config {
             move_after_calls: 32,
             move_after_bytes: 256 << 10,
             ring_bytes_tcp: 256 << 10,
-            ring_bytes_unix: 64 << 10,
-            ring_bytes_pipe: 64 << 10,
+            ring_bytes_unix: 128 << 10,
+            ring_bytes_pipe: 128 << 10,
             measure_bulk: true,
             spin: Spin::Adaptive,
             spin_budget_us: 0,
@@ -251,14 +251,31 @@ fn of_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     SETTINGS.iter().zip(found).filter_map(|(setting, value)| Some((setting, value?)))
 }
 
+/// What to tell the user of variables that are nearly settings: a name with a letter wrong counts for nothing otherwise. Variables that
+/// are like none may be somebody else's.
+pub fn misspelt<K: AsRef<OsStr>>(
+    names: impl IntoIterator<Item = K>,
+) -> impl Iterator<Item = ConfigError> {
+    names.into_iter().filter_map(|variable| {
+        let variable = variable.as_ref().to_str()?;
+        let name = variable.strip_prefix(PREFIX)?;
+        let meant = near(&name.to_ascii_lowercase())?.variable();
+        let cause = format!("there is no such setting; did you mean {meant}?");
+        (meant != variable).then(|| ConfigError::Variable { variable: variable.into(), cause })
+    })
+}
+
+/// The setting that is most likely meant.
+fn near(name: &str) -> Option<&'static Setting> {
+    let setting = SETTINGS.iter().min_by_key(|setting| distance(setting.name, name))?;
+    (distance(setting.name, name) <= 1 + name.len() / 4).then_some(setting)
+}
+
 /// What to say of a name that no setting has.
 fn unknown(name: &str) -> String {
-    let near = SETTINGS.iter().map(|setting| (distance(setting.name, name), setting.name)).min();
-    match near {
-        Some((distance, near)) if distance <= 1 + name.len() / 4 => {
-            format!("there is no such setting; did you mean `{near}`?")
-        }
-        _ => {
+    match near(name) {
+        Some(near) => format!("there is no such setting; did you mean `{}`?", near.name),
+        None => {
             let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
             format!("there is no such setting; there are: {}", names.join(", "))
         }

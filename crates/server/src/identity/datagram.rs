@@ -116,16 +116,19 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
     if is_shared(end, (local, remote), cookie, diag)? {
         return Err(ReasonT::SharedPort);
     }
-    Ok(Seen {
-        identity: Identity {
-            key: Key::Socket { own: cookie, peer: 0 },
-            kind: KindT::Udp,
-            from: local.to_string(),
-            to: remote.map_or_else(|| "*".into(), |remote| remote.to_string()),
-            ring_max: u32::MAX,
-        },
-        object: Object::Socket { inode },
-    })
+    Ok(Seen { identity: of_datagrams(cookie, local, remote), object: Object::Socket { inode } })
+}
+
+/// What a UDP socket is known by.
+#[must_use]
+pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) -> Identity {
+    Identity {
+        key: Key::Socket { own: cookie, peer: 0 },
+        kind: KindT::Udp,
+        from: local.to_string(),
+        to: remote.map_or_else(|| "*".into(), |remote| remote.to_string()),
+        ring_max: u32::MAX,
+    }
 }
 
 /// Whether the kernel may give its datagrams to another socket. See the head of this file.

@@ -315,11 +315,11 @@ fn pipes_are_told_apart_and_by_their_ends() {
     let (reader, writer) = pipe(PipeFlags::empty());
     let [identity, _] = assert_pair(&reader, &writer, KindT::Pipe);
     assert!(matches!(identity.key, Key::Pipe { writes: false, .. }));
-    assert_eq!(identity.ring_max, 64 << 10);
+    assert_eq!(identity.ring_max, 128 << 10);
     let (other, _writer) = pipe(PipeFlags::empty());
     assert_ne!(see(&other).unwrap().identity.key, identity.key);
     rustix::pipe::fcntl_setpipe_size(&other, 4096).unwrap();
-    assert_eq!(see(&other).unwrap().identity.ring_max, 4096);
+    assert_eq!(see(&other).unwrap().identity.ring_max, 8192);
 }
 
 #[test]

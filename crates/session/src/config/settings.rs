@@ -58,14 +58,19 @@ macro_rules! setting {
 
 /// All settings. One that stands for others comes before them.
 pub const SETTINGS: &[Setting] = &[
-    setting!(tcp, "on|off", switch, "Move TCP connections between programs of this host."),
+    setting!(
+        tcp,
+        "on|off",
+        switch,
+        "Move TCP connections: between programs of this host, and with other hosts where the server carries these (`sojournd --network`)."
+    ),
     setting!(unix, "on|off", switch, "Move Unix stream connections."),
     setting!(pipe, "on|off", switch, "Move pipes."),
     setting!(
         udp,
         "on|off",
         switch,
-        "Carry what UDP sockets exchange with other hosts, where the server does that for TCP (`sojournd --network`)."
+        "Move what UDP sockets exchange with other hosts, where the server carries that (`sojournd --network`)."
     ),
     setting!(
         ports,

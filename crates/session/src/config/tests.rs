@@ -76,6 +76,26 @@ fn what_the_environment_cannot_mean_is_left_out_and_told_to_who_asks() {
 }
 
 #[test]
+fn variables_that_are_nearly_settings_are_told() {
+    let names = [
+        "SOJOURN_MOVE_AFTER_CALL",
+        "SOJOURN_pipe",
+        "SOJOURN_CONFIG",
+        "SOJOURN_PRELOAD",
+        "SOJOURN_TCP",
+        "PIPE",
+    ];
+    let told: Vec<String> = misspelt(names).map(|error| error.to_string()).collect();
+    assert_eq!(
+        told,
+        [
+            "SOJOURN_MOVE_AFTER_CALL: there is no such setting; did you mean SOJOURN_MOVE_AFTER_CALLS?",
+            "SOJOURN_pipe: there is no such setting; did you mean SOJOURN_PIPE?",
+        ]
+    );
+}
+
+#[test]
 fn lists_say_what_may_move() {
     let config = changed();
     assert!(config.ports.allow(80, 50000) && config.ports.allow(50000, 8099));
