@@ -11,16 +11,18 @@
 //! `docs/moves.md`, "UDP". Calls with addresses and control data are the shell's; here are endpoints.
 
 use crate::calls::Recv;
+use crate::engine::Engine;
 use crate::kernel;
 use crate::library;
+use crate::net::Net;
+use crate::net::datagrams::has_unread;
 use crate::session::{Receiver, RxPhase, Session, lock};
 use crate::sleep::Waited;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{AddressFamily, sockopt};
-use sojourn_proto::record::Kind;
 use sojourn_proto::udp::Socket;
 use sojourn_pump::ancillary::{self, Told};
 use sojourn_pump::options;
@@ -99,6 +101,10 @@ impl Session {
     /// The pump has its queue from now on.
     pub(crate) fn receives_datagrams(&self, socket: Arc<Mutex<Socket>>) {
         let mut rx = lock(&self.rx);
+        // It may have gone home already, which is done under the same lock.
+        if !self.is_lent() {
+            return;
+        }
         rx.datagrams = Some(socket);
         // What was set since the record was made holds, too.
         self.learn_options(&rx);
@@ -280,38 +286,48 @@ impl Session {
     /// The stream is frozen: waits until the kernel has the packets again, and what the program has not read.
     pub(crate) fn return_datagrams(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
         rx.datagrams = None;
+        // SYNC: the stream is frozen by now; pairs with `Net::begin_datagrams`, also if there is no `Net` yet.
+        fence(Ordering::SeqCst);
+        let net = library().engine().zip(library().net());
+        let net = net.filter(|(_, net)| net.withdraw(self));
         stream.attention();
-        // SYNC: the stream is frozen by now; pairs with the store in `Net::begin_datagrams`.
-        if !self.is_lent.swap(false, Ordering::SeqCst) {
-            return;
-        }
-        let is_server_there = reason != ReasonT::PeerDied;
+        let Some((engine, net)) = net else { return };
+        // Of an unknown session the server has given to the kernel what it found. Without a server nobody gives a port back that is not used any more.
+        let is_server_there = reason != ReasonT::PeerDied
+            && (reason != ReasonT::Closed || net.has_server(library(), engine));
         if is_server_there {
-            self.await_server(stream, || stream.peer_flushing().is_some());
+            let is_told = || stream.peer_flushing().is_some() || stream.peer_flushed().is_some();
+            self.await_server((engine, net), stream, is_told);
         }
-        let Some(net) = library().net() else { return };
         let (token, record) = net.end_datagrams(self.slot());
         let (Some(token), Some(record)) = (token, record) else { return };
-        let has_unread = match &record.kind {
-            Kind::Udp(udp) => !udp.receive_queue.is_empty(),
-            Kind::Tcp(_) => false,
-        };
-        let is_wanted = has_unread && reason != ReasonT::Closed && is_server_there;
-        if is_wanted && net.give_unread(token, &record) {
-            self.await_server(stream, || false);
+        let is_wanted = has_unread(&record) && reason != ReasonT::Closed && is_server_there;
+        if is_wanted && net.give_unread(engine, token, &record) {
+            self.await_server((engine, net), stream, || stream.peer_flushed().is_some());
         }
     }
 
-    fn await_server(&self, stream: &Stream, is_told: impl Fn() -> bool) {
-        let deadline = Deadline::after(RETURN_LIMIT);
-        let is_decided = || is_told() || stream.peer_flushed().is_some();
-        while !is_decided() && !deadline.is_over() && !self.peer_process_is_gone() {
+    /// Waits until the server has said something, this one or the next.
+    fn await_server(
+        &self,
+        (engine, net): (&Engine, &Net),
+        stream: &Stream,
+        is_decided: impl Fn() -> bool,
+    ) {
+        // If there was no server for so long before, none is waited for again.
+        let is_alone = net.is_alone.load(Ordering::SeqCst);
+        let deadline = Deadline::after(if is_alone { RETURN_SLICE } else { RETURN_LIMIT });
+        let mut has_server = true;
+        while !is_decided() && !deadline.is_over() {
             let said = stream.announce_reader(Bell::OnFutex);
             if !is_decided() {
                 stream.sleep_reader(said, Some(RETURN_SLICE));
             }
             stream.withdraw_reader();
+            // It also sees to it that there is a connection for what was not read.
+            has_server = is_decided() || net.has_server(library(), engine);
         }
+        net.is_alone.store(!has_server, Ordering::SeqCst);
     }
 }
 

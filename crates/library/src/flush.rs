@@ -6,8 +6,8 @@
 //! What fits goes at once. If the kernel is full the peer is told how far we came and that the rest *follows*: the
 //! protocol thread goes on whenever there is room, and the program's own writes wait meanwhile as they would for a full
 //! socket ([`TxPhase::Flushing`]). So nobody waits for what moves only when the peer's program reads, and the order is kept.
-//! Where this process will write no more, or somebody else will, nothing can follow: the rest *stays* in the ring, and the
-//! peer's library takes it from there.
+//! Where this process will write no more, or somebody else will, nothing can follow: the kernel's buffer is made larger. Where it cannot be, the rest
+//! *stays* in the ring, and the peer's library takes it from there.
 
 use crate::engine::Job;
 use crate::kernel;
@@ -29,14 +29,22 @@ const STAY_LIMIT: Duration = Duration::from_millis(200);
 /// What becomes of the bytes for which the kernel has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
+    /// They follow as there is room.
     Follows,
+    /// They stay in the ring: somebody else may use the descriptor next.
     Stays,
+    /// The same, and nobody uses it any more.
+    Ends,
 }
 
 impl Rest {
     /// After going home for `reason`; `pass_on`: somebody else may use the descriptor next.
     pub(crate) fn of(reason: ReasonT, pass_on: bool) -> Self {
-        if pass_on || reason == ReasonT::Closed { Self::Stays } else { Self::Follows }
+        match reason {
+            ReasonT::Closed => Self::Ends,
+            _ if pass_on => Self::Stays,
+            _ => Self::Follows,
+        }
     }
 }
 
@@ -69,11 +77,12 @@ impl Session {
             stream.set_flushed(tx.flushed);
             return self.end_sending(tx);
         }
-        let deadline = match rest {
-            Rest::Follows => Deadline::NOW,
-            Rest::Stays => Deadline::after(STAY_LIMIT),
-        };
-        let pushed = self.push_leftover(stream, tx.flushed, owed, deadline);
+        let mut pushed = self.push_leftover(stream, tx.flushed, owed, Deadline::NOW);
+        if pushed.is_short && rest != Rest::Follows {
+            kernel::make_room(self.number(), self.kind(), owed - pushed.done, rest == Rest::Ends);
+            let deadline = Deadline::after(STAY_LIMIT);
+            pushed = self.push_leftover(stream, pushed.done, owed, deadline);
+        }
         tx.flushed = pushed.done;
         rx.is_reset |= pushed.is_reset && rx.stream.is_some();
         if pushed.is_short && rest == Rest::Follows {

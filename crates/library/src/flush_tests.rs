@@ -142,10 +142,19 @@ fn the_other_direction_goes_on_while_the_rest_follows() {
 }
 
 #[test]
+fn a_writer_that_closes_makes_room_in_the_kernel() {
+    let mut pair = full();
+    pair.close(0);
+    // Whoever has the other end next has no library.
+    receive(BACKLOG + BYTES, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    assert_eq!(rustix::io::read(pair.ends[1].as_ref().unwrap(), &mut [0; 10]), Ok(0));
+}
+
+#[test]
 fn what_cannot_follow_stays_in_the_ring() {
     let mut pair = full();
-    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::User, false);
-    // The end of the writer: what the kernel has not taken by then, the reader's library takes.
+    // Somebody else may write next: what the kernel has not taken by then, the reader's library takes.
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::Exec, true);
     pair.close(0);
     receive(BACKLOG + BYTES, |buf| read(pair.fd(1), buf));
     assert_eq!(read(pair.fd(1), &mut [0; 10]), Ok(0));
@@ -155,5 +164,23 @@ fn what_cannot_follow_stays_in_the_ring() {
 fn what_follows_and_what_stays() {
     assert_eq!(Rest::of(ReasonT::PeerLeft, false), Rest::Follows);
     assert_eq!(Rest::of(ReasonT::Exec, true), Rest::Stays);
-    assert_eq!(Rest::of(ReasonT::Closed, false), Rest::Stays);
+    assert_eq!(Rest::of(ReasonT::Closed, false), Rest::Ends);
+    assert_eq!(Rest::of(ReasonT::Closed, true), Rest::Ends);
+}
+
+/// The peer's last bytes were in the kernel when it turned out that it had not read ours.
+#[test]
+fn what_has_come_is_read_before_the_reset() {
+    let pair = Pair::joined();
+    pair.warm_up();
+    assert_eq!(rustix::io::write(pair.ends[1].as_ref().unwrap(), b"last words"), Ok(10));
+    let session = library().session_of(pair.fd(0)).unwrap();
+    lock(&session.rx).is_reset = true;
+    session.leave(ReasonT::PeerLeft, false);
+    let mut buf = [0; 4];
+    assert_eq!(read(pair.fd(0), &mut buf), Ok(4));
+    assert_eq!(read(pair.fd(0), &mut [0; 20]), Ok(6));
+    assert_eq!(read(pair.fd(0), &mut buf), Err(Errno::CONNRESET));
+    assert_eq!(read(pair.fd(0), &mut buf), Err(Errno::AGAIN));
+    assert!(!is_away(pair.fd(0)));
 }

@@ -1,4 +1,5 @@
-//! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is `flush`.
+//! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is `flush`, what a dead peer has not given it
+//! `put_back`.
 //!
 //! Read `docs/streams.md`, "Going home". Any thread of the process may do it, under both locks of the session.
 
@@ -18,6 +19,8 @@ use sojourn_stream::Stream;
 const PASS_LIMIT: Duration = Duration::from_secs(1);
 /// How long a close waits for the peer to hand over what was never read.
 const UNREAD_LIMIT: Duration = Duration::from_millis(100);
+/// How long a process that ends takes for that, if kernels are full and peers do not answer.
+const EXIT_LIMIT: Duration = Duration::from_millis(300);
 /// How often a peer that owes bytes is looked after, while somebody waits for them.
 const OWED_SLICE: Duration = Duration::from_millis(20);
 
@@ -25,21 +28,29 @@ impl Session {
     /// Sends the session home. With `pass_on` another holder may use the descriptor next: it returns when the kernel has
     /// what the peer had sent, or as much of it as there is room for.
     pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
+        self.leave_within(reason, pass_on.then_some(PASS_LIMIT));
+    }
+
+    /// As [`Session::leave`]; `pass_on`: how long what the peer had sent is waited for.
+    fn leave_within(&self, reason: ReasonT, pass_on: Option<Duration>) {
         let stream = {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
             let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
             if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
-                self.freeze(&mut tx, &mut rx, &stream, reason, Rest::of(reason, pass_on));
+                let rest = Rest::of(reason, pass_on.is_some());
+                self.freeze(&mut tx, &mut rx, &stream, reason, rest);
             }
             stream
         };
         // Sleepers of this process look again and find the kernel.
         self.wake_own(&stream);
         self.settle();
-        if pass_on {
-            self.await_residue(&stream, Deadline::after(PASS_LIMIT));
+        if let Some(limit) = pass_on {
+            self.await_residue(&stream, Deadline::after(limit));
         }
+        self.put_back_rest(&stream);
+        self.settle();
     }
 
     fn freeze(
@@ -87,7 +98,8 @@ impl Session {
             rx.since_freeze = 0;
             rx.before_owed = queued.saturating_sub(flushed.unwrap_or(0));
             rx.seen_flushing = None;
-            rx.peer_is_dead = !was_frozen && reason == ReasonT::PeerDied;
+            // Before the freeze: it has flushed nothing, and never will.
+            rx.flushed = (!was_frozen && reason == ReasonT::PeerDied).then_some(0);
         }
     }
 
@@ -100,7 +112,7 @@ impl Session {
         rx.phase = RxPhase::Home;
         rx.stream = None;
         rx.since_freeze = 0;
-        rx.peer_is_dead = false;
+        rx.flushed = None;
         self.is_over.store(true, Ordering::SeqCst);
     }
 
@@ -116,18 +128,13 @@ impl Session {
     /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or has gone.
     fn await_residue(&self, stream: &Stream, deadline: Deadline) {
         let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
-        while self.is_owed(stream)
-            && !has_said()
-            && !deadline.is_over()
-            && !self.peer_process_is_gone()
-        {
+        while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
             let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
             if !has_said() {
                 stream.sleep_reader(said, Some(OWED_SLICE));
             }
             stream.withdraw_reader();
         }
-        self.settle();
     }
 
     /// Whether the peer still owes bytes. Ends the residue if not.
@@ -142,6 +149,11 @@ impl Session {
             self.finish(&mut rx);
         }
         is_owed
+    }
+
+    /// Whether nobody is there any more to put into the kernel what the peer owes. A process that has ended may still have its number.
+    pub(crate) fn peer_is_dead(&self) -> bool {
+        self.peer_process_is_gone() || kernel::has_hung_up(self.number())
     }
 
     pub(crate) fn peer_process_is_gone(&self) -> bool {
@@ -239,6 +251,27 @@ impl Library {
         match self.own_session(entry) {
             Some((session, _)) => session.leave(reason, true),
             None => self.recall_from_parent(entry),
+        }
+    }
+
+    /// Before this process ends of its own will. Of what its peers have not read, and have sent to it, as much as there is room for is in the
+    /// kernel then, where whoever holds the descriptors next finds it. (A process that is killed leaves it in the rings, to the peers'
+    /// libraries.) What goes to other hosts the carrier sees to.
+    pub fn before_exit(&self) {
+        if self.engine().is_none_or(|engine| engine.away.load(Ordering::SeqCst) == 0) {
+            return;
+        }
+        self.policy.forbid();
+        let deadline = Deadline::after(EXIT_LIMIT);
+        for (fd, _) in self.table.with_sessions() {
+            if deadline.is_over() {
+                return;
+            }
+            if let Some(session) = self.session_of(fd)
+                && !session.is_carried()
+            {
+                session.leave_within(ReasonT::Closed, Some(UNREAD_LIMIT));
+            }
         }
     }
 

@@ -94,7 +94,10 @@ impl Library {
     pub(crate) fn became_hot(&self, fd: i32, entry: &Entry) {
         let is_first = self.policy.config.get().is_none();
         let config = self.policy.config();
-        if entry.has(mark::FIXED | mark::OFFERED) || self.policy.is_forbidden() {
+        if entry.has(mark::FIXED | mark::OFFERED)
+            || self.policy.is_forbidden()
+            || entry.is_put_off()
+        {
             entry.cool();
             return;
         }

@@ -77,6 +77,7 @@ impl Library {
         for fd in &offer.numbers {
             if let Some(entry) = self.table.known(*fd) {
                 entry.unmark(mark::OFFERED);
+                entry.was_taken();
                 // SYNC: before `users` is looked at; pairs with `Library::path`.
                 entry.session.store(self.session_word(session.slot()), Ordering::SeqCst);
             }

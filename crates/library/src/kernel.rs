@@ -8,7 +8,7 @@ use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut, ReadWriteFlags};
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use sojourn_session::KindT;
 
 /// What is open at `fd`.
@@ -65,11 +65,33 @@ pub(crate) fn send(fd: i32, kind: KindT, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::net::sendmsg(fd, &bufs, &mut SendAncillaryBuffer::default(), flags)
 }
 
+/// Makes the kernel's buffer larger, if that may be, so that `more` bytes fit beside what it has. Of a socket only if nobody uses it any
+/// more (`is_last`): that its buffer no longer adapts itself would be noticed.
+pub(crate) fn make_room(fd: i32, kind: KindT, more: usize, is_last: bool) {
+    let Ok(fd) = at(fd) else { return };
+    if kind == KindT::Pipe {
+        let capacity = rustix::pipe::fcntl_getpipe_size(fd).unwrap_or(0);
+        // As slots: what is there may have filled each of them in part.
+        let _ = rustix::pipe::fcntl_setpipe_size(fd, (capacity + more).next_power_of_two());
+    } else if is_last {
+        let size = sockopt::socket_send_buffer_size(fd).unwrap_or(0);
+        // Bytes take up to twice their number; the kernel doubles what it is told, and takes what it allows.
+        let _ = sockopt::set_socket_send_buffer_size(fd, size / 2 + more);
+    }
+}
+
 /// Whether the kernel has an error for the next call to say. Looking does not take it away.
 pub(crate) fn has_error(fd: i32) -> bool {
-    at(fd)
-        .and_then(|fd| poll(fd, PollFlags::empty()))
-        .is_ok_and(|found| found.contains(PollFlags::ERR))
+    says_unasked(fd, PollFlags::ERR)
+}
+
+/// Whether nobody has the other end any more, as far as the kernel knows.
+pub(crate) fn has_hung_up(fd: i32) -> bool {
+    says_unasked(fd, PollFlags::HUP)
+}
+
+fn says_unasked(fd: i32, what: PollFlags) -> bool {
+    at(fd).and_then(|fd| poll(fd, PollFlags::empty())).is_ok_and(|found| found.contains(what))
 }
 
 /// What the kernel says of `fd` now.

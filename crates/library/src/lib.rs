@@ -29,6 +29,7 @@ mod poll_sleep;
 #[cfg(test)]
 mod poll_tests;
 mod protocol;
+mod put_back;
 mod readiness;
 mod receive;
 mod search;

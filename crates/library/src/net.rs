@@ -9,7 +9,7 @@
 //! A session is lent by the session server, with a record of where its connection stands, and given back with another one on a
 //! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
 
-mod datagrams;
+pub(crate) mod datagrams;
 
 use crate::Library;
 use crate::carried::Connected;
@@ -271,9 +271,14 @@ impl Net {
     }
 
     fn turn_now(&self) -> bool {
+        let Ok(mut pump) = self.pump.try_lock() else { return false };
+        if pump.is_quiet() {
+            drop(pump);
+            self.serve_marked();
+            return false;
+        }
         let at = now();
         self.watch.looked(at.as_micros());
-        let Ok(mut pump) = self.pump.try_lock() else { return false };
         let arrived = pump.turn(self.watch.looks_again(), at);
         self.leave(pump);
         arrived
@@ -304,6 +309,16 @@ impl Net {
                 Some(more) => pump = more,
                 None => return,
             }
+        }
+    }
+
+    /// The lock was let go of, and nothing was done under it.
+    #[inline]
+    fn serve_marked(&self) {
+        // SYNC: as in `leave`.
+        fence(Ordering::SeqCst);
+        if let Some(pump) = self.take_marked() {
+            self.leave(pump);
         }
     }
 
@@ -402,6 +417,7 @@ impl Session {
         if self.is_lent()
             && let Some(net) = crate::library().net()
         {
+            self.has_asked.store(true, Ordering::Relaxed);
             net.serve_one(self.slot());
         }
     }

@@ -21,7 +21,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_ipc::rt;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::{EventT, LendT, ReasonT, SessionClient, WhereT};
+use sojourn_session::{EventT, KindT, LendT, ReasonT, SessionClient, WhereT};
 use sojourn_shm::fault;
 use sojourn_stream::{Inbox, Stream};
 use std::collections::HashMap;
@@ -31,6 +31,9 @@ use std::time::Instant;
 
 /// How long the server may take for an answer before it counts as gone.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// How long the server may take to lend what it has begun to carry, and how often it is looked whether it has.
+const LENT_LIMIT: Duration = Duration::from_millis(200);
+const LENT_SLICE: Duration = Duration::from_micros(100);
 /// Events taken at once.
 const EVENTS: usize = 64;
 
@@ -188,6 +191,8 @@ impl Thread {
                     }
                 }
                 Job::Left { local, reason, sent, received } => {
+                    // What it was lent may have packets of it, and would not come any more.
+                    self.await_lent(local);
                     self.unwatch(local, reason);
                     self.tell_left(local, reason, sent, received);
                     left.push(local);
@@ -201,6 +206,26 @@ impl Thread {
             // Joins that the server has made before it heard of this may name what these sessions named.
             self.take_events();
             left.into_iter().for_each(|local| self.forget(local));
+        }
+    }
+
+    /// A UDP socket goes home that the server may have begun to carry: what it lends then is waited for.
+    fn await_lent(&mut self, local: u64) {
+        let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
+        let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
+        while self.client.is_some()
+            && let Some(Joined { other: Some(other), offer, .. }) = self.joined.get(&local)
+            && offer.kind == KindT::Udp
+            && !is_kept(other)
+            && !deadline.is_over()
+        {
+            // It is lent before that is told.
+            let is_told = other.has_flushed();
+            self.take_events();
+            if is_told {
+                return;
+            }
+            std::thread::sleep(LENT_SLICE);
         }
     }
 
@@ -254,13 +279,13 @@ impl Thread {
         }
     }
 
-    /// The offer comes to nothing; it may be made again when the session is hot again.
+    /// The offer comes to nothing; it may be made again when the session has been hot for longer.
     fn decline(&self, offer: &Offer) {
         if let Some(entry) = self.library.table.known(offer.fd)
             && entry.version.load(Ordering::SeqCst) == offer.version
         {
             entry.unmark(mark::OFFERED);
-            entry.cool();
+            entry.was_refused();
         }
     }
 

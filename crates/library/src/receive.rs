@@ -169,6 +169,10 @@ impl Session {
             RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, peek),
             RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek),
             RxPhase::Reset => {
+                // What has come is told before how it ended, as the kernel does it.
+                if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, peek) {
+                    return Step::Done(Ok(len));
+                }
                 rx.is_reset = false;
                 self.finish(rx);
                 Step::Done(Err(Errno::CONNRESET))
@@ -372,9 +376,9 @@ impl Session {
     }
 }
 
-/// In `Residue`: how much of what it owes the peer has put into the kernel, as far as it has said.
-fn flushed(stream: &Stream, rx: &Receiver) -> Option<usize> {
-    if rx.peer_is_dead { Some(0) } else { stream.peer_flushed() }
+/// In `Residue`: how much of what it owes the peer has put into the kernel, as far as is known.
+pub(crate) fn flushed(stream: &Stream, rx: &Receiver) -> Option<usize> {
+    rx.flushed.or_else(|| stream.peer_flushed())
 }
 
 /// In `Residue`: whether bytes can be had from the ring now.

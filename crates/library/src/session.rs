@@ -75,8 +75,8 @@ pub(crate) struct Receiver {
     pub(crate) seen_flushing: Option<usize>,
     /// Ends in `Reset`.
     pub(crate) is_reset: bool,
-    /// The peer died before the freeze, so it has flushed nothing and never will.
-    pub(crate) peer_is_dead: bool,
+    /// In `Residue`: how much of what it owed the peer has put into the kernel, where it died and never says so.
+    pub(crate) flushed: Option<usize>,
     /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come first in the ring.
     pub(crate) is_promised: bool,
     /// A UDP socket's queue, while this process carries it.
@@ -134,6 +134,8 @@ pub struct Session {
     pub(crate) is_carried: AtomicBool,
     /// It is carried by this process: see `net`.
     pub(crate) is_lent: AtomicBool,
+    /// The program has sent something since it last waited for an answer.
+    pub(crate) has_asked: AtomicBool,
     /// Of a UDP socket: bits of `datagrams::form`.
     pub(crate) form: AtomicU32,
     /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was lent: see `asks`.
@@ -152,9 +154,10 @@ pub struct Session {
     tx_policy: Mutex<Policy>,
 }
 
-/// Room for which a writer of more than that is woken (bytes): a quarter of the ring.
+/// Room for which a writer of more than that is woken (bytes): a quarter of the ring; half of it if the reader has to stop reading for us.
 pub(crate) fn worth_waking_for(stream: &Stream) -> usize {
-    (stream.out_bytes() as usize / 4).max(1)
+    let part = if stream.reader_is_near() { 2 } else { 4 };
+    (stream.out_bytes() as usize / part).max(1)
 }
 
 /// Locks; a poisoned lock is as good as any, for no data call leaves anything half done.
@@ -176,6 +179,7 @@ impl Session {
             has_stirred: AtomicBool::new(false),
             tx_stirred: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
+            has_asked: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
             is_lent: AtomicBool::new(false),
             form: AtomicU32::new(0),

@@ -145,10 +145,18 @@ impl Wait<'_> {
         host.wait_begins();
         // A further look takes packets again, and sends what could wait for the program's answer.
         let is_found = Cell::new(false);
-        let spun = policy.spin(self.peer_cpu, self.deadline, || {
+        let look = || {
             is_found.set((self.ready)());
             is_found.get() || host.interrupt() != Interrupt::None
-        });
+        };
+        let spun = match self.packets {
+            Some((session, asked)) => {
+                let has_asked =
+                    asked == bit::IN && session.has_asked.swap(false, Ordering::Relaxed);
+                policy.spin_far(has_asked, self.deadline, look)
+            }
+            None => policy.spin(self.peer_cpu, self.deadline, look),
+        };
         let mut timed_out = self.deadline.is_over();
         if spun == Spun::GaveUp && !timed_out && host.interrupt() == Interrupt::None {
             policy.slept();

@@ -65,7 +65,13 @@ pub struct Entry {
     bytes: AtomicU64,
     /// Counts what becomes of the number: opened, closed, replaced.
     pub(crate) version: AtomicU32,
+    /// How often it has to become hot until it is offered again, and how often that was after the last refusal.
+    put_off: AtomicU32,
+    was_put_off: AtomicU32,
 }
+
+/// How often a session that is refused again and again becomes hot between two offers, at most. What was wrong may be over by then.
+const PUT_OFF_MAX: u32 = 1024;
 
 impl Entry {
     /// Begins a kernel call. The order matters: see the file's head.
@@ -108,6 +114,27 @@ impl Entry {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
+    /// An offer has come to nothing. The next one is made when it has become hot a few times more, twice as often after each refusal.
+    pub(crate) fn was_refused(&self) {
+        let times = (2 * self.was_put_off.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
+        self.was_put_off.store(times, Ordering::Relaxed);
+        self.put_off.store(times, Ordering::Relaxed);
+        self.cool();
+    }
+
+    /// It has become hot. Whether it is not to be offered yet.
+    pub(crate) fn is_put_off(&self) -> bool {
+        let left = self.put_off.load(Ordering::Relaxed);
+        self.put_off.store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0
+    }
+
+    /// An offer has been taken.
+    pub(crate) fn was_taken(&self) {
+        self.put_off.store(0, Ordering::Relaxed);
+        self.was_put_off.store(0, Ordering::Relaxed);
+    }
+
     /// The number means something new.
     pub(crate) fn reset(&self, marks: u32, epoch: u32) {
         self.version.fetch_add(1, Ordering::SeqCst);
@@ -117,6 +144,7 @@ impl Entry {
         self.set.store(0, Ordering::Relaxed);
         self.last_set.store(0, Ordering::Relaxed);
         self.epoll.store(0, Ordering::Relaxed);
+        self.was_taken();
     }
 
     /// Whether this process may have other numbers of the same description.
@@ -232,6 +260,24 @@ mod tests {
         entry.leave(Way::Write);
         entry.leave(Way::Read);
         assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (0, 1));
+    }
+
+    #[test]
+    fn what_is_refused_is_offered_ever_less_often() {
+        let entry = Entry::default();
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            assert!(!entry.is_put_off());
+            entry.was_refused();
+            waits.push((0..).find(|_| !entry.is_put_off()).unwrap());
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024]);
+        entry.was_refused();
+        entry.was_taken();
+        assert!(!entry.is_put_off());
+        entry.was_refused();
+        entry.reset(0, 0);
+        assert!(!entry.is_put_off());
     }
 
     #[test]

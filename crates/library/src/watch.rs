@@ -9,6 +9,9 @@
 //! not given back at the end of a call, as the next one comes soon. A timer sees to what happens if none comes: the thread takes the watch back
 //! when no call has looked for [`PERIOD`].
 //!
+//! And while calls look and none sleeps, nobody needs to be woken: then the packet sockets are in no set at all, and a packet's way into its ring
+//! is shorter. The timer takes them out; whoever is about to sleep, and the thread before it watches, puts them back.
+//!
 //! Of several calls that sleep, one watches; the others are woken by whoever turns the pump. When the one leaves and others still sleep the
 //! thread watches at once. Sets of the program contain the set of packet sockets, so who waits in them hears of packets in any case.
 
@@ -23,6 +26,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use sojourn_shm::descriptor::of_program;
 use std::sync::Mutex;
 
 /// Calls that look for packets at least so often keep the thread from it.
@@ -38,7 +42,7 @@ pub(crate) struct Watch {
     /// Of `packets` in `set`.
     data: u64,
     timer: OwnedFd,
-    /// The thread does not watch. Changed under `change`.
+    /// The thread does not watch. Changed under `sockets`.
     by_calls: AtomicBool,
     /// A call sleeps and watches.
     asleep: AtomicBool,
@@ -48,7 +52,17 @@ pub(crate) struct Watch {
     ticks: AtomicBool,
     /// When a call last looked for packets (microseconds).
     looked_at: AtomicU64,
-    change: Mutex<()>,
+    /// A call has slept since the timer last went off.
+    has_slept: AtomicBool,
+    sockets: Mutex<Sockets>,
+}
+
+/// The packet sockets, by number.
+#[derive(Debug, Default)]
+struct Sockets {
+    numbers: Vec<i32>,
+    /// None of them is in `packets`, or not every one.
+    are_out: bool,
 }
 
 impl Watch {
@@ -70,7 +84,8 @@ impl Watch {
             waiting: AtomicU32::new(0),
             ticks: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
-            change: Mutex::new(()),
+            has_slept: AtomicBool::new(false),
+            sockets: Mutex::default(),
         })
     }
 
@@ -86,12 +101,50 @@ impl Watch {
 
     /// One more packet socket.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-        epoll::add(&self.packets, fd, EventData::new_u64(0), EventFlags::IN)
+        let mut sockets = lock(&self.sockets);
+        // Also while the others are not: only those that could be put in are taken out.
+        epoll::add(&self.packets, fd, EventData::new_u64(0), EventFlags::IN)?;
+        sockets.numbers.push(fd.as_raw_fd());
+        Ok(())
     }
 
     /// One less.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
+        let mut sockets = lock(&self.sockets);
+        sockets.numbers.retain(|number| *number != fd.as_raw_fd());
         let _ = epoll::delete(&self.packets, fd);
+    }
+
+    /// Nobody sleeps for packets: see the head of this file.
+    #[cold]
+    fn take_out(&self) {
+        let mut sockets = lock(&self.sockets);
+        // Who sleeps has said so before taking the lock, and puts them back once it has it.
+        let somebody_sleeps =
+            self.asleep.load(Ordering::SeqCst) || self.waiting.load(Ordering::SeqCst) > 0;
+        if sockets.are_out || somebody_sleeps || !self.by_calls.load(Ordering::SeqCst) {
+            return;
+        }
+        sockets.are_out = true;
+        for fd in sockets.numbers.iter().filter_map(|number| of_program(*number)) {
+            let _ = epoll::delete(&self.packets, fd);
+        }
+    }
+
+    /// Somebody is to be woken. A packet that has come meanwhile shows at once.
+    fn put_in(&self, sockets: &mut Sockets) {
+        if !sockets.are_out {
+            return;
+        }
+        sockets.are_out = false;
+        for fd in sockets.numbers.iter().filter_map(|number| of_program(*number)) {
+            let added = epoll::add(&self.packets, fd, EventData::new_u64(0), EventFlags::IN);
+            sockets.are_out |= matches!(added, Err(Errno::NOMEM | Errno::NOSPC));
+        }
+        if sockets.are_out {
+            // No memory for it, or as many watches as the user may have: the thread looks instead, and tries again.
+            self.start_ticking();
+        }
     }
 
     /// A call has looked for packets at `now` (microseconds), awake.
@@ -138,7 +191,8 @@ impl Watch {
     /// The thread hears of packets, or does not any more. If there are some it hears of them at once.
     #[cold]
     fn let_thread_watch(&self, does: bool) {
-        let _one = lock(&self.change);
+        let mut sockets = lock(&self.sockets);
+        self.put_in(&mut sockets);
         if self.by_calls.load(Ordering::SeqCst) != does {
             return;
         }
@@ -151,11 +205,13 @@ impl Watch {
     /// A call is about to sleep for packets among others. True: it has to watch, that is to sleep on [`Watch::packets`] as well. In any case
     /// it must look once more before it sleeps, and call [`Watch::end_sleep`] with the answer. `may_watch`: it can sleep on those.
     pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
+        self.has_slept.store(true, Ordering::Relaxed);
         if may_watch && !self.asleep.swap(true, Ordering::SeqCst) {
             self.let_thread_watch(false);
             return true;
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.put_in(&mut lock(&self.sockets));
         // SYNC: after `waiting`; pairs with `end_sleep` of the one that watches, and with `take`.
         if !self.asleep.load(Ordering::SeqCst) {
             self.let_thread_watch(true);
@@ -192,6 +248,7 @@ impl Watch {
         self.ticks.store(false, Ordering::SeqCst);
         // SYNC: after `ticks`; pairs with `end_sleep`.
         if self.asleep.load(Ordering::SeqCst) || !self.by_calls.load(Ordering::SeqCst) {
+            self.put_in(&mut lock(&self.sockets));
             return true;
         }
         let idle = now.saturating_sub(self.looked_at.load(Ordering::Relaxed));
@@ -200,6 +257,9 @@ impl Watch {
             return true;
         }
         self.start_ticking();
+        if !self.has_slept.swap(false, Ordering::Relaxed) {
+            self.take_out();
+        }
         false
     }
 }

@@ -32,6 +32,22 @@ impl World {
         events.iter().any(|event| event.data.u64() == DATA)
     }
 
+    /// Whether a packet wakes who sleeps on the set of packet sockets.
+    fn packets_wake(&self) -> bool {
+        let mut events = Vec::with_capacity(4);
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        epoll::wait(&self.watch.packets, spare, Some(&none)).unwrap() > 0
+    }
+
+    /// Calls have looked for so long that the packet sockets are in no set. When that was.
+    fn take_out(&self) -> u64 {
+        let now = self.spin();
+        assert!(!self.watch.tick(now));
+        assert!(!self.packets_wake());
+        now
+    }
+
     /// Calls look again and again.
     fn spin(&self) -> u64 {
         (1..5).map(|step| step * STEP).inspect(|now| self.watch.looked(*now)).last().unwrap()
@@ -98,4 +114,80 @@ fn one_that_cannot_watch_leaves_it_to_the_thread() {
     assert!(!watches);
     assert!(world.thread_hears());
     world.watch.end_sleep(watches);
+}
+
+#[test]
+fn while_calls_look_and_none_sleeps_the_packet_sockets_are_in_no_set() {
+    let world = World::new();
+    assert!(world.packets_wake());
+    let now = world.take_out();
+    let watches = world.watch.begin_sleep(true);
+    assert!(watches && world.packets_wake(), "the one that sleeps hears of what has come already");
+    world.watch.end_sleep(watches);
+    world.watch.looked(now + STEP);
+    assert!(!world.watch.tick(now + STEP));
+    assert!(world.packets_wake(), "one has slept");
+    world.watch.looked(now + 2 * STEP);
+    assert!(!world.watch.tick(now + 2 * STEP));
+    assert!(!world.packets_wake(), "none has any more");
+}
+
+#[test]
+fn the_packet_sockets_are_back_before_the_thread_watches() {
+    let world = World::new();
+    let now = world.take_out();
+    assert!(world.watch.tick(now + 2 * STEP));
+    assert!(world.thread_hears());
+    world.take_out();
+    let watches = world.watch.begin_sleep(false);
+    assert!(world.thread_hears(), "for one that cannot watch");
+    world.watch.end_sleep(watches);
+}
+
+#[test]
+fn while_one_sleeps_the_packet_sockets_stay() {
+    let world = World::new();
+    let first = world.watch.begin_sleep(true);
+    let now = world.spin();
+    world.watch.take_out();
+    assert!(world.packets_wake());
+    let second = world.watch.begin_sleep(true);
+    world.watch.end_sleep(first);
+    world.watch.looked(now + 1);
+    world.watch.take_out();
+    assert!(world.packets_wake(), "one relies on the thread");
+    world.watch.end_sleep(second);
+}
+
+#[test]
+fn a_socket_comes_and_goes_while_the_others_are_in_no_set() {
+    let world = World::new();
+    let now = world.take_out();
+    let more = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+    world.watch.add(more.as_fd()).unwrap();
+    world.watch.remove(more.as_fd());
+    world.watch.remove(world._socket.as_fd());
+    assert!(world.watch.tick(now + 2 * STEP));
+    assert!(!world.packets_wake(), "there is none left");
+}
+
+#[test]
+fn who_is_about_to_sleep_hears_whoever_takes_the_sockets_out_meanwhile() {
+    let world = World::new();
+    world.spin();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                world.watch.looked(4 * STEP);
+                world.watch.take_out();
+            }
+        });
+        for round in 0..20_000 {
+            let watches = world.watch.begin_sleep(round % 2 == 0);
+            assert!(if watches { world.packets_wake() } else { world.thread_hears() }, "{round}");
+            world.watch.end_sleep(watches);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

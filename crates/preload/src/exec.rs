@@ -1,4 +1,4 @@
-//! New programs: what stays open over `exec` goes home first.
+//! New programs: what stays open over `exec` goes home first. And the program's end, at which everything does.
 //!
 //! In a child of `vfork` nothing is left to do: its parent did it.
 
@@ -17,6 +17,22 @@ asks_first!(before_exec;
     execl = 0, execle = 0, execlp = 0, execv = 0, execve = 0, execveat = 0, execvp = 0, execvpe = 0, fexecve = 0,
     posix_spawn = 0, posix_spawnp = 0, system = 0,
 );
+
+/// `exit` calls the C library's own `_exit`, so destructors see that end, and these functions the others. Whoever is killed sees none.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+extern "C" fn end() {
+    tell(|library| library.before_exit());
+}
+
+unsafe extern "C" fn before_end(entry: &Entry, _: &[usize; 6]) -> usize {
+    end();
+    entry.next()
+}
+
+asks_first!(before_end; _exit = 0, _Exit = 0);
 
 /// Notes down that a new program will get `fd`: it goes home now and stays.
 #[unsafe(no_mangle)]

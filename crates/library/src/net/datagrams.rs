@@ -8,7 +8,8 @@ use crate::carried::Connected;
 use crate::engine::{Engine, Job};
 use crate::library;
 use crate::session::{Session, lock};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
+use core::time::Duration;
 use rustix::fd::AsFd;
 use rustix::io::IoSlice;
 use sojourn_ipc::Deadline;
@@ -25,6 +26,15 @@ const WAITING_MIN: u32 = 64 << 10;
 const WAITING_MAX: u32 = 16 << 20;
 /// For so many bytes of the receive buffer there is a place for one datagram more: what the smallest counts with its overhead.
 const BYTES_FOR_ONE: u32 = 512;
+
+/// How long the server may take to give back what was never carried here, and how often it is looked whether it has.
+const STRAYS_LIMIT: Duration = Duration::from_millis(200);
+const STRAYS_SLICE: Duration = Duration::from_micros(100);
+
+/// Whether a record has datagrams that its program has not read.
+pub(crate) fn has_unread(record: &SessionRecord) -> bool {
+    matches!(&record.kind, Kind::Udp(udp) if !udp.receive_queue.is_empty())
+}
 
 /// A queue as large as the socket's receive buffer.
 fn limits_of(record: &SessionRecord) -> Option<Limits> {
@@ -56,19 +66,46 @@ impl Net {
         if !self.has_link(engine, &mut pump, lent) {
             return false;
         }
-        if !other.ledger().claim() {
+        // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`, as in `Net::begin`.
+        fence(Ordering::SeqCst);
+        if !other.claim() {
+            drop(pump);
+            self.return_strays(engine, (session.slot(), lent), (socket, other));
             return false;
         }
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
         let one = Datagrams::new(Arc::clone(&socket), other, lent.link);
         pump.insert_datagrams(session.slot(), one, now());
         self.count.fetch_add(1, Ordering::SeqCst);
-        self.leave(pump);
         library().set_hears_packets(session, self.watch.packets());
-        session.receives_datagrams(socket);
-        // SYNC: before the look whether it is frozen; pairs with `return_datagrams`, which freezes and then looks here.
         session.is_lent.store(true, Ordering::SeqCst);
+        self.leave(pump);
+        session.receives_datagrams(socket);
         true
+    }
+
+    /// The socket was called home before it was carried here. What has come for it since the filter was told is here, and nobody knows of it: the
+    /// server says it to the kernel.
+    fn return_strays(
+        &self,
+        engine: &Engine,
+        (slot, lent): (u32, &LendT),
+        (socket, other): (Arc<Mutex<Socket>>, Stream),
+    ) {
+        let deadline = sojourn_shm::Deadline::after(STRAYS_LIMIT);
+        // The server was asked for it when the stream was frozen.
+        while !other.has_flushed() && !deadline.is_over() {
+            std::thread::sleep(STRAYS_SLICE);
+        }
+        let one = Datagrams::new(socket, other, lent.link);
+        let record = self.with_pump(|pump| {
+            pump.insert_datagrams(slot, one, now());
+            pump.turn(false, now());
+            pump.remove_datagrams(slot, now())?.leave()
+        });
+        if let Some(record) = record.filter(has_unread) {
+            self.give_unread(engine, lent.token, &record);
+        }
     }
 
     /// Its datagrams come to the kernel again, and what was on its way has been taken: ends carrying it. Its token, and what was not read.
@@ -85,8 +122,11 @@ impl Net {
     }
 
     /// Gives the server what was not read. False: there is no server any more.
-    pub(crate) fn give_unread(&self, token: u64, record: &SessionRecord) -> bool {
+    pub(crate) fn give_unread(&self, engine: &Engine, token: u64, record: &SessionRecord) -> bool {
         let Ok(file) = parcel::pack(record) else { return false };
+        if !self.has_server(library(), engine) {
+            return false;
+        }
         let mut server = lock(&self.server);
         let Some(Connected { client, .. }) = &mut *server else { return false };
         let deadline = Deadline::after(ANSWER_LIMIT);
@@ -135,6 +175,7 @@ impl Session {
         segment: Option<u16>,
     ) -> bool {
         let Some(net) = library().net().filter(|_| self.is_lent()) else { return false };
+        self.has_asked.store(true, Ordering::Relaxed);
         net.send_datagram(self, target, parts, segment)
     }
 }

@@ -1,0 +1,61 @@
+//! A pipe whose writer has ended, and whose last bytes are in the ring only: they are put back into the kernel, where everybody finds them.
+//!
+//! A writer that ends of its own will does so itself (`home`, `flush`). One that was killed cannot, nor one whose kernel was full. Its reader's library could take the
+//! rest from the ring; but if the reading end is passed on (`fork`, `exec`, a message), the next holder has the kernel's pipe alone.
+//! The name that /proc gives a pipe can be opened for writing by whoever may read it (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind
+//! can be had. Read `docs/streams.md`, "Going home", first.
+
+use crate::kernel;
+use crate::receive::flushed;
+use crate::session::{RxPhase, Session, lock};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use sojourn_session::KindT;
+use sojourn_stream::Stream;
+use std::os::fd::AsRawFd;
+
+/// Bytes copied at once.
+const PIECE: usize = 4096;
+
+impl Session {
+    /// See the head of this file. Nothing is changed if the writer is there still, or nothing is owed.
+    pub(crate) fn put_back_rest(&self, stream: &Stream) {
+        let mut rx = lock(&self.rx);
+        let Ok(owed) = stream.peer_leftover() else { return };
+        let may_be = self.kind() == KindT::Pipe && rx.phase == RxPhase::Residue;
+        if !may_be || !self.peer_is_dead() {
+            return;
+        }
+        let mut done = flushed(stream, &rx).map_or_else(
+            // It died meanwhile, and nobody else has written: what is there is what came before the debt, then what was paid of it.
+            || rx.since_freeze + kernel::input_queue(self.number()).saturating_sub(rx.before_owed),
+            |flushed| flushed.max(rx.since_freeze),
+        );
+        if done < owed
+            && let Some(end) = self.writing_end()
+        {
+            kernel::make_room(end.as_raw_fd(), KindT::Pipe, owed - done, true);
+            let mut piece = [0; PIECE];
+            while done < owed {
+                let len = stream.copy_unflushed(done, &mut piece);
+                match kernel::send(end.as_raw_fd(), KindT::Pipe, &piece[..len]) {
+                    Ok(0) => break,
+                    Ok(sent) => done += sent,
+                    Err(Errno::INTR) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        rx.flushed = Some(done);
+        if done >= owed {
+            self.finish(&mut rx);
+        }
+    }
+
+    fn writing_end(&self) -> Option<OwnedFd> {
+        let name = format!("/proc/self/fd/{}", self.number());
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::open(name, flags, Mode::empty()).ok()
+    }
+}
