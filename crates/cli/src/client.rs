@@ -3,6 +3,7 @@
 //! Not here: starting one (`server`).
 
 use crate::args::Where;
+use crate::server::Silent;
 use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
 use rustix::net::sockopt;
@@ -28,10 +29,27 @@ pub(crate) struct Client {
     pub(crate) uid: u32,
 }
 
-/// Where the server is to be looked for, best first.
-pub(crate) fn places(place: &Where) -> Result<Vec<String>> {
+/// No server can be asked: why, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{silent}; {}", self.advice())]
+pub(crate) struct Unserved {
+    /// Of the best place.
+    pub(crate) silent: Silent,
+    /// That place comes from a flag or the configuration.
+    pub(crate) is_named: bool,
+}
+
+impl Unserved {
+    /// What to do.
+    pub(crate) fn advice(&self) -> &'static str {
+        self.silent.advice(self.is_named)
+    }
+}
+
+/// Where the server is to be looked for, best first, and whether a flag or the configuration says that.
+fn places(place: &Where) -> Result<(Vec<String>, bool)> {
     if let Some(address) = &place.server {
-        return Ok(vec![address.clone()]);
+        return Ok((vec![address.clone()], true));
     }
     let config = config::load([], |name| std::env::var_os(name))?;
     let around = Surroundings::of_this_process(&config.server);
@@ -41,21 +59,25 @@ pub(crate) fn places(place: &Where) -> Result<Vec<String>> {
         // Where `run` turns to if the system's server has left its socket behind.
         places.push(own);
     }
-    Ok(places)
+    Ok((places, around.server.is_some()))
 }
 
 impl Client {
     /// The first server that answers.
     pub(crate) fn connect(place: &Where) -> Result<Self> {
         let mut first = None;
-        for address in places(place)? {
+        let (places, is_named) = places(place)?;
+        for address in places {
             match Self::connect_to(&address) {
                 Ok(client) => return Ok(client),
                 Err(error) => _ = first.get_or_insert(error),
             }
         }
         let error = first.unwrap_or_else(|| anyhow!("there is no place for a session server"));
-        Err(error.context("no session server (start one: sojourn server start)"))
+        Err(match error.downcast::<Silent>() {
+            Ok(silent) => Unserved { silent, is_named }.into(),
+            Err(error) => error,
+        })
     }
 
     fn connect_to(text: &str) -> Result<Self> {

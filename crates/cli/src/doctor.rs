@@ -17,6 +17,7 @@ use anyhow::Result;
 use attached::Attached;
 use serde::Serialize;
 use settings::Value;
+use sojourn_session::config;
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -86,6 +87,10 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
     items.extend(parts::server(&options.place));
     let (network, attached) = network::look(&options.place);
     items.extend(network);
+    let names = std::env::vars_os().map(|(name, _)| name);
+    items.extend(config::misspelt(names).map(|error| {
+        Item::limited("variable", error.to_string(), "correct or unset it: it counts for nothing")
+    }));
     let configuration = match configuration {
         Ok(values) => values,
         Err(error) => {

@@ -31,6 +31,7 @@ mod server;
 mod sessions;
 mod ss;
 mod stats;
+mod terminal;
 mod top;
 
 use args::{Cli, Command};

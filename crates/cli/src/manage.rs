@@ -33,6 +33,14 @@ fn stop(force: bool, place: &Where) -> Result<u8> {
     let mut client = Client::connect(place)?;
     let processes = client.stats()?.counters.processes;
     let address = client.address.clone();
+    let user = rustix::process::geteuid().as_raw();
+    if user != 0 && user != client.uid {
+        // It would take no notice.
+        bail!(
+            "{address}: it is user {}'s server, which only that user and root may stop",
+            client.uid
+        );
+    }
     let within = if force || processes == 0 { END_WITHIN } else { EMPTY_WITHIN };
     let text = match client.stop(force, within)? {
         true => format!("{address}: ended\n"),

@@ -30,14 +30,22 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     right: Vec<bool>,
+    short: Vec<bool>,
 }
 
+/// Spaces between columns.
+const GAP: usize = 2;
+/// The longest IPv4 address with its port fits: columns are made no narrower than that.
+const SHORTEST: usize = 21;
+
 impl Table {
-    /// With headings; one that begins with `>` is of numbers, which are set to the right.
+    /// With headings; one that begins with `>` is of numbers, which are set to the right, one with `~` of text that may be shortened.
     pub(crate) fn new(headings: &[&str]) -> Self {
         let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
-        let first = headings.iter().map(|heading| heading.trim_start_matches('>').to_owned());
-        Self { rows: vec![first.collect()], right }
+        let short = headings.iter().map(|heading| heading.starts_with('~')).collect();
+        let first =
+            headings.iter().map(|heading| heading.trim_start_matches(['>', '~']).to_owned());
+        Self { rows: vec![first.collect()], right, short }
     }
 
     /// One more row, of as many cells as there are headings.
@@ -45,13 +53,38 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// The lines.
-    pub(crate) fn text(&self) -> String {
+    /// The lines, not longer than `columns` if shortening what may be shortened is enough for that.
+    pub(crate) fn text_within(mut self, columns: Option<usize>) -> String {
+        let widths = self.widths();
+        let len = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        let mut excess = len.saturating_sub(columns.unwrap_or(usize::MAX));
+        let mut at_most = widths;
+        while excess > 0 {
+            let can = |column: &usize| self.short[*column] && at_most[*column] > SHORTEST;
+            let widest = (0..at_most.len()).filter(can).max_by_key(|column| at_most[*column]);
+            let Some(widest) = widest else { break };
+            at_most[widest] -= 1;
+            excess -= 1;
+        }
+        for row in &mut self.rows {
+            for (cell, at_most) in row.iter_mut().zip(&at_most) {
+                *cell = shortened(cell, *at_most);
+            }
+        }
+        self.text()
+    }
+
+    fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+        (0..self.right.len()).map(width).collect()
+    }
+
+    /// The lines.
+    pub(crate) fn text(&self) -> String {
+        let widths = self.widths();
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
@@ -67,6 +100,18 @@ impl Table {
         }
         text
     }
+}
+
+/// Beginning and end of what is too long: addresses differ at either.
+fn shortened(text: &str, at_most: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.len() <= at_most {
+        return text.to_owned();
+    }
+    let kept = at_most.saturating_sub(1);
+    let (head, tail) = (kept / 2, kept - kept / 2);
+    let ends = [&chars[..head], &['…'], &chars[chars.len() - tail..]];
+    ends.concat().into_iter().collect()
 }
 
 /// Names come from other programs: no control characters reach the terminal.
@@ -106,6 +151,25 @@ mod tests {
         table.row(vec!["a\u{1b}[31m".into(), "1".into(), "x".into()]);
         table.row(vec!["été".into(), "1000".into(), String::new()]);
         assert_eq!(table.text(), "NAME    BYTES  END\na?[31m      1  x\nété      1000\n");
+    }
+
+    #[test]
+    fn long_cells_are_shortened_where_that_may_be_and_only_as_far_as_it_must() {
+        let table = || {
+            let mut table = Table::new(&[">N", "~FROM", "~TO", "NAME"]);
+            let long = format!("/run/{}.sock", "x".repeat(60));
+            table.row(vec!["1".into(), long, "127.0.0.1:80".into(), "a-rather-long-name".into()]);
+            table
+        };
+        let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+        let whole = longest(&table().text());
+        assert_eq!(table().text_within(None), table().text());
+        assert_eq!(table().text_within(Some(whole)), table().text());
+        let shorter = table().text_within(Some(70));
+        assert_eq!(longest(&shorter), 70, "{shorter}");
+        assert!(shorter.contains("/run/x") && shorter.contains("x.sock  127.0.0.1:80  a-rather"));
+        let narrow = table().text_within(Some(10));
+        assert_eq!(longest(&narrow), 1 + 2 + 21 + 2 + 12 + 2 + 18, "{narrow}");
     }
 
     #[test]

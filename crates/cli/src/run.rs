@@ -9,6 +9,7 @@ use crate::search::SearchError;
 use crate::{args, beside, environment, launch, output, server};
 use anyhow::anyhow;
 use rustix::io::Errno;
+use sojourn_ipc::Address;
 use sojourn_session::{Config, ConfigError, config};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,11 @@ pub(crate) fn run(options: &args::Run) -> Result<u8, Failure> {
             output::note(&format!("{error}; going on without it"));
         }
     };
+    for error in config::misspelt(std::env::vars_os().map(|(name, _)| name)) {
+        if !options.quiet {
+            output::note(&error.to_string());
+        }
+    }
     let config = config::load_noting(options.settings.flags(), |name| std::env::var_os(name), note)
         .map_err(|error| failed(error.into()))?;
     let Some(name) = options.command.first() else {
@@ -64,6 +70,7 @@ struct Obstructed {
 /// What is needed to accelerate the program: library, and the configuration with a server that answers.
 fn accelerated(file: &Path, mut config: Config) -> Result<(PathBuf, Config), Obstructed> {
     let is_strict = config.strict;
+    config.server = absolute(config.server);
     let obstructed = |cause| Obstructed { cause, is_strict };
     inspect(file, Runner::this()).map_err(|obstacle| obstructed(obstacle.into()))?;
     let library = beside::library().map_err(|error| obstructed(error.into()))?;
@@ -72,6 +79,16 @@ fn accelerated(file: &Path, mut config: Config) -> Result<(PathBuf, Config), Obs
         config.server = elsewhere;
     }
     Ok((library, config))
+}
+
+/// An address that means the same in programs with another working directory.
+fn absolute(address: String) -> String {
+    match Address::parse(&address) {
+        Ok(Address::Path(path)) => {
+            std::path::absolute(path).map_or(address, |path| path.to_string_lossy().into_owned())
+        }
+        _ => address,
+    }
 }
 
 fn become_or_fail(

@@ -43,6 +43,19 @@ pub(crate) enum Silent {
     System(String, Errno),
 }
 
+impl Silent {
+    /// What to do. `is_named`: the address comes from a flag or the configuration.
+    pub(crate) fn advice(&self, is_named: bool) -> &'static str {
+        match (self, is_named) {
+            (Self::Nobody(_), false) => "start one: sojourn server start",
+            (Self::Nobody(_), true) => {
+                "start one there, or leave `server` empty for the usual places"
+            }
+            _ => "leave `server` empty for the usual places",
+        }
+    }
+}
+
 /// Whether a server that can be trusted listens at `address`.
 pub(crate) fn answers(address: &str) -> Result<(), Silent> {
     let silent = |error| match error {
@@ -79,7 +92,7 @@ pub(crate) fn ensure(configured: &str, idle_exit_s: u32) -> Result<Option<String
         Err(silent) => silent,
     };
     if around.server.is_some() {
-        bail!("{silent}, which the configuration names; start it, or leave `server` empty");
+        bail!("{silent}; {}", silent.advice(true));
     }
     let own = around.own().to_string_lossy().into_owned();
     if answers(&own).is_err() {

@@ -4,6 +4,7 @@ use crate::args::Ss;
 use crate::client::Client;
 use crate::output::{Table, bytes, note, print, print_json, span};
 use crate::sessions::{Row, gather};
+use crate::terminal::terminal;
 use anyhow::Result;
 use serde::Serialize;
 
@@ -17,26 +18,27 @@ struct List {
 
 /// Prints the list. Without a server it is what `/proc` shows.
 pub(crate) fn ss(options: &Ss) -> Result<()> {
-    let mut client = match Client::connect(&options.report.place) {
-        Ok(client) => Some(client),
+    let (mut client, silent) = match Client::connect(&options.report.place) {
+        Ok(client) => (Some(client), None),
         // Who names a server wants that one.
         Err(error) if options.report.place.server.is_some() => return Err(error),
-        Err(_) => None,
+        Err(error) => (None, Some(error)),
     };
     let sessions = gather(client.as_mut(), &options.filter, options.all)?;
     let server = client.map(|client| client.address);
     if options.report.json {
         return print_json(&List { version: 1, server, sessions });
     }
-    if server.is_none() {
-        note("no session server answers: only what /proc shows is listed; see `sojourn doctor`");
+    if let Some(error) = silent {
+        note(&format!("only what /proc shows is listed: {error:#}"));
     }
-    print(&text(&sessions, options.why, options.details))
+    let columns = terminal().map(|terminal| terminal.columns);
+    print(&text(&sessions, options.why, options.details, columns))
 }
 
 /// The lines, headings first; `why` puts a sentence below each session that is in the kernel, `details` how the connection is below each that is away
-/// from it and has one.
-fn text(rows: &[Row], why: bool, details: bool) -> String {
+/// from it and has one. For a terminal of so many columns long addresses are shortened.
+fn text(rows: &[Row], why: bool, details: bool, columns: Option<usize>) -> String {
     let mut table = Table::new(&[
         ">SESSION",
         "KIND",
@@ -44,8 +46,8 @@ fn text(rows: &[Row], why: bool, details: bool) -> String {
         "REASON",
         ">PID",
         "PROGRAM",
-        "FROM",
-        "TO",
+        "~FROM",
+        "~TO",
         "PEER",
         ">SENT",
         ">RECEIVED",
@@ -54,7 +56,7 @@ fn text(rows: &[Row], why: bool, details: bool) -> String {
     for row in rows {
         table.row(cells(row));
     }
-    let text = table.text();
+    let text = table.text_within(columns);
     if !why && !details {
         return text;
     }
@@ -119,7 +121,7 @@ mod tests {
     fn details_are_below_the_sessions_that_have_them() {
         let mut carried = joined();
         carried.connection = Some(crate::sessions::tests::connection());
-        let text = text(&[carried, joined()], false, true);
+        let text = text(&[carried, joined()], false, true, None);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[2].trim_start().starts_with("established  windows "), "{text}");
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn every_line_says_where_and_why() {
         let rows = [joined(), waiting()];
-        let text = text(&rows, true, false);
+        let text = text(&rows, true, false, None);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[0].contains("SESSION") && lines[0].contains("REASON"));

@@ -6,13 +6,11 @@ use crate::args::Top;
 use crate::client::Client;
 use crate::output::{Table, bytes, print};
 use crate::sessions::{Row, gather};
+use crate::terminal::{Terminal, terminal};
 use anyhow::Result;
 use std::collections::HashMap;
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-/// Lines if the terminal does not say how many it has.
-const LINES: usize = 24;
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Bytes each way, by stream and process.
@@ -20,7 +18,6 @@ type Totals = HashMap<(u64, u32), u64>;
 
 /// Shows until interrupted, or so many times.
 pub(crate) fn top(options: &Top) -> Result<()> {
-    let is_terminal = std::io::stdout().is_terminal();
     let delay = Duration::from_secs(options.delay.into());
     let mut before: Option<(Instant, Totals)> = None;
     let mut looks = 0;
@@ -32,11 +29,11 @@ pub(crate) fn top(options: &Top) -> Result<()> {
         let elapsed = before.as_ref().map(|(then, _)| now - *then);
         let empty = Totals::new();
         let then = before.as_ref().map_or(&empty, |(_, totals)| totals);
-        let body = text(&rows, then, elapsed);
-        let height = if is_terminal { height() } else { usize::MAX };
-        let shown: Vec<&str> = body.lines().take(height).collect();
-        let clear = if is_terminal { CLEAR } else { "" };
-        print(&format!("{clear}{}\n{}\n", client.address, shown.join("\n")))?;
+        let terminal = terminal();
+        let body = text(&rows, then, elapsed, terminal.map(|terminal| terminal.columns));
+        let shown = terminal.map_or(body.clone(), |terminal| fit(&body, terminal));
+        let clear = if terminal.is_some() { CLEAR } else { "" };
+        print(&format!("{clear}{}\n{shown}\n", client.address))?;
         before = Some((now, totals(&rows)));
         looks += 1;
         if options.count.is_some_and(|count| looks >= count) {
@@ -46,13 +43,11 @@ pub(crate) fn top(options: &Top) -> Result<()> {
     }
 }
 
-fn height() -> usize {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: the call writes a `winsize` there, or nothing. (Not rustix, whose feature for terminals would have everything
-    // below us built twice.)
-    unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    let lines = if size.ws_row == 0 { LINES } else { size.ws_row.into() };
-    lines.max(4) - 2
+/// What a screen has room for, below the line with the server's address: a line that is too long would take two, and push the first out.
+fn fit(body: &str, terminal: Terminal) -> String {
+    let cut = |line: &str| line.chars().take(terminal.columns).collect::<String>();
+    let lines: Vec<String> = body.lines().take(terminal.lines.max(4) - 2).map(cut).collect();
+    lines.join("\n")
 }
 
 fn totals(rows: &[Row]) -> Totals {
@@ -64,8 +59,8 @@ fn total(row: &Row) -> u64 {
     row.sent.unwrap_or(0).saturating_add(row.received.unwrap_or(0))
 }
 
-/// The list, busiest first. What has no rate yet is sorted by its bytes.
-fn text(rows: &[Row], then: &Totals, elapsed: Option<Duration>) -> String {
+/// The list, busiest first. What has no rate yet is sorted by its bytes. What matters comes first: a narrow screen shows the rest in part.
+fn text(rows: &[Row], then: &Totals, elapsed: Option<Duration>, columns: Option<usize>) -> String {
     let rate = |row: &Row| {
         let elapsed = elapsed.filter(|elapsed| !elapsed.is_zero())?;
         let since = total(row).saturating_sub(*then.get(&(row.stream?, row.pid))?);
@@ -75,29 +70,29 @@ fn text(rows: &[Row], then: &Totals, elapsed: Option<Duration>) -> String {
     rated.sort_by_key(|(rate, row)| std::cmp::Reverse((*rate, total(row))));
     let mut table = Table::new(&[
         ">STREAM",
-        "KIND",
-        "HOME",
-        "REASON",
-        ">PID",
-        "PROGRAM",
-        "TO",
         ">PER SECOND",
         ">BYTES",
+        "KIND",
+        "HOME",
+        ">PID",
+        "PROGRAM",
+        "REASON",
+        "~TO",
     ]);
     for (rate, row) in rated {
         table.row(vec![
             row.stream.map_or("-".into(), |number| number.to_string()),
-            row.kind.into(),
-            row.home.into(),
-            if row.is_in_kernel() { row.reason.into() } else { "-".into() },
-            row.pid.to_string(),
-            row.program.clone(),
-            row.to.clone(),
             rate.map_or("-".into(), bytes),
             row.sent.map_or("-".into(), |_| bytes(total(row))),
+            row.kind.into(),
+            row.home.into(),
+            row.pid.to_string(),
+            row.program.clone(),
+            if row.is_in_kernel() { row.reason.into() } else { "-".into() },
+            row.to.clone(),
         ]);
     }
-    table.text()
+    table.text_within(columns)
 }
 
 #[cfg(test)]
@@ -113,10 +108,23 @@ mod tests {
         let rows = [waiting(), joined(), busy];
         let mut then = totals(&rows);
         then.insert((8, rows[2].pid), total(&rows[2]) - (4 << 20));
-        let text = text(&rows, &then, Some(Duration::from_secs(2)));
+        let text = text(&rows, &then, Some(Duration::from_secs(2)), None);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[1].trim_start().starts_with('8'), "{text}");
         assert!(lines[1].contains("2.0 MiB"), "{text}");
         assert!(lines[3].contains("no-peer"), "{text}");
+    }
+
+    #[test]
+    fn no_line_takes_two_and_the_headings_stay() {
+        let mut long = joined();
+        long.to = format!("/run/{}.sock", "long".repeat(50));
+        let rows = vec![long; 50];
+        let terminal = Terminal { lines: 10, columns: 60 };
+        let text = text(&rows, &Totals::new(), None, Some(terminal.columns));
+        let shown = fit(&text, terminal);
+        assert_eq!(shown.lines().count(), 8, "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 60), "{shown}");
+        assert!(shown.lines().next().unwrap().contains("STREAM"), "{shown}");
     }
 }

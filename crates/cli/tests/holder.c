@@ -1,6 +1,6 @@
 /* A process that has sessions open, for tests of `sojourn ss`. See src/sessions/tests.rs.
  *
- * holder FILE|- listen | connect PORT | pairs
+ * holder FILE|- listen | connect PORT | pairs | datagrams
  *
  * Maps FILE, opens what it is told, says "ready" (and the port) and sleeps until it is killed, a minute at most. */
 #include <arpa/inet.h>
@@ -68,6 +68,18 @@ int main(int count, char **words)
         char byte;
         need(connect(fd, (struct sockaddr *)&name, sizeof name) == 0, "connect");
         need(read(fd, &byte, 1) == 1, "read");
+    } else if (strcmp(words[2], "datagrams") == 0) {
+        struct sockaddr_in name = loopback(0);
+        socklen_t len = sizeof name;
+        int own = socket(AF_INET, SOCK_DGRAM, 0), all = socket(AF_INET, SOCK_DGRAM, 0);
+        need(socket(AF_INET6, SOCK_DGRAM, 0) >= 0, "socket");
+        need(bind(own, (struct sockaddr *)&name, len) == 0, "bind");
+        name.sin_addr.s_addr = htonl(INADDR_ANY);
+        need(bind(all, (struct sockaddr *)&name, len) == 0, "bind");
+        need(getsockname(all, (struct sockaddr *)&name, &len) == 0, "getsockname");
+        say(ntohs(name.sin_port));
+        for (;;)
+            pause();
     } else {
         int ends[2];
         need(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");

@@ -175,3 +175,39 @@ fn the_program_is_the_same_process_with_the_same_descriptors_and_signals() {
     let found = of(&signals);
     assert!(found.contains("Pid:\tPID") && found.contains("SigBlk:\t0000000000000200"), "{found}");
 }
+
+#[test]
+fn a_variable_that_is_nearly_a_setting_is_told() {
+    let world = World::new("misspelt");
+    let run = |words: &[&str]| {
+        let mut command = world.command(words);
+        ended(command.env("SOJOURN_MOVE_AFTER_CALL", "1").output().unwrap())
+    };
+    let (status, out, err) = run(&["sh", "-c", "echo $IS_PRELOADED"]);
+    assert_eq!((status, out.as_str()), (0, "yes\n"));
+    assert!(err.contains("did you mean SOJOURN_MOVE_AFTER_CALLS?"), "{err}");
+    assert_eq!(run(&["-q", "true"]), (0, String::new(), String::new()));
+}
+
+#[test]
+fn a_servers_address_means_the_same_wherever_the_program_goes() {
+    let world = World::new("relative");
+    let mut command = world.command(&["--server", "./server", "sh", "-c", "echo $SOJOURN_SERVER"]);
+    let (status, out, err) = ended(command.current_dir(world.scratch.path("")).output().unwrap());
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert_eq!(out.trim(), world.scratch.path("server").to_str().unwrap());
+}
+
+#[test]
+fn a_server_that_is_named_and_does_not_answer_is_told_with_what_to_do() {
+    let world = World::new("nobody");
+    let (status, _, err) = world.run(&["--server", "/no/server", "true"]);
+    assert_eq!(status, 0);
+    assert!(err.contains("no session server answers at /no/server; start one there, or"), "{err}");
+    let (status, _, err) = world.run(&["--server", "/no/server", "--strict", "true"]);
+    assert_eq!(status, 125, "{err}");
+    let stats = sojourn(&["stats", "--server", "/no/server"]).output().unwrap();
+    let (status, _, err) = ended(stats);
+    assert_eq!(status, 1);
+    assert_eq!(err.matches("no session server").count(), 1, "{err}");
+}

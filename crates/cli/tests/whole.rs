@@ -146,7 +146,9 @@ fn the_first_program_starts_a_server_and_the_next_ones_find_it() {
 #[test]
 fn a_connection_moves_is_listed_and_can_be_sent_home() {
     let world = World::new("moves");
-    let program = world.scratch.path("talk");
+    // Root's list has other programs of the machine, too, such as those of tests beside this one.
+    let name = format!("talk-{}", std::process::id());
+    let program = world.scratch.path(&name);
     cc(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/talk.c")), &program, &[]);
     let program = program.to_str().unwrap();
     let mut server = Process::start(world.sojourn(&["run", "--strict", program, "listen"]));
@@ -154,16 +156,18 @@ fn a_connection_moves_is_listed_and_can_be_sent_home() {
     let mut client = Process::start(world.sojourn(&["run", "--strict", program, &port]));
     assert_eq!(client.line(), "ready");
 
-    let is_joined = |list: &Value| {
-        let rows = list["sessions"].as_array().unwrap();
-        rows.iter().filter(|row| row["kind"] == "tcp" && row["home"] == "library").count() == 2
+    let own = |list: &Value| -> Vec<Value> {
+        let rows = list["sessions"].as_array().unwrap().iter();
+        rows.filter(|row| row["program"] == *name).cloned().collect()
     };
+    let is_joined =
+        |list: &Value| own(list).iter().filter(|row| row["home"] == "library").count() == 2;
     let list = world.until(&["ss", "--json", "--kind", "tcp"], is_joined);
-    let rows = list["sessions"].as_array().unwrap();
+    let rows = own(&list);
     assert_eq!(rows[0]["stream"], rows[1]["stream"]);
     assert_eq!((&rows[0]["from"], &rows[0]["to"]), (&rows[1]["to"], &rows[1]["from"]));
     assert_eq!(rows[0]["peer_pid"], rows[1]["pid"]);
-    assert_eq!((&rows[0]["program"], &rows[0]["peer_program"]), (&"talk".into(), &"talk".into()));
+    assert_eq!(rows[0]["peer_program"], *name);
     assert_eq!(rows.len(), 2, "listed by the server and found in /proc are one: {list:#}");
 
     let stream = rows[0]["stream"].as_str().unwrap();
@@ -192,4 +196,28 @@ fn the_doctor_finds_nothing_missing() {
         assert_eq!(item["state"], "ok", "{item:#}");
     }
     assert_ne!(found["state"], "missing", "{found:#}");
+}
+
+#[test]
+fn a_server_of_root_is_stopped_by_nobody_else() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root's server serves others");
+        return;
+    }
+    let world = World::new("stop");
+    assert!(world.output(&["server", "start"]).status.success());
+    // Where it was built not everybody may look.
+    let copy = world.scratch.path("sojourn");
+    std::fs::copy(world.built.path("sojourn"), &copy).unwrap();
+    let mount = format!("--mount=/proc/{}/ns/mnt", world.holder.as_ref().unwrap().0.id());
+    for words in [&["stop"][..], &["stop", "--force"]] {
+        let mut stop = Command::new("nsenter");
+        stop.args([mount.as_str(), "setpriv", "--reuid=65531", "--regid=65531", "--clear-groups"]);
+        stop.arg(&copy).arg("server").args(words);
+        let output = stop.env("SOJOURN_CONFIG", "/dev/null").current_dir("/").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("user 0's server, which only that user and root may stop"), "{said}");
+    }
+    assert!(world.output(&["server", "status"]).status.success());
 }

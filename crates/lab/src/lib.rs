@@ -9,6 +9,7 @@ pub mod measuring;
 pub mod net;
 mod running;
 mod sandbox;
+mod unit;
 
 pub use built::Built;
 pub use running::{Finished, Running};

@@ -1,7 +1,7 @@
 //! A folder, a session server and an environment of one test's own.
 
 use crate::net::Host;
-use crate::{Built, Finished, Running};
+use crate::{Built, Finished, Running, unit};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -83,6 +83,7 @@ impl Sandbox {
             host.place(&mut command);
             // A namespace of its own: nothing else is disturbed.
             command.arg(self.network);
+            unit::limit(&mut command);
         }
         let mut server = Running::start(command)?;
         let deadline = Instant::now() + Duration::from_secs(5);

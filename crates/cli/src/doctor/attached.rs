@@ -67,7 +67,19 @@ fn look_once() -> Result<Vec<Attached>, Failed> {
         found.iter().filter(is_it).any(|one| one.what != What::Program)
     };
     let shown = found.iter().filter(|one| one.what != What::Program || !placed(one.number));
-    Ok(shown.map(|one| described(one, &keepers)).collect())
+    let mut shown: Vec<_> = shown.map(|one| described(one, &keepers)).collect();
+    if !sees_every_process(Path::new(PROC)) {
+        // The kernel lists programs of the whole machine, and their keepers may be elsewhere on it.
+        shown.iter_mut().for_each(|one| one.is_left_over = false);
+    }
+    Ok(shown)
+}
+
+/// Whether `/proc` shows the processes of the whole machine, not those of a container.
+fn sees_every_process(proc: &Path) -> bool {
+    /// The first process name space's number, the same on every machine (`PROC_PID_INIT_INO` of the kernel).
+    const FIRST: &str = "pid:[4026531836]";
+    fs::read_link(proc.join("self/ns/pid")).is_ok_and(|name| name == Path::new(FIRST))
 }
 
 fn described(one: &sojourn_filter::Attached, keepers: &HashMap<u32, BTreeSet<Keeper>>) -> Attached {
@@ -142,12 +154,27 @@ pub(super) fn table(attached: &[Attached]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::tests::Scratch;
 
     #[test]
     fn a_held_program_is_read_from_fdinfo() {
         let link = "pos:\t0\nflags:\t02000002\nlink_type:\ttcx\nlink_id:\t3\nprog_tag:\taa\nprog_id:\t77\n";
         assert_eq!(program_in(link), Some(77));
         assert_eq!(program_in("map_type:\t1\n"), None);
+    }
+
+    #[test]
+    fn in_a_container_nothing_is_taken_for_left_over() {
+        let scratch = Scratch::new("pid-name-space");
+        let folder = scratch.path("self/ns");
+        fs::create_dir_all(&folder).unwrap();
+        let sees_all = |name: &str| {
+            let _ = fs::remove_file(folder.join("pid"));
+            std::os::unix::fs::symlink(name, folder.join("pid")).unwrap();
+            sees_every_process(&scratch.path(""))
+        };
+        assert!(sees_all("pid:[4026531836]"));
+        assert!(!sees_all("pid:[4026532298]"));
     }
 
     #[test]

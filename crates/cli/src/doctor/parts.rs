@@ -2,14 +2,16 @@
 
 use super::Item;
 use crate::args::Where;
-use crate::client::Client;
+use crate::client::{Client, Unserved};
 use crate::output::span;
+use crate::server::Silent;
 use crate::{beside, environment};
 use sojourn_session::Config;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const CHECKED: &str = "/proc/self/maps";
+const SERVER: &str = "server";
 
 /// The preload library, and whether programs get it.
 pub(super) fn library() -> Vec<Item> {
@@ -63,31 +65,38 @@ fn complaint(output: &Output) -> Option<String> {
 
 /// Which server answers, and that its program is there.
 pub(super) fn server(place: &Where) -> Vec<Item> {
-    const NAME: &str = "server";
     let program = match beside::server() {
         Ok(path) => Item::ok("server-program", path.display().to_string()),
         Err(error) => Item::missing("server-program", error.to_string(), "install Sojourn anew"),
     };
     let answering = match Client::connect(place) {
         Ok(client) => describe(client),
-        Err(error) => Item::limited(
-            NAME,
-            format!("{:#}", error.root_cause()),
-            "nothing to do: `sojourn run` starts one when it is needed",
-        ),
+        Err(error) => unserved(&error),
     };
     vec![program, answering]
 }
 
+fn unserved(error: &anyhow::Error) -> Item {
+    match error.downcast_ref::<Unserved>() {
+        Some(Unserved { silent, is_named: false, .. }) if matches!(silent, Silent::Nobody(_)) => {
+            let advice = "nothing to do: `sojourn run` starts one when it is needed";
+            Item::limited(SERVER, silent.to_string(), advice)
+        }
+        Some(unserved) => Item::missing(SERVER, unserved.silent.to_string(), unserved.advice()),
+        None => {
+            Item::missing(SERVER, format!("{error:#}"), "`sojourn run` cannot start one either")
+        }
+    }
+}
+
 fn describe(mut client: Client) -> Item {
-    const NAME: &str = "server";
     let version = version(client.pid, client.uid).unwrap_or_else(|| "version unknown".into());
     let address = client.address.clone();
     let who = format!("{address}: {version}, process {}, user {}", client.pid, client.uid);
     match client.stats() {
-        Ok(stats) => Item::ok(NAME, format!("{who}, up for {}", span(stats.counters.uptime_ms))),
+        Ok(stats) => Item::ok(SERVER, format!("{who}, up for {}", span(stats.counters.uptime_ms))),
         Err(error) => Item::missing(
-            NAME,
+            SERVER,
             format!("{who}: {error:#}"),
             "it does not answer as it should; is it another version? sojourn server stop --force",
         ),

@@ -5,7 +5,7 @@
 //! remembers what it refused.
 
 use super::processes::{self, Object, Process};
-use super::tables::{Tables, Tcp, Unix};
+use super::tables::{Tables, Tcp, Udp, Unix};
 use super::{Row, diag, home_word, kind_word};
 use sojourn_session::{HomeT, KindT, ReasonT};
 use std::collections::HashMap;
@@ -17,6 +17,8 @@ enum Peer {
     Holders(Vec<usize>),
     /// It is not on this host.
     Elsewhere,
+    /// A UDP socket's: whoever sends to it.
+    Anybody,
 }
 
 /// Everything that was seen.
@@ -58,18 +60,20 @@ impl View {
         let process = &self.processes[index];
         let tables = self.tables.get(&process.network)?;
         let (kind, from, to, peer) = match object {
-            Object::Socket(inode) => match (tables.tcp.get(&inode), tables.unix.get(&inode)) {
-                (Some(tcp), _) => {
+            Object::Socket(inode) => {
+                if let Some(tcp) = tables.tcp.get(&inode) {
                     let peer = tcp.is_established.then(|| self.tcp_peer(tables, tcp));
                     (KindT::Tcp, tcp.local.to_string(), tcp.remote.to_string(), peer)
-                }
-                (_, Some(unix)) => {
+                } else if let Some(udp) = tables.udp.get(&inode) {
+                    let to = udp.remote.map_or_else(|| "*".into(), |remote| remote.to_string());
+                    (KindT::Udp, udp.local.to_string(), to, Some(udp_peer(udp)))
+                } else {
+                    let unix = tables.unix.get(&inode)?;
                     let (to, peer) = self.unix_peer(tables, inode);
                     let peer = unix.is_connected.then_some(peer);
                     (KindT::Unix, unix_name(unix, inode), to, peer)
                 }
-                _ => return None,
-            },
+            }
             Object::Pipe { inode, writes } => {
                 let name = format!("pipe:[{inode}]");
                 let peer = Peer::Holders(self.held(Object::Pipe { inode, writes: !writes }));
@@ -135,9 +139,10 @@ impl View {
         if process.config.as_ref().is_some_and(|config| !config.allows(kind)) {
             return ReasonT::Policy;
         }
-        let peers = match peer {
+        let peers: &[usize] = match peer {
             Peer::Elsewhere => return ReasonT::NoPeer,
             Peer::Holders(peers) => peers,
+            Peer::Anybody => &[],
         };
         if peers.contains(&index) {
             return ReasonT::SameProcess;
@@ -154,6 +159,13 @@ impl View {
         }
         ReasonT::NotHot
     }
+}
+
+/// Who is at the other side of a UDP socket.
+fn udp_peer(udp: &Udp) -> Peer {
+    let is_for_this_host =
+        udp.local.ip().is_loopback() || udp.remote.is_some_and(|peer| peer.ip().is_loopback());
+    if is_for_this_host { Peer::Elsewhere } else { Peer::Anybody }
 }
 
 fn unix_name(unix: &Unix, inode: u64) -> String {

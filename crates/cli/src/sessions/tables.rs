@@ -1,4 +1,4 @@
-//! The kernel's tables of sockets: `/proc/PID/net/tcp`, `tcp6` and `unix`. Pure but for reading them.
+//! The kernel's tables of sockets: `/proc/PID/net/tcp`, `tcp6`, `udp`, `udp6` and `unix`. Pure but for reading them.
 //!
 //! Each network name space has its own; a process's are those of its name space. See proc_net(5).
 
@@ -21,6 +21,14 @@ pub(super) struct Tcp {
     pub(super) is_established: bool,
 }
 
+/// A UDP socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Udp {
+    pub(super) local: SocketAddr,
+    /// Its peer, if it is connected.
+    pub(super) remote: Option<SocketAddr>,
+}
+
 /// A Unix stream socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unix {
@@ -33,6 +41,7 @@ pub(super) struct Unix {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
     pub(super) tcp: HashMap<u64, Tcp>,
+    pub(super) udp: HashMap<u64, Udp>,
     pub(super) unix: HashMap<u64, Unix>,
     /// Established ones by both addresses, local first.
     by_addresses: HashMap<(SocketAddr, SocketAddr), u64>,
@@ -45,17 +54,29 @@ impl Tables {
             let bytes = std::fs::read(directory.join("net").join(name)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        Self::parse([&text("tcp"), &text("tcp6")], &text("unix"))
+        let tcp = [text("tcp"), text("tcp6")];
+        let udp = [text("udp"), text("udp6")];
+        Self::parse([&tcp[0], &tcp[1]], [&udp[0], &udp[1]], &text("unix"))
     }
 
-    fn parse(tcp: [&str; 2], unix: &str) -> Self {
-        let lines = tcp.iter().flat_map(|text| text.lines().skip(1));
-        let tcp: HashMap<u64, Tcp> = lines.filter_map(tcp_line).collect();
+    fn parse(tcp: [&str; 2], udp: [&str; 2], unix: &str) -> Self {
+        let lines = |texts: [&str; 2]| -> Vec<(u64, Tcp)> {
+            let lines = texts.into_iter().flat_map(|text| text.lines().skip(1));
+            lines.filter_map(internet_line).collect()
+        };
+        let tcp: HashMap<u64, Tcp> = lines(tcp).into_iter().collect();
+        // Both tables look the same.
+        let is_peer = |socket: &Tcp| socket.is_established && socket.remote.port() != 0;
+        let udp = lines(udp).into_iter().map(|(inode, socket)| {
+            let remote = is_peer(&socket).then_some(socket.remote);
+            (inode, Udp { local: socket.local, remote })
+        });
+        let udp = udp.collect();
         let established = tcp.iter().filter(|(_, socket)| socket.is_established);
         let by_addresses =
             established.map(|(inode, socket)| ((socket.local, socket.remote), *inode)).collect();
         let unix = unix.lines().skip(1).filter_map(unix_line).collect();
-        Self { tcp, unix, by_addresses }
+        Self { tcp, udp, unix, by_addresses }
     }
 
     /// The other end of a TCP connection, if it is in this name space and the peer has not closed it.
@@ -64,7 +85,8 @@ impl Tables {
     }
 }
 
-fn tcp_line(line: &str) -> Option<(u64, Tcp)> {
+/// TCP's, and UDP's, whose connected sockets have the same state.
+fn internet_line(line: &str) -> Option<(u64, Tcp)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let state = u8::from_str_radix(fields.get(3)?, 16).ok()?;
     let socket = Tcp {
@@ -131,7 +153,7 @@ mod tests {
         if cfg!(target_endian = "big") {
             return;
         }
-        let tables = Tables::parse([four, six], "");
+        let tables = Tables::parse([four, six], [""; 2], "");
         assert_eq!(tables.tcp.len(), 4);
         let server = &tables.tcp[&12];
         assert_eq!(server.local, "127.0.0.1:6379".parse().unwrap());
@@ -143,13 +165,35 @@ mod tests {
     }
 
     #[test]
+    fn udp_tables_are_read() {
+        let four = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
+            \x20 128: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 31 2 x 0\n\
+            \x20 129: 0201000A:D6D1 0101000A:17D4 01 00000000:00000000 00:00000000 00000000     0        0 32 2 x 0\n";
+        let six = "heading\n\
+            \x20  1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 07 0:0 00:0 0 0 0 33 2 x 0\n";
+        if cfg!(target_endian = "big") {
+            return;
+        }
+        let tables = Tables::parse([""; 2], [four, six], "");
+        let udp = |local: &str, remote: Option<&str>| Udp {
+            local: local.parse().unwrap(),
+            remote: remote.map(|remote| remote.parse().unwrap()),
+        };
+        assert_eq!(tables.udp.len(), 3);
+        assert_eq!(tables.udp[&31], udp("0.0.0.0:53", None));
+        assert_eq!(tables.udp[&32], udp("10.0.1.2:54993", Some("10.0.1.1:6100")));
+        assert_eq!(tables.udp[&33], udp("[::]:80", None));
+        assert!(tables.tcp.is_empty());
+    }
+
+    #[test]
     fn unix_tables_are_read() {
         let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
             0000000000000000: 00000002 00000000 00010000 0001 01    21 /run/a b\n\
             0000000000000000: 00000003 00000000 00000000 0001 03    22 @name\n\
             0000000000000000: 00000003 00000000 00000000 0001 03    23\n\
             0000000000000000: 00000003 00000000 00000000 0005 03    24\n";
-        let tables = Tables::parse(["", ""], text);
+        let tables = Tables::parse([""; 2], [""; 2], text);
         let unix = |name: &str, is_connected| Unix { name: name.into(), is_connected };
         assert_eq!(tables.unix.len(), 3, "packets are not streams");
         assert_eq!(tables.unix[&21], unix("/run/a b", false));

@@ -232,3 +232,40 @@ fn pipes_and_unix_sockets_are_found_too() {
     let output = of("pipe").into_iter().find(|row| row.peer_pid == Some(std::process::id()));
     assert_eq!(output.map(|row| row.reason), Some("no-peer"), "{rows:#?}");
 }
+
+#[test]
+fn udp_sockets_are_found_and_the_server_knows_why() {
+    let scratch = Scratch::new("datagrams");
+    let program = program(&scratch);
+    let library = scratch.path(crate::beside::LIBRARY);
+    std::fs::write(&library, [0; 4096]).unwrap();
+    let (peer, port) = start(&program, &[library.to_str().unwrap(), "datagrams"]);
+    let udp = || {
+        let mut rows = rows_of(&peer, true);
+        rows.retain(|row| row.kind == "udp");
+        rows
+    };
+    let mut rows = udp();
+    let own: Vec<_> = rows.iter().filter(|row| row.reason == "no-peer").collect();
+    assert_eq!(own.len(), 1, "this host's own are the kernel's: {rows:#?}");
+    let from = format!("0.0.0.0:{port}");
+    let any: Vec<_> = rows.iter().filter(|row| row.reason == "not-hot").cloned().collect();
+    let found = [any[0].from.as_str(), any[0].to.as_str()];
+    assert_eq!((any.len(), found), (1, [from.as_str(), "*"]), "{rows:#?}");
+    assert_eq!(rows.len(), 2, "one that is not bound is in no table: {rows:#?}");
+    let refused = RefusedInfoT {
+        pid: any[0].pid,
+        reason: ReasonT::SharedPort,
+        inode: any[0].inode.unwrap(),
+        age_ms: 1,
+    };
+    explain(&mut rows, &[refused]);
+    assert!(rows.iter().any(|row| row.from == from && row.reason == "shared-port"), "{rows:#?}");
+    // Once the server has it, it is one line.
+    let mut away = any[0].clone();
+    away.stream = Some(9);
+    let known = info(&away, KindT::Udp, HomeT::Library, ReasonT::None);
+    let merged = merge(vec![known], udp());
+    let same: Vec<_> = merged.iter().filter(|row| row.from == from).collect();
+    assert_eq!((same.len(), same[0].stream, same[0].inode), (1, Some(9), any[0].inode));
+}
