@@ -224,7 +224,7 @@ impl Place {
     }
 
     /// Runs the client to its end, and looks several times during `length` how many of the `sessions` are away from the kernel on
-    /// each side: after `warm`, or from when `lab-bench` says that it begins. Its output, and the part that was away.
+    /// each side: after `warm`, or from when `lab-bench` says that it begins. Its output, and the part that was away; none if it ended before the first look.
     pub(crate) fn watch(
         &self,
         client: Command,
@@ -263,7 +263,7 @@ impl Place {
         // Only `lab-bench` makes it, and not if it fails before.
         let _ = mark.map(std::fs::remove_file);
         let text = finished?.success(&name)?;
-        Ok((text, self.way.is_ours().then(|| median(&parts))))
+        Ok((text, (!parts.is_empty()).then(|| median(&parts))))
     }
 }
 

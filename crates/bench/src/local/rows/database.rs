@@ -97,7 +97,9 @@ impl Server {
         let (port, sockets) = (free_port("127.0.0.1")?, cluster.to_owned());
         let mut command = as_user(world, way, &programs()?.join("postgres"));
         command.arg("-D").arg(cluster).args(["-p", &port.to_string(), "-k"]).arg(&sockets);
-        for setting in ["listen_addresses=127.0.0.1", "fsync=off", "shared_buffers=64MB"] {
+        // Its shared memory in its own folder: it is killed, and would leave that in /dev/shm.
+        let memory = ["shared_buffers=64MB", "dynamic_shared_memory_type=mmap"];
+        for setting in ["listen_addresses=127.0.0.1", "fsync=off"].into_iter().chain(memory) {
             command.args(["-c", setting]);
         }
         let mut running = Running::start(command)?;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use sojourn_lab::Running;
 
 use crate::local::row::Sample;
@@ -22,6 +22,10 @@ struct Redis {
 
 /// Requests of the first run of each way, which only finds out how fast it is.
 const FIRST: f64 = 2000.0;
+/// A run that took less than this part of its time is made again with more requests: the one before was slower, perhaps since its sessions were
+/// in the kernel yet.
+const ENOUGH: f64 = 0.6;
+const TRIES: usize = 4;
 
 /// All rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
@@ -66,10 +70,18 @@ impl Row for Redis {
         // A run begins with new connections in the kernel: so long that this counts little.
         for what in ["set", "get"] {
             let length = 6 * length;
-            let requests = (per_s * length.as_secs_f64()).clamp(FIRST, 1e6);
-            let (rate, measured) = self.run(&place, &server, at, what, (requests, length))?;
-            per_s = rate;
-            found.push(measured);
+            for tries in 1..=TRIES {
+                let requests = (per_s * length.as_secs_f64()).clamp(FIRST, 1e6);
+                let (rate, measured) = self.run(&place, &server, at, what, (requests, length))?;
+                per_s = rate;
+                let is_enough = requests / rate >= ENOUGH * length.as_secs_f64();
+                if is_enough || requests >= 1e6 || tries == TRIES {
+                    let was_seen = measured.away.is_some() || !way.is_ours();
+                    ensure!(was_seen, "it ended before anybody looked where its session was");
+                    found.push(measured);
+                    break;
+                }
+            }
         }
         self.per_s.borrow_mut().insert(way, per_s);
         Ok(found)
