@@ -5,7 +5,7 @@ mkdir data
 if [ "$(id -u)" = 0 ]; then chown -R postgres "$D"; fi
 export HOME=$D PGUSER=tester PGDATABASE=postgres
 as "$P/initdb" -D "$D/data" -A trust -U tester --no-sync >init.log 2>&1 || { cat init.log >&2; exit 1; }
-as "$P/postgres" -D "$D/data" -p "$PORT" -k "$D" -c listen_addresses=127.0.0.1 -c fsync=off -c shared_buffers=16MB >log 2>&1 &
+as "$P/postgres" -D "$D/data" -p "$PORT" -k "$D" -c listen_addresses=127.0.0.1 -c fsync=off -c shared_buffers=16MB -c dynamic_shared_memory_type=mmap >log 2>&1 &
 S=$!
 await as "$P/pg_isready" -h 127.0.0.1 -p "$PORT"
 as "$P/pgbench" -h "$D" -p "$PORT" -i -q >out 2>&1

@@ -39,6 +39,8 @@ impl Under {
 
 /// How long a server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Within which programs tell their counts (`docs/moves.md`), and some.
+const COUNTS_LAG: Duration = Duration::from_millis(250);
 /// How often sessions are sent home.
 const RECALL_EVERY: Duration = Duration::from_millis(100);
 
@@ -53,6 +55,46 @@ pub fn hosts() -> Option<(Host, Host)> {
     }
     let host = || Host::new().unwrap_or_else(|error| fail(&error));
     is_possible().then(|| (host(), host()))
+}
+
+/// Waits until somebody has bound that UDP port on the host.
+///
+/// # Errors
+/// If nobody does in time.
+pub fn await_bound(host: &Host, port: u16) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let suffix = format!(":{port:04X}");
+    let is_there = || {
+        ["udp", "udp6"].iter().any(|name| {
+            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+            text.unwrap_or_default()
+                .lines()
+                .any(|line| line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&suffix)))
+        })
+    };
+    while !host.enter(is_there)? {
+        ensure!(Instant::now() < deadline, "nobody has bound {port}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Datagrams that the kernel of that host has received for its programs.
+///
+/// # Errors
+/// If it does not tell.
+pub fn received_datagrams(host: &Host) -> Result<u64> {
+    let [v4, v6] = host.enter(|| {
+        ["snmp", "snmp6"].map(|name| {
+            std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
+        })
+    })?;
+    let mut lines = v4.lines().filter(|line| line.starts_with("Udp:"));
+    let names = lines.next().context("no counters")?.split_whitespace();
+    let mut found = names.zip(lines.next().context("no counters")?.split_whitespace());
+    let (_, v4) = found.find(|(name, _)| *name == "InDatagrams").context("no counter")?;
+    let v6 = v6.lines().find_map(|line| line.strip_prefix("Udp6InDatagrams"));
+    Ok(v4.parse::<u64>()? + v6.context("no counter")?.trim().parse::<u64>()?)
 }
 
 /// A port that no other test of this process has used.
@@ -190,6 +232,19 @@ impl Stage {
         program.finish(Duration::ZERO)
     }
 
+    /// Datagrams that UDP sockets have received past the kernel that are away now. Programs tell them a moment late.
+    ///
+    /// # Errors
+    /// If a server does not answer.
+    pub fn datagrams(&self) -> Result<u64> {
+        std::thread::sleep(COUNTS_LAG);
+        let mut count = 0;
+        for admin in &mut self.admins()? {
+            count += admin.away()?.iter().map(|session| session.datagrams_received).sum::<u64>();
+        }
+        Ok(count)
+    }
+
     /// Streams made so far.
     ///
     /// # Errors
@@ -214,11 +269,22 @@ impl Stage {
     }
 }
 
-/// Runs both roles of a script; what the caller prints, and how many streams were made.
+/// What a script came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// What the caller printed.
+    pub said: String,
+    /// Streams that were made.
+    pub moves: u64,
+    /// Datagrams that UDP sockets received past the kernel which were away when the caller ended.
+    pub datagrams: u64,
+}
+
+/// Runs both roles of a script.
 ///
 /// # Errors
 /// What was said, if anything fails.
-pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<(String, u64)> {
+pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<Ran> {
     let started = Instant::now();
     let stage = Stage::new(link, under)?;
     let what = format!("{script} {under:?}{}", if recalls { " recalled" } else { "" });
@@ -228,7 +294,7 @@ pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<(St
         let caller = stage.role(End::B, script)?;
         if recalls { stage.finish_recalling(caller, LIMIT) } else { caller.finish(LIMIT) }
     });
-    let moves = stage.moves()?;
+    let (moves, datagrams) = (stage.moves()?, stage.datagrams()?);
     for end in stage.ends_under() {
         println!("{what} {end:?}: {}", stage.worlds[end as usize].stats()?);
     }
@@ -245,5 +311,5 @@ pub fn run(link: &Link, script: &str, under: Under, recalls: bool) -> Result<(St
     ensure!(caller.status == 0, "{what}: {said}\nserver: {served:?}\n{:?}", stage.end());
     let served = served.context("the server")?;
     stage.end().with_context(|| format!("{what}: {said}\nserver: {served:?}"))?;
-    Ok((said, moves))
+    Ok(Ran { said, moves, datagrams })
 }

@@ -7,6 +7,7 @@
 
 use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Finished, Running, Sandbox};
+use sojourn_system::leftovers::{Leftovers, keeper, keeper_path};
 use sojourn_system::network::{Stage, Under, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
@@ -138,62 +139,6 @@ impl<'l> Transfer<'l> {
         let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
         assert!(is_well, "{said:?} {warnings:?}");
         left.assert_none();
-    }
-}
-
-fn keeper_path(world: &Sandbox) -> String {
-    world.address().to_string_lossy().into_owned() + ".keeper"
-}
-
-/// The keeper that listens at that path.
-fn keeper(path: &str) -> Option<u32> {
-    let is_it = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word == path.as_bytes())
-    };
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
-}
-
-/// Where is looked after a test: for the keeper, and for hooks on the host's interfaces.
-struct Leftovers<'l> {
-    link: &'l Link,
-    end: End,
-    path: String,
-    sojourn: std::path::PathBuf,
-}
-
-impl<'l> Leftovers<'l> {
-    fn of(link: &'l Link, end: End, world: &Sandbox) -> Self {
-        Self { link, end, path: keeper_path(world), sojourn: world.built().path("sojourn") }
-    }
-
-    fn found(&self) -> Vec<String> {
-        let mut found: Vec<_> =
-            keeper(&self.path).map(|pid| format!("keeper {pid}")).into_iter().collect();
-        if std::path::Path::new(&self.path).exists() {
-            found.push(self.path.clone());
-        }
-        let words = ["doctor", "--json"];
-        let said = self.link.host(self.end).run(&self.sojourn.to_string_lossy(), &words, LIMIT);
-        let doctor: serde_json::Value = serde_json::from_str(&said.unwrap().out).unwrap();
-        let attached = doctor["attached"].as_array().expect("what is attached may be seen");
-        let on_interfaces = attached.iter().filter(|one| one["interface"] != "");
-        found.extend(on_interfaces.map(ToString::to_string));
-        found
-    }
-
-    #[track_caller]
-    fn assert_none(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let found = self.found();
-            if found.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < deadline, "left behind: {found:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 

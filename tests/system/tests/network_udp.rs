@@ -8,7 +8,7 @@
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running};
 use sojourn_session::{KindT, SessionInfoT};
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Stage, Under, await_bound, hosts, received_datagrams};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -21,19 +21,8 @@ const RECALLED_MS: u64 = 20;
 /// How long it is counted who receives.
 const COUNTS: Duration = Duration::from_millis(300);
 
-/// Datagrams that the kernel of that host has received for its programs.
 fn received(host: &Host) -> u64 {
-    let text = host.enter(|| {
-        ["snmp", "snmp6"]
-            .map(|name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap())
-    });
-    let [v4, v6] = text.unwrap();
-    let mut lines = v4.lines().filter(|line| line.starts_with("Udp:"));
-    let names = lines.next().unwrap().split_whitespace();
-    let mut found = names.zip(lines.next().unwrap().split_whitespace());
-    let v4: u64 = found.find(|(name, _)| *name == "InDatagrams").unwrap().1.parse().unwrap();
-    let v6 = v6.lines().find_map(|line| line.strip_prefix("Udp6InDatagrams")).unwrap();
-    v4 + v6.trim().parse::<u64>().unwrap()
+    received_datagrams(host).unwrap()
 }
 
 /// Runs the script's command at an end.
@@ -44,21 +33,8 @@ fn script(stage: &Stage, end: End, words: &[&str]) -> Running {
     Running::start(command).unwrap()
 }
 
-/// Waits until somebody has bound that port on the host.
 fn await_port(host: &Host, port: u16) {
-    let deadline = Instant::now() + PATIENCE;
-    let suffix = format!(":{port:04X}");
-    let is_there = || {
-        ["udp", "udp6"].iter().any(|name| {
-            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
-            text.lines()
-                .any(|line| line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&suffix)))
-        })
-    };
-    while !host.enter(is_there).unwrap() {
-        assert!(Instant::now() < deadline, "nobody has bound {port}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_bound(host, port).unwrap();
 }
 
 /// What one exchange does.

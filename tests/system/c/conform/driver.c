@@ -70,6 +70,11 @@ static void whereabouts(pid_t pid) {
              "for p in %d $(ps -o pid= --ppid %d); do for t in /proc/$p/task/*; do echo \"# $t $(cat $t/wchan) $(cat $t/syscall)\" >&2; done; done",
              pid, pid);
     if (getenv("CONFORM_VERBOSE") && system(command)) {}
+    /* For who looks why: a command to run now, told the case's process. */
+    if (getenv("CONFORM_HUNG")) {
+        snprintf(command, sizeof command, "%s %d", getenv("CONFORM_HUNG"), pid);
+        if (system(command)) {}
+    }
 }
 
 static void print(struct job *job) {
@@ -142,7 +147,8 @@ int main(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "--role"))
         for (int i = 0; i < roles_count; i++)
             if (!strcmp(roles[i].name, argv[2])) return roles[i].run(argc - 2, argv + 2);
-    choose(argc, argv);
+    const char *repeat = getenv("CONFORM_REPEAT");
+    for (int n = repeat ? atoi(repeat) : 1; n > 0; n--) choose(argc, argv);
     const char *at_once = getenv("CONFORM_AT_ONCE");
     run_jobs(at_once ? atoi(at_once) : 4);
     return 0;

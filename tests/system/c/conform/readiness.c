@@ -403,6 +403,45 @@ CASE(edge_output, OUT, ALL_PHASES) {
     while (epoll_wait(set, &event, 1, 5) == 1) {}
 }
 
+/* What the kernel's set has as the data of S: the program's, or something else while a library answers for S. */
+static unsigned long long registered(int set) {
+    char path[64], line[256];
+    unsigned long long data = 0, found = 0;
+    unsigned events;
+    int fd;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", set);
+    FILE *file = fopen(path, "re");
+    NEED(file != NULL);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "tfd: %d events: %x data: %llx", &fd, &events, &data) == 3 && fd == S) found = data;
+    fclose(file);
+    return found;
+}
+
+/* Until the session, registered with `data`, moves by what both ends have done already. Plainly none does. */
+static void until_joined(int set, unsigned long long data) {
+    long limit = now_ms() + 5000;
+    if (!getenv("CONFORM_HARNESS")) return;
+    for (; registered(set) == data; nap(1))
+        if (now_ms() > limit) { say("NOT MOVED"); return; }
+}
+
+/* The kernel is full when the session moves, and nothing is written after that: the room that comes is the kernel's. */
+CASE(edge_output_before_the_switch, LOCAL | POUT, "k") {
+    int set = new_set();
+    SAY(add(set, S, EPOLLOUT | EPOLLET, 1));
+    wait_for(set, 1000);
+    long sum = fill_up();
+    /* The peer's first call, too little to make room: now both ends are worth moving. */
+    SAY_PEER(OP_RECV, 10);
+    until_joined(set, 1);
+    struct epoll_event event;
+    while (epoll_wait(set, &event, 1, 5) == 1) {}
+    later(OP_RECV, sum - 10);
+    wait_for(set, -1);
+    HOLDS(peer_done() == sum - 10);
+}
+
 CASE(one_shot, IN, ALL_PHASES) {
     int set = new_set();
     SAY(add(set, S, EPOLLIN | EPOLLONESHOT, 1));

@@ -1,0 +1,77 @@
+//! What a session server leaves behind when it and its sessions have ended: nothing, after a while.
+
+use crate::LIMIT;
+use anyhow::{Context, Result};
+use sojourn_lab::Sandbox;
+use sojourn_lab::net::{End, Link};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long it may take until everything is gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the keeper of that world's sessions listens.
+#[must_use]
+pub fn keeper_path(world: &Sandbox) -> String {
+    world.address().to_string_lossy().into_owned() + ".keeper"
+}
+
+/// The keeper that listens at that path.
+#[must_use]
+pub fn keeper(path: &str) -> Option<u32> {
+    let is_it = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == path.as_bytes())
+    };
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+}
+
+/// Where is looked after a test: for the keeper, and for hooks on the host's interfaces.
+#[derive(Debug)]
+pub struct Leftovers<'l> {
+    link: &'l Link,
+    end: End,
+    path: String,
+    sojourn: PathBuf,
+}
+
+impl<'l> Leftovers<'l> {
+    /// Those of the world at this end of the link.
+    #[must_use]
+    pub fn of(link: &'l Link, end: End, world: &Sandbox) -> Self {
+        Self { link, end, path: keeper_path(world), sojourn: world.built().path("sojourn") }
+    }
+
+    fn found(&self) -> Result<Vec<String>> {
+        let mut found: Vec<_> =
+            keeper(&self.path).map(|pid| format!("keeper {pid}")).into_iter().collect();
+        if std::path::Path::new(&self.path).exists() {
+            found.push(self.path.clone());
+        }
+        let words = ["doctor", "--json"];
+        let said = self.link.host(self.end).run(&self.sojourn.to_string_lossy(), &words, LIMIT)?;
+        let doctor: serde_json::Value = serde_json::from_str(&said.out)?;
+        let attached = doctor["attached"].as_array().context("what is attached may not be seen")?;
+        let on_interfaces = attached.iter().filter(|one| one["interface"] != "");
+        found.extend(on_interfaces.map(ToString::to_string));
+        Ok(found)
+    }
+
+    /// Waits until there are none.
+    ///
+    /// # Panics
+    /// If some stay, or nobody can tell.
+    #[track_caller]
+    pub fn assert_none(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.found().unwrap_or_else(|error| panic!("{error:#}"));
+            if found.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "left behind: {found:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What UDP sockets that ask and answer lose while they are moved out and home again and again.
+//!
+//! Each question has a number, and none is asked twice: so every datagram that a move loses is seen, and every one that comes twice. What
+//! programs do who ask again: `network_udp`. Needs root and network namespaces, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::Running;
+use sojourn_lab::net::{End, Link};
+use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::{Admin, LIMIT};
+use std::time::{Duration, Instant};
+
+/// Moves of each exchange; more with `MOVES` in the environment.
+const MOVES: u64 = 150;
+/// How long an exchange may take.
+const PATIENCE: Duration = Duration::from_secs(200);
+/// A session that is away is left there for so long: until it is lent, and has carried something.
+const STAY: Duration = Duration::from_millis(3);
+
+fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {
+    let mut command = stage.command(end, "python3");
+    let path = sojourn_system::network::programs().join("net").join(name);
+    command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
+    Running::start(command).unwrap()
+}
+
+/// Sends home whatever is away, again and again, until there were so many moves or the program has ended. How many.
+fn move_about(stage: &Stage, asks: &mut Running, wanted: u64) -> u64 {
+    let mut admins = stage.admins().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let count = |admins: &mut Vec<Admin>| admins.iter_mut().map(|a| a.moves().unwrap().1).sum();
+    loop {
+        let moves: u64 = count(&mut admins);
+        if moves >= wanted || !asks.is_running() || Instant::now() > deadline {
+            return moves;
+        }
+        for admin in &mut admins {
+            admin.recall_all().unwrap();
+        }
+        std::thread::sleep(STAY);
+    }
+}
+
+/// What one exchange came to.
+#[derive(Debug)]
+struct Came {
+    asked: u64,
+    lost: usize,
+    late: u64,
+    twice: u64,
+    moves: u64,
+}
+
+fn play(link: &Link, under: Under, way: &str, form: &str, spin: &str) -> Came {
+    let wanted = std::env::var("MOVES").ok().and_then(|text| text.parse().ok()).unwrap_or(MOVES);
+    let mut stage = Stage::new(link, under).unwrap();
+    stage.worlds.iter_mut().for_each(|world| {
+        world.set("SPIN", spin);
+    });
+    let port = stage.port.to_string();
+    let serves = script(&stage, End::A, "udp.py", &["serve", way, &stage.address, &port]);
+    sojourn_system::network::await_bound(link.host(End::A), stage.port).unwrap();
+    let words = [way, &stage.address, &port, form];
+    let mut asks = script(&stage, End::B, "udp_count.py", &words);
+    let moves = move_about(&stage, &mut asks, wanted);
+    std::fs::write(stage.end_file(), "").unwrap();
+    let [asks, serves] = [asks, serves].map(|program| program.finish(LIMIT).unwrap());
+    assert_eq!((asks.status, serves.status), (0, 0), "{asks:?} {serves:?}");
+    let said: serde_json::Value = serde_json::from_str(asks.out.trim()).unwrap();
+    let number = |name: &str| said[name].as_u64().unwrap();
+    let lost = said["lost"].as_array().unwrap().len();
+    println!("{under:?} {way} {form} {spin}: {moves} moves, {said}, {}", serves.out.trim());
+    stage.end().unwrap();
+    Came { asked: number("asked"), lost, late: number("late"), twice: number("twice"), moves }
+}
+
+/// A link between two hosts loses nothing, and neither do moves.
+fn nothing_is_lost(under: Under, ways: &[&str]) {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for way in ways {
+        for form in ["connected", "unconnected"] {
+            let came = play(&link, under, way, form, "never");
+            assert!(came.moves > 50 && came.asked > 500, "{came:?}");
+            assert_eq!((came.lost, came.late, came.twice), (0, 0, 0), "{under:?} {way}: {came:?}");
+        }
+    }
+}
+
+#[test]
+fn of_those_who_ask() {
+    nothing_is_lost(Under::Client, &["blocking", "poll", "epollet"]);
+}
+
+#[test]
+fn of_those_who_answer() {
+    nothing_is_lost(Under::Server, &["blocking", "epoll"]);
+}

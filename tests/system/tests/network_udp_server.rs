@@ -1,0 +1,219 @@
+//! Deaths of the session server while UDP sockets are away: they go on, and the next server has them.
+//!
+//! The questions are numbered and none is asked twice, so that what is lost is seen. The same for TCP: `network_server`. Needs root and network
+//! namespaces, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::net::{End, Link};
+use sojourn_lab::{Finished, Running, Sandbox};
+use sojourn_session::KindT;
+use sojourn_system::leftovers::{Leftovers, keeper, keeper_path};
+use sojourn_system::network::{Stage, Under, await_bound, hosts, programs};
+use sojourn_system::{Admin, LIMIT};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Answers that show that it goes on.
+const PROGRESS: u64 = 500;
+
+/// One who asks and one who answers, of whom one is under Sojourn.
+struct Exchange<'l> {
+    link: &'l Link,
+    stage: Stage,
+    end: End,
+    serves: Running,
+    asks: Running,
+}
+
+impl<'l> Exchange<'l> {
+    fn start(link: &'l Link, end: End, bound: &str, form: &str) -> Self {
+        let under = if end == End::A { Under::Server } else { Under::Client };
+        let stage = Stage::new(link, under).unwrap();
+        let port = stage.port.to_string();
+        let start = |end, name: &str, words: &[&str]| {
+            let mut command = stage.command(end, "python3");
+            let path = programs().join("net").join(name);
+            command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
+            Running::start(command).unwrap()
+        };
+        let serves = start(End::A, "udp.py", &["serve", "epoll", bound, &port]);
+        await_bound(link.host(End::A), stage.port).unwrap();
+        let address = match bound.contains(':') {
+            true => link.v6(End::A).to_string(),
+            false => stage.address.clone(),
+        };
+        let asks = start(End::B, "udp_count.py", &["epoll", &address, &port, form]);
+        Self { link, stage, end, serves, asks }
+    }
+
+    fn world(&mut self) -> &mut Sandbox {
+        &mut self.stage.worlds[self.end as usize]
+    }
+
+    fn await_that<T>(&mut self, what: &str, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = ask(self) {
+                return answer;
+            }
+            let are_running = self.asks.is_running() && self.serves.is_running();
+            assert!(are_running && Instant::now() < deadline, "not in time: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The stream that is away, once datagrams of it went past the kernel.
+    fn await_away(&mut self) -> u64 {
+        let mut admin = Admin::new(self.world()).unwrap();
+        self.await_that("a socket that is away", |_| {
+            let away = admin.away().unwrap();
+            let is_it = |session: &&_| is_carried(session);
+            away.iter().find(is_it).map(|session| session.stream)
+        })
+    }
+
+    fn file(&self, suffix: &str) -> PathBuf {
+        self.stage.end_file().with_extension(suffix)
+    }
+
+    fn asked(&self) -> u64 {
+        let text = std::fs::read_to_string(self.file("asked")).unwrap_or_default();
+        text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    }
+
+    /// Datagrams that the kernel of the end under Sojourn has given to programs.
+    fn by_kernel(&self) -> u64 {
+        sojourn_system::network::received_datagrams(self.link.host(self.end)).unwrap()
+    }
+
+    /// Waits for many answers; how many of them the kernel has taken.
+    fn await_progress(&mut self, what: &str) -> u64 {
+        let (before, by_kernel) = (self.asked(), self.by_kernel());
+        self.await_that(what, |this| (this.asked() > before + PROGRESS).then_some(()));
+        self.by_kernel() - by_kernel
+    }
+
+    /// All was answered, and nothing is left behind.
+    fn finish(mut self) {
+        std::fs::write(self.stage.end_file(), "").unwrap();
+        let left = Leftovers::of(self.link, self.end, self.world());
+        let [asks, serves] = [self.asks, self.serves].map(|one| one.finish(LIMIT).unwrap());
+        assert_eq!((asks.status, serves.status), (0, 0), "{asks:?} {serves:?}");
+        assert_nothing_lost(&asks);
+        self.stage.end().unwrap();
+        left.assert_none();
+    }
+}
+
+fn is_carried(session: &sojourn_session::SessionInfoT) -> bool {
+    session.kind == KindT::Udp && session.received > 0
+}
+
+#[track_caller]
+fn assert_nothing_lost(asks: &Finished) {
+    let said: serde_json::Value = serde_json::from_str(asks.out.trim()).unwrap();
+    println!("{said}");
+    assert_eq!(said["lost"], serde_json::json!([]), "{said}");
+    assert_eq!(said["late"], 0, "{said}");
+}
+
+/// The server dies twice; the session goes on past the kernel, the next one has it and can send it home.
+fn outlives(link: &Link, end: End, bound: &str, form: &str) {
+    let mut exchange = Exchange::start(link, end, bound, form);
+    let stream = exchange.await_away();
+    for death in 1..=2 {
+        exchange.world().kill_server();
+        let by_kernel = exchange.await_progress("answers without a server");
+        assert!(by_kernel < PROGRESS / 4, "{by_kernel} of {PROGRESS} by the kernel");
+        exchange.world().start_server().unwrap();
+        // The same session, and no new one.
+        assert_eq!(exchange.await_away(), stream, "{death}");
+        let by_kernel = exchange.await_progress("answers with the next server");
+        assert!(by_kernel < PROGRESS / 4, "{by_kernel} of {PROGRESS} by the kernel");
+        assert_eq!(exchange.await_away(), stream, "{death}");
+    }
+    let shown = exchange.world().sessions().unwrap();
+    let number = serde_json::Value::from(stream.to_string());
+    let is_it = |session: &&serde_json::Value| session["stream"] == number;
+    let session = shown["sessions"].as_array().unwrap().iter().find(is_it).expect("ss shows it");
+    assert_eq!((&session["home"], &session["kind"]), (&"library".into(), &"udp".into()));
+    exchange.world().sojourn(&["move", &stream.to_string(), "kernel"]).unwrap();
+    let mut admin = Admin::new(exchange.world()).unwrap();
+    exchange.await_that("the way home", |_| {
+        admin.away().unwrap().iter().all(|session| session.stream != stream).then_some(())
+    });
+    exchange.await_progress("answers after the way home");
+    exchange.finish();
+}
+
+#[test]
+fn sockets_outlive_servers() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let v4 = link.v4(End::A).to_string();
+    for (end, bound) in [(End::A, &*v4), (End::A, "0.0.0.0"), (End::A, "::"), (End::B, &v4)] {
+        for form in ["connected", "unconnected"] {
+            outlives(&link, end, bound, form);
+        }
+    }
+}
+
+/// As with TCP: a call.
+#[test]
+fn what_sends_it_home_without_a_server_waits_for_the_next() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let bound = link.v4(End::A).to_string();
+    let mut exchange = Exchange::start(&link, End::B, &bound, "connected");
+    exchange.await_away();
+    exchange.world().kill_server();
+    exchange.await_progress("answers without a server");
+    let option = exchange.file("option");
+    std::fs::write(&option, "").unwrap();
+    exchange.await_that("the call", |_| (!option.exists()).then_some(()));
+    std::thread::sleep(Duration::from_millis(300));
+    let before = exchange.asked();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(exchange.asked(), before, "it has not waited");
+    exchange.world().start_server().unwrap();
+    exchange.await_progress("answers after the call");
+    exchange.finish();
+}
+
+#[test]
+fn a_program_that_ends_without_a_server_leaves_its_port() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let bound = link.v4(End::A).to_string();
+    for signal in [None, Some(rustix::process::Signal::KILL)] {
+        let mut exchange = Exchange::start(&link, End::A, &bound, "unconnected");
+        exchange.await_away();
+        exchange.world().kill_server();
+        exchange.await_progress("answers without a server");
+        let path = keeper_path(exchange.world());
+        assert!(keeper(&path).is_some(), "nobody keeps it");
+        match signal {
+            Some(signal) => exchange.serves.signal(signal),
+            None => std::fs::write(exchange.stage.end_file(), "").unwrap(),
+        }
+        exchange.await_end_of_serving();
+        exchange.world().start_server().unwrap();
+        std::fs::write(exchange.stage.end_file(), "").unwrap();
+        assert_eq!(exchange.asks.finish(LIMIT).unwrap().status, 0);
+        let left = Leftovers::of(&link, End::A, &exchange.stage.worlds[0]);
+        left.assert_none();
+    }
+}
+
+impl Exchange<'_> {
+    fn await_end_of_serving(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.serves.is_running() {
+            assert!(Instant::now() < deadline, "it has not ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
