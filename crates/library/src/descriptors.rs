@@ -92,6 +92,14 @@ impl Library {
         is_fixed && entry.session.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether [`Library::is_plain`], where a no is no harm: for good, and without a look at settings.
+    #[inline(always)]
+    pub fn is_surely_plain(&self, fd: i32) -> bool {
+        self.table.known(fd).is_some_and(|entry| {
+            entry.has(mark::FIXED) && entry.session.load(Ordering::Relaxed) == 0
+        })
+    }
+
     /// Before something else is put on `fd` (dup2, dup3): as a close.
     pub fn replacing(&self, fd: i32) {
         self.closing(fd);

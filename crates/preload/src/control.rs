@@ -2,9 +2,9 @@
 
 use crate::descriptors::{duplicated, is_own, not_open};
 use crate::gate::{is_open, tell, within};
-use crate::io::home;
 use crate::library::Queue;
 use crate::next::next;
+use crate::transfer::home;
 use crate::{buffers, errno, raw};
 use core::ffi::{c_int, c_ulong};
 

@@ -6,9 +6,9 @@
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
 use crate::gate::{is_open, within};
-use crate::io::home;
 use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv, Told};
 use crate::process::was_cancelled;
+use crate::transfer::home;
 use crate::vectors::{self, IOV_MAX};
 use crate::{raw, sockets};
 use core::ffi::c_int;

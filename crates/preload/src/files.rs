@@ -5,9 +5,9 @@
 use crate::buffers;
 use crate::errno;
 use crate::gate::within;
-use crate::io::{counted, home, way_in, way_out};
 use crate::library::{Call, Path};
 use crate::next::next;
+use crate::transfer::{counted, home, way_in, way_out};
 use crate::vectors::TRANSFER_MAX;
 use core::ffi::{c_int, c_uint};
 use libc::{iovec, off64_t};

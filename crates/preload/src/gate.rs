@@ -27,6 +27,12 @@ pub(crate) fn is_open() -> bool {
     look_closer()
 }
 
+/// As [`is_open`], where a no is no harm: without a look at what is rare.
+#[inline(always)]
+pub(crate) fn is_wide_open() -> bool {
+    GATE.load(Ordering::Relaxed) == 0 && here().depth.load(Ordering::Relaxed) == 0
+}
+
 /// Makes a system call if the caller is the library itself. The C library's function would be a cancellation point,
 /// and a thread must not end in there.
 #[inline(always)]

@@ -1,323 +1,17 @@
-//! Reading and writing: `read`, `write` and their relatives, and what all data calls have in common.
+//! Reading and writing: `read`, `write` and their relatives. What they have in common with other data calls is `transfer`.
 
-use crate::buffers;
-use crate::datagrams;
-use crate::errno;
-use crate::gate::{from_inside, is_open, within};
-use crate::library::{Attempt, Call, Path, ReasonT, Recv, Send, Use, library};
+use crate::gate::{from_inside, is_wide_open};
+use crate::library::{Recv, Send, library};
 use crate::next::next;
-use crate::process::was_cancelled;
-use crate::raw;
-use crate::vectors::{self, IOV_MAX, Rounds};
+use crate::transfer::{Buffers, home, receive, send};
 use core::ffi::{c_int, c_void};
-use core::mem::ManuallyDrop;
-use core::sync::atomic::Ordering;
 use libc::iovec;
-use rustix::io::Errno;
 
-/// `UIO_MAXIOV`: the most messages that a plural call looks at.
-pub(crate) const MESSAGES_MAX: usize = 1024;
-
-/// The buffers of a call, as the program gave them.
-#[derive(Clone, Copy)]
-pub(crate) enum Buffers {
-    One(iovec),
-    Many(*const iovec, usize),
-}
-
-impl Buffers {
-    #[inline(always)]
-    pub(crate) fn one(at: *const c_void, len: usize) -> Self {
-        Self::One(iovec { iov_base: at.cast_mut(), iov_len: len })
-    }
-
-    /// The buffers, if the kernel would look at them.
-    fn all(&self) -> Option<&[iovec]> {
-        match self {
-            Self::One(one) => Some(core::slice::from_ref(one)),
-            // SAFETY: plain data, which the program leaves alone during the call.
-            Self::Many(at, count @ 1..=IOV_MAX) => unsafe { buffers::structures(*at, *count) },
-            Self::Many(..) => None,
-        }
-    }
-}
-
-/// Whether the kernel serves calls on `fd` and nobody wants to know: the short way, with nothing entered.
+/// As [`is_plain`], in a dozen instructions and without a frame, where a no is no harm: programs that only read and write
+/// files are to notice nothing.
 #[inline(always)]
-pub(crate) fn is_plain(fd: c_int) -> bool {
-    !is_open() || library().is_plain(fd)
-}
-
-/// Where a receiving call goes.
-#[inline(always)]
-pub(crate) fn way_in(fd: c_int) -> Path<'static> {
-    if is_open() { ask_way_in(fd) } else { Path::Plain }
-}
-
-#[inline(never)]
-fn ask_way_in(fd: c_int) -> Path<'static> {
-    within(|library| library.reading(fd)).unwrap_or(Path::Plain)
-}
-
-/// Where a sending call goes.
-#[inline(always)]
-pub(crate) fn way_out(fd: c_int) -> Path<'static> {
-    if is_open() { ask_way_out(fd) } else { Path::Plain }
-}
-
-#[inline(never)]
-fn ask_way_out(fd: c_int) -> Path<'static> {
-    within(|library| library.writing(fd)).unwrap_or(Path::Plain)
-}
-
-/// A kernel call that the library wants to know of. A thread that is cancelled in it never reports; by then
-/// nothing moves any more.
-#[inline(always)]
-pub(crate) fn counted(usage: Use<'static>, kernel: impl FnOnce() -> isize) -> isize {
-    let usage = ManuallyDrop::new(usage);
-    let result = kernel();
-    report(usage, result);
-    result
-}
-
-#[inline(never)]
-fn report(usage: ManuallyDrop<Use<'static>>, result: isize) {
-    within(|_| ManuallyDrop::into_inner(usage).done(result));
-}
-
-/// A session is to be in the kernel for what follows.
-#[cold]
-#[inline(never)]
-pub(crate) fn home(fd: c_int, stay: bool) {
-    crate::gate::tell(|library| library.go_home(fd, ReasonT::Operation, stay));
-}
-
-/// Receives; `kernel` is the kernel's call, for a session at home and for what the kernel refuses anyway. `flags` are
-/// those of `recv`, if it is of that family.
-#[inline(always)]
-pub(crate) fn receive(
-    fd: c_int,
-    how: Recv,
-    flags: Option<c_int>,
-    buffers: Buffers,
-    kernel: impl FnOnce() -> isize + Copy,
-) -> isize {
-    if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, kernel) }
-}
-
-/// Handlers that ended calls of this thread until now.
-pub(crate) fn breaks() -> u32 {
-    crate::tls::here().breaks.load(Ordering::Relaxed)
-}
-
-/// A session went home while this call waited, and a handler ran before it could wait in the kernel, where that
-/// would have ended it.
-#[cold]
-pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
-    breaks() != before && !dont_wait && !raw::is_nonblocking(fd)
-}
-
-#[inline(never)]
-fn receive_noted(
-    fd: c_int,
-    how: Recv,
-    flags: Option<c_int>,
-    buffers: Buffers,
-    kernel: impl FnOnce() -> isize + Copy,
-) -> isize {
-    let breaks = breaks();
-    let mut attempt = Attempt::default();
-    loop {
-        let call = match way_in(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => call,
-        };
-        if call.is_datagram() {
-            // A read of nothing takes nothing.
-            let is_empty = |all: &[iovec]| flags.is_none() && vectors::total(all) == Some(0);
-            let Some(all) = buffers.all().filter(|all| !is_empty(all)) else { return kernel() };
-            let mut header = datagrams::header_of(all);
-            let flags = flags.unwrap_or(0);
-            match datagrams::receive(fd, &call, &mut header, how, flags, &mut attempt) {
-                Some(result) => return result,
-                None if call.number_is_another() => return errno::count(Err(Errno::BADF)),
-                None if is_broken(fd, breaks, how.dont_wait) => {
-                    return errno::count(Err(Errno::INTR));
-                }
-                None => continue,
-            }
-        }
-        let total = buffers.all().and_then(vectors::total);
-        let (Some(buffers), Some(total)) = (buffers.all(), total) else { return kernel() };
-        if flags.is_some() && !call.is_socket() {
-            return kernel();
-        }
-        if total == 0 {
-            // The kernel waits for the first byte, or does not, as the call may be.
-            home(fd, true);
-            return kernel();
-        }
-        match receive_on(&call, buffers, how) {
-            Rounds::Left(0) => {}
-            Rounds::Left(done) => return receive_rest(fd, buffers, done, total, how, flags),
-            Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
-                return receive_rest(fd, buffers, done, total, how, flags);
-            }
-            // The same call again, where a cancelled thread ends.
-            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
-            // When a bad buffer matters the kernel knows: it may wait first, or find the end.
-            Rounds::Done(Err(Errno::FAULT)) => {
-                home(fd, false);
-                return kernel();
-            }
-            Rounds::Done(result) => return errno::count(result),
-        }
-        if call.number_is_another() {
-            return errno::count(Err(Errno::BADF));
-        }
-        if is_broken(fd, breaks, how.dont_wait) {
-            return errno::count(Err(Errno::INTR));
-        }
-    }
-}
-
-#[inline(never)]
-fn receive_on(call: &Call<'static>, buffers: &[iovec], how: Recv) -> Rounds {
-    within(|_| {
-        vectors::receive(buffers, how.peek, |slices, is_further| {
-            let dont_wait = how.dont_wait || (is_further && !how.wait_all);
-            call.recv(slices, Recv { dont_wait, ..how })
-        })
-    })
-    .unwrap_or(Rounds::Left(0))
-}
-
-/// The session went home in the middle of a call: what was asked for in full follows through the kernel.
-#[cold]
-#[inline(never)]
-fn receive_rest(
-    fd: c_int,
-    buffers: &[iovec],
-    done: usize,
-    total: usize,
-    how: Recv,
-    flags: Option<c_int>,
-) -> isize {
-    let (Some(flags), true, true) = (flags, how.wait_all, done < total) else {
-        return done as isize;
-    };
-    if let Path::Session(_) = way_in(fd) {
-        // Not home: a signal or a time limit cut it short.
-        return done as isize;
-    }
-    if raw::has_failed(fd) {
-        return done as isize;
-    }
-    let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
-    let rest = vectors::beyond(buffers, done, &mut rest);
-    let got = message_call(libc::SYS_recvmsg, fd, rest, flags);
-    done as isize + got.max(0)
-}
-
-/// Sends; the rest as for [`receive`].
-#[inline(always)]
-pub(crate) fn send(
-    fd: c_int,
-    how: Send,
-    flags: Option<c_int>,
-    buffers: Buffers,
-    kernel: impl FnOnce() -> isize + Copy,
-) -> isize {
-    if is_plain(fd) { kernel() } else { send_noted(fd, how, flags, buffers, kernel) }
-}
-
-#[inline(never)]
-fn send_noted(
-    fd: c_int,
-    how: Send,
-    flags: Option<c_int>,
-    buffers: Buffers,
-    kernel: impl FnOnce() -> isize + Copy,
-) -> isize {
-    let breaks = breaks();
-    loop {
-        let call = match way_out(fd) {
-            Path::Plain => return kernel(),
-            Path::Kernel(usage) => return counted(usage, kernel),
-            Path::Session(call) => call,
-        };
-        if call.is_datagram() {
-            let flags = flags.unwrap_or(0) | if how.dont_wait { libc::MSG_DONTWAIT } else { 0 };
-            let sent = buffers
-                .all()
-                .and_then(|all| datagrams::send(fd, &call, &datagrams::header_of(all), flags));
-            return sent.unwrap_or_else(kernel);
-        }
-        let total = buffers.all().and_then(vectors::total);
-        let (Some(buffers), Some(total @ 1..)) = (buffers.all(), total) else { return kernel() };
-        if flags.is_some() && !call.is_socket() {
-            return kernel();
-        }
-        match send_on(&call, buffers, how) {
-            Rounds::Left(0) => {}
-            Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
-                return send_rest(fd, buffers, done, how, flags);
-            }
-            Rounds::Left(done) => return done as isize,
-            Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
-            Rounds::Done(result) => return errno::count(result),
-        }
-        if call.number_is_another() {
-            return errno::count(Err(Errno::BADF));
-        }
-        if is_broken(fd, breaks, how.dont_wait) {
-            return errno::count(Err(Errno::INTR));
-        }
-    }
-}
-
-#[inline(never)]
-fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
-    within(|_| vectors::send(buffers, |slices| call.send(slices, how))).unwrap_or(Rounds::Left(0))
-}
-
-#[cold]
-#[inline(never)]
-fn send_rest(fd: c_int, buffers: &[iovec], done: usize, how: Send, flags: Option<c_int>) -> isize {
-    if how.dont_wait || raw::is_nonblocking(fd) {
-        return done as isize;
-    }
-    if let Path::Session(_) = way_out(fd) {
-        return done as isize;
-    }
-    // For room first: a call that has sent something leaves an error that comes later for the next one to say,
-    // and that would not be so for one that waits without having sent anything.
-    if !raw::has_room(fd) {
-        return done as isize;
-    }
-    let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
-    let rest = vectors::beyond(buffers, done, &mut rest);
-    let sent = match flags {
-        Some(flags) => message_call(libc::SYS_sendmsg, fd, rest, flags),
-        None => {
-            let arguments = [fd as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
-            // SAFETY: the program's buffers, for the kernel to check.
-            unsafe { raw::call(libc::SYS_writev, arguments) }
-        }
-    };
-    done as isize + sent.max(0)
-}
-
-/// `sendmsg` or `recvmsg` of nothing but bytes.
-fn message_call(number: i64, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
-    // SAFETY: zeroes are an empty header.
-    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
-    header.msg_iov = buffers.as_ptr().cast_mut();
-    header.msg_iovlen = buffers.len();
-    let arguments = [fd as usize, (&raw mut header) as usize, flags as usize, 0, 0, 0];
-    // SAFETY: the header is good; the buffers are the program's, for the kernel to check.
-    unsafe { raw::call(number, arguments) }
+fn is_surely_plain(fd: c_int) -> bool {
+    is_wide_open() && library().is_surely_plain(fd)
 }
 
 type ReadFn = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> isize;
@@ -327,6 +21,16 @@ type Vector2Fn = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, i64, c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isize {
+    if is_surely_plain(fd) {
+        // SAFETY: passed on.
+        return unsafe { next!(c"read" as ReadFn)(fd, at, len) };
+    }
+    read_asking(fd, at, len)
+}
+
+/// [`read`] of what may have a session, or be the library's own.
+#[inline(never)]
+fn read_asking(fd: c_int, at: *mut c_void, len: usize) -> isize {
     if let Some(result) = from_inside(libc::SYS_read, [fd as usize, at as usize, len]) {
         return result;
     }
@@ -366,6 +70,16 @@ pub(crate) fn overflow() -> ! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> isize {
+    if is_surely_plain(fd) {
+        // SAFETY: passed on.
+        return unsafe { next!(c"write" as WriteFn)(fd, at, len) };
+    }
+    write_asking(fd, at, len)
+}
+
+/// [`write`] of what may have a session, or be the library's own.
+#[inline(never)]
+fn write_asking(fd: c_int, at: *const c_void, len: usize) -> isize {
     if let Some(result) = from_inside(libc::SYS_write, [fd as usize, at as usize, len]) {
         return result;
     }

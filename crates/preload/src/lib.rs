@@ -47,4 +47,5 @@ mod syscalls;
 mod threads;
 mod tls;
 mod trampoline;
+mod transfer;
 mod vectors;

@@ -2,10 +2,10 @@
 
 use crate::buffers;
 use crate::gate::{is_open, tell};
-use crate::io::{self, Buffers, counted, home};
 use crate::library::{Path, Recv, Send};
 use crate::next::next;
 use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
+use crate::transfer::{self, Buffers, counted, home};
 use crate::{datagrams, raw};
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
@@ -52,7 +52,7 @@ fn send_bytes(
     flags: c_int,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
-    io::send(fd, how, Some(flags), Buffers::Many(header.msg_iov, header.msg_iovlen), kernel)
+    transfer::send(fd, how, Some(flags), Buffers::Many(header.msg_iov, header.msg_iovlen), kernel)
 }
 
 /// Tells of every descriptor that a message carries.
@@ -87,7 +87,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
     // SAFETY: passed on.
     let kernel = || unsafe { next!(c"recvmsg" as RecvMsgFn)(fd, message, flags) };
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
-    match io::way_in(fd) {
+    match transfer::way_in(fd) {
         Path::Plain => return took_in(kernel(), message),
         Path::Kernel(usage) => return took_in(counted(usage, kernel), message),
         Path::Session(call) if call.is_datagram() => {
@@ -105,8 +105,13 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         from_kernel.set(true);
         took_in(kernel(), message)
     };
-    let got =
-        io::receive(fd, how, Some(flags), Buffers::Many(header.msg_iov, header.msg_iovlen), serve);
+    let got = transfer::receive(
+        fd,
+        how,
+        Some(flags),
+        Buffers::Many(header.msg_iov, header.msg_iovlen),
+        serve,
+    );
     if !from_kernel.get() && got >= 0 {
         answer_header(fd, message, &header, flags);
     }
@@ -221,7 +226,8 @@ unsafe extern "C-unwind" fn sendmmsg(
         || unsafe { next!(c"sendmmsg" as SendMMsgFn)(fd, messages, count, flags) } as isize;
     if is_open() {
         // SAFETY: plain data; the program leaves it alone meanwhile.
-        let all = unsafe { buffers::structures(messages, (count as usize).min(io::MESSAGES_MAX)) };
+        let all =
+            unsafe { buffers::structures(messages, (count as usize).min(transfer::MESSAGES_MAX)) };
         for message in all.into_iter().flatten() {
             if !message.msg_hdr.msg_control.is_null() && message.msg_hdr.msg_controllen > 0 {
                 pass_on(&message.msg_hdr);
@@ -236,7 +242,7 @@ unsafe extern "C-unwind" fn sendmmsg(
 
 /// Sends one after another, each by its way. How many; `None`: the kernel is to serve the call.
 fn send_datagrams(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Option<isize> {
-    let count = (count as usize).min(io::MESSAGES_MAX);
+    let count = (count as usize).min(transfer::MESSAGES_MAX);
     // SAFETY: plain data; the program leaves it alone meanwhile.
     unsafe { buffers::structures(messages, count) }?;
     for index in 0..count {
@@ -282,7 +288,7 @@ unsafe extern "C-unwind" fn recvmmsg(
     // SAFETY: passed on.
     let kernel =
         || unsafe { next!(c"recvmmsg" as RecvMMsgFn)(fd, messages, count, flags, limit) } as isize;
-    let got = match io::way_in(fd) {
+    let got = match transfer::way_in(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
         Path::Session(call) if call.is_datagram() => {
@@ -313,7 +319,7 @@ fn receive_datagrams(
     flags: c_int,
     limit: *mut timespec,
 ) -> Option<isize> {
-    let count = (count as usize).min(io::MESSAGES_MAX);
+    let count = (count as usize).min(transfer::MESSAGES_MAX);
     // SAFETY: plain data; the program leaves it alone meanwhile.
     unsafe { buffers::structures(messages, count) }?;
     let has_limit = !limit.is_null();

@@ -2,9 +2,10 @@
 
 use crate::descriptors::opened;
 use crate::gate::{tell, within};
-use crate::io::{self, Buffers, counted, home, overflow};
+use crate::io::overflow;
 use crate::library::{Attempt, Origin, Path, ReasonT, Recv, Send, Use};
 use crate::next::next;
+use crate::transfer::{self, Buffers, counted, home};
 use crate::{buffers, datagrams, raw};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, sockaddr, socklen_t};
@@ -88,7 +89,7 @@ unsafe extern "C-unwind" fn recv(fd: c_int, at: *mut c_void, len: usize, flags: 
     let kernel = move || unsafe { next!(c"recv" as RecvFn)(fd, at, len, flags) };
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
-    io::receive(fd, how, Some(flags), buffers, kernel)
+    transfer::receive(fd, how, Some(flags), buffers, kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -121,9 +122,9 @@ unsafe extern "C-unwind" fn recvfrom(
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     if from.is_null() {
         let buffers = Buffers::one(at, len);
-        return io::receive(fd, how, Some(flags), buffers, kernel);
+        return transfer::receive(fd, how, Some(flags), buffers, kernel);
     }
-    match io::way_in(fd) {
+    match transfer::way_in(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
         Path::Session(call) if call.is_datagram() => {
@@ -159,9 +160,9 @@ pub(crate) fn receive_message(
     how: Recv,
     flags: c_int,
 ) -> Option<isize> {
-    let breaks = io::breaks();
+    let breaks = transfer::breaks();
     let mut attempt = Attempt::default();
-    while let Path::Session(call) = io::way_in(fd) {
+    while let Path::Session(call) = transfer::way_in(fd) {
         if !call.is_datagram() {
             home(fd, true);
             return None;
@@ -173,7 +174,7 @@ pub(crate) fn receive_message(
         if call.number_is_another() {
             return Some(crate::errno::count(Err(Errno::BADF)));
         }
-        if io::is_broken(fd, breaks, how.dont_wait) {
+        if transfer::is_broken(fd, breaks, how.dont_wait) {
             return Some(crate::errno::count(Err(Errno::INTR)));
         }
     }
@@ -242,7 +243,7 @@ unsafe extern "C-unwind" fn send(fd: c_int, at: *const c_void, len: usize, flags
     let kernel = move || unsafe { next!(c"send" as SendFn)(fd, at, len, flags) };
     let Some(how) = send_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
-    io::send(fd, how, Some(flags), buffers, kernel)
+    transfer::send(fd, how, Some(flags), buffers, kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -280,13 +281,13 @@ unsafe extern "C-unwind" fn sendto(
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };
     let buffers = Buffers::one(at, len);
-    io::send(fd, how, Some(flags), buffers, kernel)
+    transfer::send(fd, how, Some(flags), buffers, kernel)
 }
 
 /// A sending call with an address.
 #[inline]
 pub(crate) fn addressed(fd: c_int, kernel: impl Fn() -> isize) -> isize {
-    match io::way_out(fd) {
+    match transfer::way_out(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
         Path::Session(call) if call.is_datagram() => kernel(),
@@ -299,10 +300,10 @@ pub(crate) fn addressed(fd: c_int, kernel: impl Fn() -> isize) -> isize {
 
 /// Sends a datagram past the kernel, if that can be. `None`: the kernel is to serve the call.
 pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Option<isize> {
-    if io::is_plain(fd) {
+    if transfer::is_plain(fd) {
         return None;
     }
-    match io::way_out(fd) {
+    match transfer::way_out(fd) {
         Path::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
         Path::Kernel(usage) => {
             drop_unused(usage);

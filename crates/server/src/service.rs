@@ -1,28 +1,26 @@
-//! The interfaces `session` and `carry`: arguments are checked and looked at here, decided in the registry.
+//! The interface `session`: arguments are checked and looked at here, decided in the registry.
 //!
 //! One lock guards everything; it is held for microseconds, by the serving thread and by the scanner. Not here:
-//! the process and its end (`run`), what administrators ask (`admin`).
+//! the process and its end (`run`), what administrators ask (`admin`), sessions with other hosts (`carry`).
 
 mod admin;
+mod carry;
 
 use crate::errand::{self, Errands};
 use crate::identity::{self, Diag, Seen};
 use crate::log::{self, Level};
 use crate::memory::{Memory, SLOTS};
 use crate::registry::{
-    CARRIER, CallError, Carried, Delivery, Identity, InboxOut, JoinOut, Limits, Offered, Registry,
-    Who, Wish,
+    CallError, Carried, Delivery, InboxOut, JoinOut, Limits, Offered, Registry, Who, Wish,
 };
 use crate::scanner::{self, Job};
-use rustix::fd::BorrowedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use sojourn_carrier::{Adopted, Door, Handed};
+use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
-    CarryServer, ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED,
-    FAULT_RESOURCES, InboxT, JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionServer,
-    WantedT, WhereT,
+    ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
+    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionServer, WantedT, WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
@@ -132,97 +130,9 @@ impl Sojournd {
         Ok(server)
     }
 
-    /// The carrier says hello.
-    pub(crate) fn introduce_carrier(&self, who: Who) -> Result<(), CallError> {
-        self.lock().registry.hello(CARRIER, who)
-    }
-
-    /// From now on sessions with other hosts are handed out at this door.
-    pub(crate) fn open_door(&self, door: Door) {
-        let _ = self.door.set(Mutex::new(door));
-    }
-
-    /// There is going to be a carrier: sockets whose peers are on other hosts have a place.
-    pub(crate) fn expect_carried(&self) {
-        self.lock().diag.carries();
-    }
-
-    /// The carrier has its side of a stream from an earlier server.
-    pub(crate) fn adopt_carried(
-        &self,
-        local: u64,
-        what: Adopted<'_>,
-        stream: u64,
-        side: u8,
-        region: Descriptor,
-    ) {
-        let mut state = self.lock();
-        let State { registry, diag, .. } = &mut *state;
-        let (identity, inode) = match what {
-            Adopted::Socket(socket) => match identity::look(socket, diag) {
-                Ok(seen) => (seen.identity, identity::inode(socket)),
-                // One that the kernel has ended meanwhile is not listed.
-                Err(_) => return,
-            },
-            Adopted::Datagrams { cookie, local, remote } => {
-                (identity::of_datagrams(cookie, local, remote), 0)
-            }
-        };
-        let wish = Wish { local, set: 0, ring_bytes: 0, is_sole: true, inode };
-        let now_ms = self.now_ms();
-        if registry.adopt(CARRIER, identity.mirrored(), wish, stream, side, now_ms) == Ok(true) {
-            registry.set_region(stream, region);
-        }
-    }
-
-    /// Has the carrier bring its sessions home. It takes no more.
-    pub(crate) fn leave_all(&self) {
-        if let Some(door) = self.door.get() {
-            Self::hand(door, Handed::AllHome);
-        }
-    }
-
-    /// Whether the carrier has sessions.
-    pub(crate) fn carries(&self) -> bool {
-        let door = self.door.get();
-        door.is_some_and(|door| door.lock().unwrap_or_else(PoisonError::into_inner).count() > 0)
-    }
-
     /// To end now, as a signal says.
     pub(crate) fn stop_now(&self) {
         self.stop.fetch_max(Stop::Now as u8, Ordering::Relaxed);
-    }
-
-    /// The carrier offers the other end of what a program has offered.
-    pub(crate) fn offer_carried(&self, end: BorrowedFd<'_>, what: &OfferT) {
-        let mut state = self.lock();
-        let State { registry, diag, errands } = &mut *state;
-        let seen = identity::look(end, diag).map(|seen| seen.identity.mirrored());
-        // It has said hello, and its numbers are its own.
-        let _ = registry.offer(CARRIER, seen, wish_of(what, &end), self.now_ms(), &mut Memory);
-        Self::ring(registry, errands);
-    }
-
-    /// Hands a duplicate of an offered end to the carrier, if its peer is on another host.
-    fn hand_on(&self, seen: &Result<Identity, ReasonT>, end: &OwnedFd) {
-        if seen.as_ref().is_ok_and(|identity| identity.key.is_carried())
-            && let Some(door) = self.door.get()
-            && let Ok(end) = rustix::io::fcntl_dupfd_cloexec(end, 0)
-        {
-            Self::hand(door, Handed::Socket(end));
-        }
-    }
-
-    fn hand(door: &Mutex<Door>, what: Handed) {
-        door.lock().unwrap_or_else(PoisonError::into_inner).hand(what);
-    }
-
-    /// The carrier has something to say to the library at the other side of its session.
-    pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
-        let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
-        registry.tell_carried(local, what, self.now_ms());
-        Self::ring(registry, errands);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -413,9 +323,9 @@ impl SessionServer for Sojournd {
 
     fn ask_way(&self, caller: &Caller, place: &WhereT) {
         let local = self.lock().registry.of_carrier(caller.client, place.local);
-        if let (Some(local), Some(door)) = (local, self.door.get()) {
+        if let Some(local) = local {
             let to = std::net::Ipv6Addr::from(place.to).to_canonical();
-            Self::hand(door, Handed::AskWay { local, to });
+            self.hand(Handed::AskWay { local, to });
         }
     }
 
@@ -443,11 +353,8 @@ impl SessionServer for Sojournd {
         let is_adopted = registry.adopt(client, seen.identity, wish, stream, side, now_ms)?;
         let pid = registry.who(client).map_or(0, |who| who.pid);
         drop(state);
-        if let Some(door) = self.door.get()
-            && is_carried
-            && is_adopted
-        {
-            Self::hand(door, Handed::Registered { stream, pid });
+        if is_carried && is_adopted {
+            self.hand(Handed::Registered { stream, pid });
         }
         Ok(is_adopted)
     }
@@ -486,27 +393,5 @@ fn join_of(join: JoinOut) -> JoinT {
         peer: inbox(join.peer),
         peer_pid: join.peer_pid,
         peer_process: join.peer_process,
-    }
-}
-
-impl CarryServer for Sojournd {
-    fn give_back(
-        &self,
-        _: &Caller,
-        token: u64,
-        has_ended: bool,
-        record: Option<OwnedFd>,
-    ) -> Result<(), Fault> {
-        let record = record.ok_or(fault(FAULT_ARGUMENT))?;
-        let door = self.door.get().ok_or(fault(FAULT_NOT_ALLOWED))?;
-        Self::hand(door, Handed::Back { token, has_ended, record });
-        Ok(())
-    }
-
-    fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
-        let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
-        let door = self.door.get().ok_or(fault(FAULT_NOT_ALLOWED))?;
-        Self::hand(door, Handed::Late { token, packets });
-        Ok(())
     }
 }

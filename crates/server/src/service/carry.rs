@@ -1,0 +1,125 @@
+//! The interface `carry`, and what the server and its carrier tell each other. Not here: carrying (`sojourn_carrier`), the carrier's place (`carried`).
+
+use super::{Sojournd, State, fault, wish_of};
+use crate::identity;
+use crate::memory::Memory;
+use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use sojourn_carrier::{Adopted, Door, Handed};
+use sojourn_ipc::rt::{Caller, Descriptor, Fault};
+use sojourn_session::{CarryServer, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, OfferT, ReasonT};
+use std::sync::{Mutex, PoisonError};
+
+impl Sojournd {
+    /// The carrier says hello.
+    pub(crate) fn introduce_carrier(&self, who: Who) -> Result<(), CallError> {
+        self.lock().registry.hello(CARRIER, who)
+    }
+
+    /// From now on sessions with other hosts are handed out at this door.
+    pub(crate) fn open_door(&self, door: Door) {
+        let _ = self.door.set(Mutex::new(door));
+    }
+
+    /// There is going to be a carrier: sockets whose peers are on other hosts have a place.
+    pub(crate) fn expect_carried(&self) {
+        self.lock().diag.carries();
+    }
+
+    /// The carrier has its side of a stream from an earlier server.
+    pub(crate) fn adopt_carried(
+        &self,
+        local: u64,
+        what: Adopted<'_>,
+        stream: u64,
+        side: u8,
+        region: Descriptor,
+    ) {
+        let mut state = self.lock();
+        let State { registry, diag, .. } = &mut *state;
+        let (identity, inode) = match what {
+            Adopted::Socket(socket) => match identity::look(socket, diag) {
+                Ok(seen) => (seen.identity, identity::inode(socket)),
+                // One that the kernel has ended meanwhile is not listed.
+                Err(_) => return,
+            },
+            Adopted::Datagrams { cookie, local, remote } => {
+                (identity::of_datagrams(cookie, local, remote), 0)
+            }
+        };
+        let wish = Wish { local, set: 0, ring_bytes: 0, is_sole: true, inode };
+        let now_ms = self.now_ms();
+        if registry.adopt(CARRIER, identity.mirrored(), wish, stream, side, now_ms) == Ok(true) {
+            registry.set_region(stream, region);
+        }
+    }
+
+    /// Has the carrier bring its sessions home. It takes no more.
+    pub(crate) fn leave_all(&self) {
+        self.hand(Handed::AllHome);
+    }
+
+    /// Whether the carrier has sessions.
+    pub(crate) fn carries(&self) -> bool {
+        let door = self.door.get();
+        door.is_some_and(|door| door.lock().unwrap_or_else(PoisonError::into_inner).count() > 0)
+    }
+
+    /// The carrier offers the other end of what a program has offered.
+    pub(crate) fn offer_carried(&self, end: BorrowedFd<'_>, what: &OfferT) {
+        let mut state = self.lock();
+        let State { registry, diag, errands } = &mut *state;
+        let seen = identity::look(end, diag).map(|seen| seen.identity.mirrored());
+        // It has said hello, and its numbers are its own.
+        let _ = registry.offer(CARRIER, seen, wish_of(what, &end), self.now_ms(), &mut Memory);
+        Self::ring(registry, errands);
+    }
+
+    /// Hands a duplicate of an offered end to the carrier, if its peer is on another host.
+    pub(super) fn hand_on(&self, seen: &Result<Identity, ReasonT>, end: &OwnedFd) {
+        if seen.as_ref().is_ok_and(|identity| identity.key.is_carried())
+            && self.door.get().is_some()
+            && let Ok(end) = rustix::io::fcntl_dupfd_cloexec(end, 0)
+        {
+            self.hand(Handed::Socket(end));
+        }
+    }
+
+    /// Says something at the carrier's door. Whether there is one.
+    pub(super) fn hand(&self, what: Handed) -> bool {
+        let Some(door) = self.door.get() else { return false };
+        door.lock().unwrap_or_else(PoisonError::into_inner).hand(what);
+        true
+    }
+
+    /// The same for what a program gives. Without a carrier it has no reason to.
+    fn hand_given(&self, what: Handed) -> Result<(), Fault> {
+        if self.hand(what) { Ok(()) } else { Err(fault(FAULT_NOT_ALLOWED)) }
+    }
+
+    /// The carrier has something to say to the library at the other side of its session.
+    pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
+        let mut state = self.lock();
+        let State { registry, errands, .. } = &mut *state;
+        registry.tell_carried(local, what, self.now_ms());
+        Self::ring(registry, errands);
+    }
+}
+
+impl CarryServer for Sojournd {
+    fn give_back(
+        &self,
+        _: &Caller,
+        token: u64,
+        has_ended: bool,
+        record: Option<OwnedFd>,
+    ) -> Result<(), Fault> {
+        let record = record.ok_or(fault(FAULT_ARGUMENT))?;
+        self.hand_given(Handed::Back { token, has_ended, record })
+    }
+
+    fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
+        let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
+        self.hand_given(Handed::Late { token, packets })
+    }
+}
