@@ -24,8 +24,12 @@ pub enum Wait {
 
 /// How often the machine's load is looked at, at most.
 const LOAD_INTERVAL_NS: u64 = 10_000_000;
-/// How firmly a crowd is believed in: so many looks, at most, until it is over.
-const CROWDED_MAX: u32 = 8;
+/// The same while it is not clear whether there is a crowd, or a third thread ran for a few microseconds by chance.
+const DOUBT_INTERVAL_NS: u64 = 300_000;
+/// How firmly a crowd is believed in: so many quiet looks, at most, until it is over.
+const CROWDED_MAX: u32 = 16;
+/// How many of those one crowded look is worth: where every fourth finds a crowd, there is one.
+const CROWDED_LOOK: u32 = 4;
 /// How firmly it is believed in now.
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 /// Bounds of the measured budget.
@@ -349,28 +353,37 @@ fn measure_wake_cost() -> u64 {
 /// What [`is_oversubscribed`] said last, without a look at the clock.
 #[inline(always)]
 fn is_known_crowd() -> bool {
-    CROWDED.load(Ordering::Relaxed) > 2
+    is_crowd(CROWDED.load(Ordering::Relaxed))
 }
 
-/// Whether more threads want to run than there are processors: from `/proc/loadavg`, at most once in
+fn is_crowd(level: u32) -> bool {
+    level > CROWDED_LOOK / 2
+}
+
+/// Whether more threads want to run than there are processors: from `/proc/loadavg`, mostly once in
 /// ten milliseconds per process. Without `/proc` the answer is no.
 fn is_oversubscribed() -> bool {
     static NEXT_NS: AtomicU64 = AtomicU64::new(0);
     let now = now_ns();
     let next = NEXT_NS.load(Ordering::Relaxed);
+    let usual = now + LOAD_INTERVAL_NS;
     if now >= next
-        && NEXT_NS
-            .compare_exchange(next, now + LOAD_INTERVAL_NS, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        && NEXT_NS.compare_exchange(next, usual, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
         let crowded = runnable().is_some_and(|running| running > processors());
-        // One crowded moment is chance: a third thread that ran for a few microseconds. So is one quiet moment in a crowd,
-        // all the more as a crowd that does not spin runs for short times only.
-        let before = CROWDED.load(Ordering::Relaxed);
-        let after = if crowded { (before + 2).min(CROWDED_MAX) } else { before.saturating_sub(1) };
-        CROWDED.store(after, Ordering::Relaxed);
+        let level = belief(CROWDED.load(Ordering::Relaxed), crowded);
+        CROWDED.store(level, Ordering::Relaxed);
+        if (1..=CROWDED_LOOK).contains(&level) {
+            NEXT_NS.store(now + DOUBT_INTERVAL_NS, Ordering::Relaxed);
+        }
     }
     is_known_crowd()
+}
+
+/// How firmly a crowd is believed in after a look. A quiet moment in a crowd is likely: all the more as one that does not spin runs for short
+/// times only.
+fn belief(before: u32, crowded: bool) -> u32 {
+    if crowded { (before + CROWDED_LOOK).min(CROWDED_MAX) } else { before.saturating_sub(1) }
 }
 
 /// Threads running or wanting to, this one included.
@@ -391,6 +404,20 @@ mod tests {
     fn the_wake_cost_is_measured_and_within_its_bounds() {
         let cost = wake_cost_ns();
         assert!(cost == 0 || BUDGET_NS.contains(&cost), "{cost}");
+    }
+
+    #[test]
+    fn a_crowd_is_seen_at_once_and_believed_in_while_every_fourth_look_finds_it() {
+        assert!(is_crowd(belief(0, true)), "spinning in a crowd costs more than sleeping alone");
+        let mut level = 0;
+        for look in 0..1000 {
+            level = belief(level, look % 4 == 0);
+        }
+        assert!(
+            (0..4).all(|quiet| is_crowd((0..quiet).fold(level, |level, _| belief(level, false))))
+        );
+        level = (0..CROWDED_MAX).fold(level, |level, _| belief(level, false));
+        assert_eq!(level, 0, "and it ends");
     }
 
     #[test]
