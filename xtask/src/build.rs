@@ -145,14 +145,18 @@ pub(crate) fn install(prefix: &str) -> Result<()> {
     write(&pages.join("sojourn-idl.1"), &output(&mut command(&[compiler, "man"]))?)?;
     output(command(&["target/release/sojourn", "man"]).arg(&pages))?;
     eprintln!("   {}/sojourn*.1", pages.display());
-    for program in ["sojourn-idl", "sojourn"] {
-        completions(program, &root.join("share"))?;
+    let page = output(&mut command(&["target/release/sojournd", "--man"]))?;
+    write(&below("share/man/man8").join("sojournd.8"), &page)?;
+    for (program, word) in
+        [("sojourn-idl", "completions"), ("sojourn", "completions"), ("sojournd", "--completions")]
+    {
+        completions(program, word, &root.join("share"))?;
     }
     Ok(())
 }
 
 /// Where each shell looks for completions below `share`.
-fn completions(program: &str, share: &Path) -> Result<()> {
+fn completions(program: &str, word: &str, share: &Path) -> Result<()> {
     let places = [
         ("bash", format!("bash-completion/completions/{program}")),
         ("zsh", format!("zsh/site-functions/_{program}")),
@@ -160,7 +164,7 @@ fn completions(program: &str, share: &Path) -> Result<()> {
     ];
     for (shell, place) in places {
         let path = format!("target/release/{program}");
-        let script = output(&mut command(&[&path, "completions", shell]))?;
+        let script = output(&mut command(&[&path, word, shell]))?;
         write(&share.join(place), &script)?;
     }
     Ok(())

@@ -1,58 +1,14 @@
-//! `sojournd`, the session server. Not here: anything but its flags; see the library of this package.
+//! `sojournd`, the session server: from its flags to the library of this package, which is the rest.
+
+mod flags;
 
 use clap::Parser;
+use flags::Flags;
 use sojourn_server::log::{self, Level};
 use sojourn_server::run::{Network, Options, Place, run};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk through
-/// shared memory.
-#[derive(Debug, Parser)]
-#[command(name = "sojournd", version)]
-struct Flags {
-    /// Serve this user's programs, at $XDG_RUNTIME_DIR/sojourn/server or /tmp/sojourn-UID/server. For root the
-    /// same as --system. The default.
-    #[arg(long, conflicts_with = "system")]
-    user: bool,
-    /// Serve everybody, at /run/sojourn/server.
-    #[arg(long)]
-    system: bool,
-    /// Serve at this address instead: a path, @NAME, or fd:N.
-    #[arg(long, conflicts_with_all = ["user", "system"])]
-    address: Option<String>,
-    /// End after so many seconds without a client, and leave the terminal's session at once: for servers that are
-    /// started when they are needed. Without a number 10.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
-    idle_exit: Option<f64>,
-    /// Also carry TCP and UDP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
-    /// CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the server does not need it gives up. With =ports every program gets its
-    /// packets through a port (a veth pair of its own), otherwise only those without CAP_NET_RAW. Being tried: see docs/moves.md.
-    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "rights")]
-    network: Option<Way>,
-    /// Say no more than this on standard error: error, warn, info or debug.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log: Level,
-}
-
-/// What `--network` says.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Way {
-    /// A packet socket on the interface for programs with CAP_NET_RAW, a port for others.
-    Rights,
-    /// A port for everybody.
-    Ports,
-}
-
-impl From<Way> for Network {
-    fn from(way: Way) -> Self {
-        match way {
-            Way::Rights => Self::Rights,
-            Way::Ports => Self::Ports,
-        }
-    }
-}
 
 fn main() -> ExitCode {
     // Nobody's to use but the server's own: see `sojourn_carrier`.
@@ -66,6 +22,11 @@ fn main() -> ExitCode {
         };
     }
     let flags = Flags::parse();
+    match flags.printed() {
+        Ok(None) => {}
+        Ok(Some(text)) => return print(&text),
+        Err(error) => return failed(&error),
+    }
     log::set(flags.log);
     let place = match (flags.address, flags.system) {
         (Some(address), _) => Place::At(absolute(address)),
@@ -92,11 +53,20 @@ fn main() -> ExitCode {
     let network = flags.network.map(Network::from);
     match run(&Options { place, idle_exit, network }, ready) {
         Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            log::say(Level::Error, format_args!("{error}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn print(text: &[u8]) -> ExitCode {
+    match std::io::stdout().write_all(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ExitCode {
+    log::say(Level::Error, format_args!("{error}"));
+    ExitCode::FAILURE
 }
 
 /// A path that stays the same when the working directory changes.

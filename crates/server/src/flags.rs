@@ -1,0 +1,100 @@
+//! The command line of `sojournd`; its manual page and completions come from this one definition.
+
+use clap::{CommandFactory as _, Parser};
+use sojourn_server::log::Level;
+use sojourn_server::run::Network;
+
+/// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk through
+/// shared memory.
+#[derive(Debug, Parser)]
+#[command(name = "sojournd", version)]
+pub(crate) struct Flags {
+    /// Serve this user's programs, at $XDG_RUNTIME_DIR/sojourn/server or /tmp/sojourn-UID/server. For root the
+    /// same as --system. The default.
+    #[arg(long, conflicts_with = "system")]
+    pub(crate) user: bool,
+    /// Serve everybody, at /run/sojourn/server.
+    #[arg(long)]
+    pub(crate) system: bool,
+    /// Serve at this address instead: a path, @NAME, or fd:N.
+    #[arg(long, conflicts_with_all = ["user", "system"])]
+    pub(crate) address: Option<String>,
+    /// End after so many seconds without a client, and leave the terminal's session at once: for servers that are
+    /// started when they are needed. Without a number 10.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
+    pub(crate) idle_exit: Option<f64>,
+    /// Also carry TCP and UDP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
+    /// CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the server does not need it gives up. With =ports every program gets its
+    /// packets through a port (a veth pair of its own), otherwise only those without CAP_NET_RAW. See docs/moves.md.
+    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "rights")]
+    pub(crate) network: Option<Way>,
+    /// Say no more than this on standard error: error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log: Level,
+    /// Print the manual page.
+    #[arg(long, exclusive = true)]
+    pub(crate) man: bool,
+    /// Print completions for a shell.
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub(crate) completions: Option<clap_complete::Shell>,
+}
+
+/// What `--network` says.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Way {
+    /// A packet socket on the interface for programs with CAP_NET_RAW, a port for others.
+    Rights,
+    /// A port for everybody.
+    Ports,
+}
+
+impl From<Way> for Network {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Rights => Self::Rights,
+            Way::Ports => Self::Ports,
+        }
+    }
+}
+
+impl Flags {
+    /// What `--man` or `--completions` prints, if one of them was given.
+    pub(crate) fn printed(&self) -> std::io::Result<Option<Vec<u8>>> {
+        let (mut command, mut text) = (Self::command(), Vec::new());
+        if self.man {
+            clap_mangen::Man::new(command).section("8").render(&mut text)?;
+        } else if let Some(shell) = self.completions {
+            clap_complete::generate(shell, &mut command, "sojournd", &mut text);
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_page_and_completions_know_every_option() {
+        let printed = |word: &[&str]| {
+            let words = ["sojournd"].iter().chain(word);
+            String::from_utf8(Flags::parse_from(words).printed().unwrap().unwrap()).unwrap()
+        };
+        let man = printed(&["--man"]).replace("\\-", "-");
+        let bash = printed(&["--completions", "bash"]);
+        for option in Flags::command().get_arguments().filter_map(|option| option.get_long()) {
+            let option = format!("--{option}");
+            assert!(man.contains(&option), "{option}: {man}");
+            assert!(bash.contains(&option), "{option}: {bash}");
+        }
+        assert!(man.contains("sojournd 8"), "{man}");
+        assert!(Flags::parse_from(["sojournd"]).printed().unwrap().is_none());
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Flags::command().debug_assert();
+    }
+}
