@@ -223,12 +223,13 @@ impl Carrier {
         let at = |step| move |error| StartError(step, error);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(at("epoll"))?;
         let metastate = Metastate::new().map_err(at("rtnetlink"))?;
+        let links = Links::new(Keeping::at(keeper), sessions.has_rings());
         let mut carrier = Self {
             sessions,
             gate,
             set,
             metastate,
-            links: Links::new(Keeping::at(keeper)),
+            links,
             entries: HashMap::new(),
             tokens: HashMap::new(),
             returned: Returned::default(),

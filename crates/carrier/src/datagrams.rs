@@ -8,7 +8,7 @@
 use crate::addresses::{self, Own};
 use crate::carrier::{Carrier, Entry, Joined, Kept, Phase, Place, later};
 use crate::keeping::{Label, OfDatagrams};
-use crate::links::{LinkError, RING, Ticket};
+use crate::links::{LinkError, Ticket};
 use crate::metastate::Way;
 use crate::moves::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace, hop_of, token};
 use crate::replay;
@@ -18,7 +18,7 @@ use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, UdpRecord};
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
-use sojourn_session::{HopT, LendT, OfferT, ReasonT, RingT, WayT};
+use sojourn_session::{HopT, LendT, OfferT, ReasonT, WayT};
 use sojourn_stream::Stream;
 use sojourn_wire::Protocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -287,7 +287,7 @@ impl Carrier {
         entry.phase = Phase::Datagrams(Box::new(lodger));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
-        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        let ring = links.ring();
         sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         Ok(())
     }

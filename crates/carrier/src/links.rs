@@ -12,6 +12,7 @@ use sojourn_ipc::rt::Descriptor;
 use sojourn_netif::{OpenError, PacketOptions, Ring, RingLayout, packet};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
+use sojourn_session::RingT;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -46,7 +47,7 @@ const OPTIONS: Options = Options {
 
 /// The ring that a program's packet socket has: what fits its slots is seen without a system call. Segments that offloads make do not, and are
 /// taken from the socket.
-pub(crate) const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
+const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
 
 /// How often it is looked for fragments while there are sessions (microseconds).
 const FRAGMENTS_EVERY_US: u64 = 1_000_000;
@@ -99,6 +100,8 @@ pub(crate) struct Program {
 pub(crate) struct Links {
     links: HashMap<u32, Link>,
     last: u64,
+    /// That of a program's packet socket, if it has one.
+    ring: Option<RingLayout>,
     /// When it is looked for fragments next.
     fragments_at: Instant,
     /// What the next server would need.
@@ -121,19 +124,19 @@ impl Owner {
 /// What an owner consists of.
 type Made = (OwnerId, OwnedFd, Option<Mac>);
 
-fn set_up(socket: BorrowedFd<'_>) -> Result<(), OpenError> {
+fn set_up(socket: BorrowedFd<'_>, ring: Option<RingLayout>) -> Result<(), OpenError> {
     packet::configure(socket, &PacketOptions::default())?;
-    Ring::prepare(socket, RING)
+    ring.map_or(Ok(()), |ring| Ring::prepare(socket, ring))
 }
 
-fn direct(filter: &mut Filter) -> Result<Made, LinkError> {
-    let (id, socket) = filter.add_owner(|socket| set_up(socket).map_err(io::Error::other))?;
+fn direct(filter: &mut Filter, ring: Option<RingLayout>) -> Result<Made, LinkError> {
+    let (id, socket) = filter.add_owner(|socket| set_up(socket, ring).map_err(io::Error::other))?;
     Ok((id, socket, None))
 }
 
-fn port(filter: &mut Filter) -> Result<Made, LinkError> {
+fn port(filter: &mut Filter, ring: Option<RingLayout>) -> Result<Made, LinkError> {
     let port = filter.open_port()?;
-    if let Err(error) = set_up(port.descriptor.as_fd()) {
+    if let Err(error) = set_up(port.descriptor.as_fd(), ring) {
         let _ = filter.remove_owner(port.owner);
         return Err(error.into());
     }
@@ -142,12 +145,20 @@ fn port(filter: &mut Filter) -> Result<Made, LinkError> {
 
 impl Links {
     /// None yet.
-    pub(crate) fn new(keeping: Keeping) -> Self {
+    pub(crate) fn new(keeping: Keeping, has_rings: bool) -> Self {
         let mut bytes = [0; 8];
         // Numbers of an earlier server are not to come again: programs may know them still. Without randomness that is so by chance.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let last = u64::from_ne_bytes(bytes) >> 1;
-        Self { links: HashMap::new(), last, fragments_at: Instant::ZERO, keeping }
+        let ring = has_rings.then_some(RING);
+        Self { links: HashMap::new(), last, ring, fragments_at: Instant::ZERO, keeping }
+    }
+
+    /// What a program is told of its packet socket's ring.
+    pub(crate) fn ring(&self) -> RingT {
+        let none = RingLayout { slot_len: 0, slots: 0 };
+        let RingLayout { slot_len, slots } = self.ring.unwrap_or(none);
+        RingT { slot_len, slots }
     }
 
     /// Sees to it that the interface of a way has its filter.
@@ -238,7 +249,7 @@ impl Links {
     /// Makes what a program needs for its first session on an interface, which takes a while and later would be waited for. What the program
     /// knows it by.
     pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
-        let number = self.last + 1;
+        let (number, ring) = (self.last + 1, self.ring);
         let link = self.open(way)?;
         link.filter.attach_hook()?;
         let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
@@ -246,8 +257,8 @@ impl Links {
             return Ok(*number);
         }
         let (id, socket, port) = match program.may_have_packets {
-            true => direct(&mut link.filter)?,
-            false => port(&mut link.filter)?,
+            true => direct(&mut link.filter, ring)?,
+            false => port(&mut link.filter, ring)?,
         };
         let Program { process, .. } = program;
         let owner = Owner {

@@ -36,6 +36,8 @@ pub trait Sessions: Send {
     fn next(&self) -> EventT;
     /// Whether that process may have packets of the interface itself; otherwise it gets a port.
     fn may_have_packets(&self, pid: u32) -> bool;
+    /// Whether programs' packet sockets have mapped rings. Without, every packet is a message.
+    fn has_rings(&self) -> bool;
     /// Tells the administrator what went wrong.
     fn warn(&self, text: core::fmt::Arguments<'_>);
     /// Lends the session to the library at the other side of its stream; `local` of what is lent is filled in.

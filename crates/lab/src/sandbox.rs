@@ -59,6 +59,14 @@ impl Sandbox {
         Self::make(Some(host.clone()), "--network=ports")
     }
 
+    /// As [`Sandbox::on`], with a message for each packet instead of mapped rings.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn with_messages(host: &Host) -> Result<Self> {
+        Self::make(Some(host.clone()), "--network=messages")
+    }
+
     fn make(host: Option<Host>, network: &'static str) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let built = Built::find()?;

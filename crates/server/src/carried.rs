@@ -107,7 +107,11 @@ impl Sessions for Place {
     }
 
     fn may_have_packets(&self, pid: u32) -> bool {
-        self.network == Network::Rights && may_have_packets(pid)
+        self.network != Network::Ports && may_have_packets(pid)
+    }
+
+    fn has_rings(&self) -> bool {
+        self.network != Network::Messages
     }
 
     fn warn(&self, text: core::fmt::Arguments<'_>) {

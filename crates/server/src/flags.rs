@@ -46,6 +46,8 @@ pub(crate) enum Way {
     Rights,
     /// A port for everybody.
     Ports,
+    /// As rights, with a system call for every packet instead of a mapped ring: for measurements.
+    Messages,
 }
 
 impl From<Way> for Network {
@@ -53,6 +55,7 @@ impl From<Way> for Network {
         match way {
             Way::Rights => Self::Rights,
             Way::Ports => Self::Ports,
+            Way::Messages => Self::Messages,
         }
     }
 }

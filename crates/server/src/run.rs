@@ -52,6 +52,8 @@ pub enum Network {
     Rights,
     /// Everybody through a port.
     Ports,
+    /// As `Rights`, but packet sockets have no mapped rings: to see what those give.
+    Messages,
 }
 
 /// How it went.

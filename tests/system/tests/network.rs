@@ -30,6 +30,8 @@ struct Plan<'p> {
     moves: u64,
     /// Whether sessions are sent home again and again.
     recalls: bool,
+    /// Whether packet sockets have mapped rings.
+    has_rings: bool,
 }
 
 /// How long the moves may take at most.
@@ -38,7 +40,8 @@ const PORT: u16 = 4000;
 
 fn play(link: &Link, plan: Plan<'_>) {
     let [a, b] = [End::A, End::B].map(|end| link.host(end));
-    let mut worlds = [a, b].map(|host| Sandbox::on(host).unwrap());
+    let open = if plan.has_rings { Sandbox::on } else { Sandbox::with_messages };
+    let mut worlds = [a, b].map(|host| open(host).unwrap());
     for world in &mut worlds {
         world.set("MOVE_AFTER_CALLS", "4");
     }
@@ -92,6 +95,7 @@ const PLAIN: Plan<'_> = Plan {
     options: &[],
     moves: 20,
     recalls: true,
+    has_rings: true,
 };
 
 #[test]
@@ -116,6 +120,15 @@ fn questions_and_answers() {
             let options = &["--rounds", "1", "--size", "3000"];
             play(&link, Plan { under, way, options, ..PLAIN });
         }
+    }
+}
+
+#[test]
+fn without_mapped_rings() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for way in ["blocking", "epoll"] {
+        play(&link, Plan { under: Under::Both, way, has_rings: false, ..PLAIN });
     }
 }
 

@@ -35,7 +35,8 @@ fn limits(way: Way) -> (f64, f64) {
 
 /// What was promised of a figure against the kernel's in the same way of waiting.
 pub(super) fn target(cell: &Cell) -> Option<Target> {
-    if !cell.way.is_ours() {
+    // That one is there to be compared with ours, as a rival is.
+    if !cell.way.is_ours() || cell.way == Way::Message {
         return None;
     }
     match (cell.row.as_str(), cell.wait) {

@@ -25,6 +25,8 @@ pub(crate) enum Way {
     Both,
     /// As the client alone, which gets its packets through a port, as programs without CAP_NET_RAW do.
     Port,
+    /// As the client alone, whose packet socket has no mapped ring: a system call for each packet.
+    Message,
     /// The client is a program with smoltcp over a packet socket; the server's is the kernel.
     Smoltcp,
     /// The client is a program with gVisor's netstack over a packet socket; the server's is the kernel.
@@ -35,6 +37,16 @@ impl Way {
     /// What can be compared where the client is `lab-bench`.
     pub(crate) const MEASURED: &[Self] =
         &[Self::Kernel, Self::Client, Self::Both, Self::Port, Self::Smoltcp, Self::Gvisor];
+    /// The same with another interface to the packets.
+    pub(crate) const INTERFACES: &[Self] = &[
+        Self::Kernel,
+        Self::Client,
+        Self::Message,
+        Self::Both,
+        Self::Port,
+        Self::Smoltcp,
+        Self::Gvisor,
+    ];
     /// The same without rivals.
     pub(crate) const OURS: &[Self] = &[Self::Kernel, Self::Client, Self::Both];
     /// Where the two programs differ: each alone under Sojourn, too.
@@ -48,6 +60,7 @@ impl Way {
             Self::Server => "sojourn, server",
             Self::Both => "sojourn, both",
             Self::Port => "sojourn, port",
+            Self::Message => "sojourn, message",
             Self::Smoltcp => "smoltcp",
             Self::Gvisor => "gvisor netstack",
         }
@@ -56,7 +69,7 @@ impl Way {
     /// Whether programs of that side run under Sojourn.
     pub(crate) fn is_under(self, side: Side) -> bool {
         match self {
-            Self::Client | Self::Port => side == Side::Client,
+            Self::Client | Self::Port | Self::Message => side == Side::Client,
             Self::Server => side == Side::Server,
             Self::Both => true,
             Self::Kernel | Self::Smoltcp | Self::Gvisor => false,

@@ -117,7 +117,11 @@ impl Place {
             Between::Wire => Link::direct(&a, &b, MTU)?,
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,
         };
-        let on = if way == Way::Port { Sandbox::with_ports } else { Sandbox::on };
+        let on = match way {
+            Way::Port => Sandbox::with_ports,
+            Way::Message => Sandbox::with_messages,
+            _ => Sandbox::on,
+        };
         let sandbox = |side, host| way.is_under(side).then(|| on(host)).transpose();
         let (server, client) = (sandbox(Side::Server, &a)?, sandbox(Side::Client, &b)?);
         let lab = built.path("lab-bench");

@@ -7,7 +7,7 @@ use crate::carrier::{INBOX, Joined, Kept, Lent, Phase, Place, later};
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap};
 use crate::keeping::Label;
-use crate::links::{LinkError, Program, RING, Ticket};
+use crate::links::{LinkError, Program, Ticket};
 use crate::metastate::Way;
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::sessions::Sessions;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use sojourn_filter::Key;
 use sojourn_proto::record::{Kind, SessionRecord, TcpTuning};
 use sojourn_pump::now;
-use sojourn_session::{JoinT, LendT, OfferT, ReasonT, RingT};
+use sojourn_session::{JoinT, LendT, OfferT, ReasonT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
 use sojourn_wire::Protocol;
@@ -249,7 +249,7 @@ impl Carrier {
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
         let (packets, record) = (packets.into(), parcel.into());
-        let ring = RingT { slot_len: RING.slot_len, slots: RING.slots };
+        let ring = links.ring();
         sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         Ok(())
     }

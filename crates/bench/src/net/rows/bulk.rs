@@ -49,7 +49,7 @@ impl Row for Bulk {
     }
 
     fn ways(&self) -> &'static [Way] {
-        Way::MEASURED
+        Way::INTERFACES
     }
 
     fn turn(&self, world: &World, way: Way, length: Duration) -> Result<Vec<Measured>> {
