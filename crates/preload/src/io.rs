@@ -7,7 +7,7 @@ use crate::transfer::{Buffers, home, receive, send};
 use core::ffi::{c_int, c_void};
 use libc::iovec;
 
-/// As [`is_plain`], in a dozen instructions and without a frame, where a no is no harm: programs that only read and write
+/// As `transfer::is_plain`, in a dozen instructions and without a frame, where a no is no harm: programs that only read and write
 /// files are to notice nothing.
 #[inline(always)]
 fn is_surely_plain(fd: c_int) -> bool {

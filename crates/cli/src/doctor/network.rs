@@ -70,11 +70,11 @@ fn carrier(server: Option<u32>, carrying: Option<u32>) -> Item {
             "what is missing it has said on standard error, at its start",
         ),
         (Some(pid), None) => Item {
-            advice: "to have them carried as well (being tried), start it with --network".into(),
+            advice: "to have them carried as well, start it with --network".into(),
             ..Item::ok(NAME, format!("process {pid} serves this host only: {STAYS}"))
         },
         (None, None) => Item {
-            advice: "to have them carried (being tried), as root: sojournd --system --network"
+            advice: "to have them carried, as root: sojournd --system --network"
                 .into(),
             ..Item::ok(NAME, format!("no server answers: {STAYS}"))
         },
