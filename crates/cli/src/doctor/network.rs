@@ -74,8 +74,7 @@ fn carrier(server: Option<u32>, carrying: Option<u32>) -> Item {
             ..Item::ok(NAME, format!("process {pid} serves this host only: {STAYS}"))
         },
         (None, None) => Item {
-            advice: "to have them carried, as root: sojournd --system --network"
-                .into(),
+            advice: "to have them carried, as root: sojournd --system --network".into(),
             ..Item::ok(NAME, format!("no server answers: {STAYS}"))
         },
     }
