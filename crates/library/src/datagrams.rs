@@ -13,6 +13,7 @@
 use crate::calls::Recv;
 use crate::engine::Engine;
 use crate::kernel;
+use crate::landing::Room;
 use crate::library;
 use crate::net::Net;
 use crate::net::datagrams::has_unread;
@@ -168,7 +169,7 @@ impl Session {
             if may_wait {
                 let limit = self.receive_timeout.load(Ordering::Relaxed);
                 let until = *attempt.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                match self.wait_readable(until) {
+                match self.wait_readable(until, &Room::none()) {
                     Waited::Look | Waited::Restart => continue,
                     Waited::Interrupted => return Some(Err(Errno::INTR)),
                     Waited::TimedOut => {}

@@ -22,6 +22,7 @@ mod host;
 mod hot;
 mod join;
 mod kernel;
+mod landing;
 mod net;
 mod offer;
 mod poll;

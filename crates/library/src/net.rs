@@ -257,7 +257,7 @@ impl Net {
     /// Takes what has arrived, for all sessions. Whether anything has; false as well if somebody else does just now.
     #[inline]
     pub(crate) fn turn(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0 && self.turn_now()
+        self.count.load(Ordering::Relaxed) > 0 && self.turn_now(Pump::turn) == Some(true)
     }
 
     /// A call is about to sleep: as [`Watch::begin_sleep`], and nothing that can be done now is left for later.
@@ -270,18 +270,23 @@ impl Net {
         watches
     }
 
-    fn turn_now(&self) -> bool {
-        let Ok(mut pump) = self.pump.try_lock() else { return false };
+    /// Turns the pump in the way that `turn` says, unless somebody does just now or there is nothing to do.
+    #[inline]
+    pub(crate) fn turn_now<R>(
+        &self,
+        turn: impl FnOnce(&mut Pump, bool, Instant) -> R,
+    ) -> Option<R> {
+        let mut pump = self.pump.try_lock().ok()?;
         if pump.is_quiet() {
             drop(pump);
             self.serve_marked();
-            return false;
+            return None;
         }
         let at = now();
         self.watch.looked(at.as_micros());
-        let arrived = pump.turn(self.watch.looks_again(), at);
+        let answer = turn(&mut pump, self.watch.looks_again(), at);
         self.leave(pump);
-        arrived
+        Some(answer)
     }
 
     fn serve_and_leave<'a>(&'a self, mut pump: MutexGuard<'a, Pump>) {

@@ -4,6 +4,7 @@
 //! `docs/streams.md`, "Waiting". Sleeping is `poll_sleep`.
 
 use crate::host::Interrupt;
+use crate::landing::Room;
 use crate::poll_sleep::Slept;
 use crate::session::{RxPhase, Session, TxPhase, lock};
 use crate::set_entry::bit;
@@ -154,7 +155,7 @@ impl Polling<'_> {
             return None;
         }
         let waited = if is_input {
-            session.wait_readable(self.deadline)
+            session.wait_readable(self.deadline, &Room::none())
         } else {
             let room = session.stream().map_or(1, |stream| session.room_wanted(&stream));
             session.wait_writable(self.deadline, room, room)

@@ -5,6 +5,7 @@
 
 use crate::calls::Recv;
 use crate::kernel;
+use crate::landing::Room;
 use crate::session::{Receiver, RxPhase, Session, lock};
 use crate::sleep::Waited;
 use crate::table::Way;
@@ -46,14 +47,18 @@ impl Session {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
-        let mut got = 0;
+        let (mut got, mut landed) = (0, 0);
         let mut has_turned = false;
         loop {
-            let result = match self.receive_step(generation, bufs, got, how.peek) {
+            let step = match core::mem::take(&mut landed) {
+                0 => self.receive_step(generation, bufs, got, how.peek),
+                len => Step::Done(Ok(len)),
+            };
+            let result = match step {
                 // Packets that have arrived count as received.
                 Step::Empty if !has_turned && self.is_lent() => {
                     has_turned = true;
-                    crate::library().turn_net();
+                    landed = self.turn_for(&Room::of(generation, bufs, got, how));
                     continue;
                 }
                 // What is here already cannot be given back; the rest comes from the kernel.
@@ -86,7 +91,7 @@ impl Session {
                     // They were here before the return, and may have been reported: not "nothing".
                     let limit = if self.is_carried() { PROMISED_LIMIT } else { OWED_LIMIT };
                     let until = *deadline.get_or_insert_with(|| Deadline::after(limit));
-                    match self.wait_readable(until) {
+                    match self.wait_readable(until, &Room::none()) {
                         Waited::Look if !until.is_over() => continue,
                         _ => Err(Errno::AGAIN),
                     }
@@ -98,7 +103,11 @@ impl Session {
                 }
                 Step::Empty | Step::Owed => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                    match self.wait_readable(until) {
+                    let room = Room::of(generation, bufs, got, how);
+                    let waited = self.wait_readable(until, &room);
+                    landed = room.done();
+                    match waited {
+                        _ if landed > 0 => continue,
                         Waited::Look => continue,
                         // As in the kernel: what has arrived is told rather than the call restarted.
                         Waited::Restart if got == 0 => continue,

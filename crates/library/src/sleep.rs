@@ -4,6 +4,7 @@
 //! `set_wait`'s and `poll`'s. Read `docs/streams.md`, "Waiting".
 
 use crate::host::Interrupt;
+use crate::landing::Room;
 use crate::library;
 use crate::session::{RxPhase, Session, TxPhase, lock, worth_waking_for};
 use crate::set_entry::bit;
@@ -36,8 +37,8 @@ pub(crate) enum Waited {
 }
 
 impl Session {
-    /// Waits until a look at the receiving side is worth while.
-    pub(crate) fn wait_readable(&self, deadline: Deadline) -> Waited {
+    /// Waits until a look at the receiving side is worth while, or bytes are in `room`.
+    pub(crate) fn wait_readable(&self, deadline: Deadline, room: &Room<'_>) -> Waited {
         let Some(stream) = self.stream() else { return Waited::Look };
         let (phase, seen, datagrams) = {
             let rx = lock(&self.rx);
@@ -50,8 +51,8 @@ impl Session {
             peer_cpu: stream.peer_cpu_writing(),
             // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
             ready: &|| {
-                self.turns_net();
-                self.has_stirred.load(Ordering::Relaxed)
+                self.turn_for(room) > 0
+                    || self.has_stirred.load(Ordering::Relaxed)
                     || match phase {
                         RxPhase::Home | RxPhase::Reset => true,
                         RxPhase::Joined | RxPhase::Ring if is_datagram => {

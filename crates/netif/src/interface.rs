@@ -27,6 +27,36 @@ pub struct Received<'a> {
     pub time_ns: Option<u64>,
 }
 
+/// Where the bytes of a frame from `at` on are to be put, to the last: the parts are filled in order.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// Bytes of the headers, which the interface keeps.
+    pub at: usize,
+    /// Together as long as what follows the headers.
+    pub parts: [&'a mut [u8]; 3],
+}
+
+/// Whoever takes what an interface has received: [`Interface::receive_to`].
+pub trait Accept {
+    /// A frame.
+    fn accept(&mut self, received: Received<'_>);
+
+    /// A frame of `len` bytes is about to be copied out of the kernel; `start` has the first of them. If they are enough to know where the rest belongs
+    /// it goes there at once: then [`Accept::placed`] follows, unless the frame is lost. Else it is accepted as every other.
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+        let _ = (start, len);
+        None
+    }
+
+    /// The frame for which there was a place is there.
+    fn placed(&mut self) {}
+
+    /// What there is more is to stay where it is for now.
+    fn has_enough(&self) -> bool {
+        false
+    }
+}
+
 /// A frame to send: its parts are gathered, in order; empty ones count for nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outgoing<'a> {
@@ -211,6 +241,14 @@ pub trait Interface {
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError>;
 
+    /// As [`Interface::receive`], for somebody who may know where long frames belong before they are copied.
+    ///
+    /// # Errors
+    /// As there.
+    fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
+        self.receive(budget, &mut |received| accept.accept(received))
+    }
+
     /// Whether there is nothing to receive: false where that cannot be told without a system call.
     fn has_nothing(&self) -> bool {
         false
@@ -259,6 +297,10 @@ impl<I: Interface + ?Sized> Interface for Box<I> {
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError> {
         (**self).receive(budget, accept)
+    }
+
+    fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
+        (**self).receive_to(budget, accept)
     }
 
     fn has_nothing(&self) -> bool {

@@ -4,8 +4,8 @@
 //! ring takes the frames with that do not fit its slots.
 
 use crate::interface::{
-    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError,
-    Statistics,
+    FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Place, Properties, Received,
+    SendError, Statistics,
 };
 use crate::packet::{self, PacketOptions, Socket};
 use crate::raw;
@@ -148,15 +148,11 @@ impl Inbox {
         let mut header = [0; HEADER_BYTES];
         let header_len = if has_vnet { HEADER_BYTES } else { 0 };
         let mut parts = [io_slice(&mut header[..header_len]), io_slice(&mut self.frame)];
-        // SAFETY: all zero is an empty message.
-        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
-        message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = parts.len() as _;
+        let mut message = message_to(&mut parts);
         message.msg_control = self.control.0.as_mut_ptr().cast();
         message.msg_controllen = self.control.0.len() as _;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         // SAFETY: the message points to buffers of the lengths given, borrowed until after the call.
-        let len = match unsafe { raw::receive_message(fd, &mut message, flags) } {
+        let len = match unsafe { raw::receive_message(fd, &mut message, FLAGS) } {
             Ok(len) => len,
             Err(Errno::AGAIN | Errno::INTR) => return Taken::Nothing,
             // The kernel has no offload header for what this frame is; it has thrown it away.
@@ -172,6 +168,48 @@ impl Inbox {
         }
         Taken::Frame(Received { vnet, frame, tag: told.tag, time_ns: told.time_ns })
     }
+
+    /// Takes the next frame, which is known to be `len` bytes long and to begin as `start` does, with what is behind its headers to a place of its
+    /// own. False: it was not that frame, or could not be put there; it is gone.
+    pub(crate) fn take_to(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        has_vnet: bool,
+        (start, len): (&[u8], usize),
+        place: Place<'_>,
+    ) -> Result<bool, Errno> {
+        let mut header = [0; HEADER_BYTES];
+        let header_len = if has_vnet { HEADER_BYTES } else { 0 };
+        let at = place.at.min(self.frame.len());
+        let [first, second, third] = place.parts;
+        let mut parts = [
+            io_slice(&mut header[..header_len]),
+            io_slice(&mut self.frame[..at]),
+            io_slice(first),
+            io_slice(second),
+            io_slice(third),
+        ];
+        let mut message = message_to(&mut parts);
+        // SAFETY: as in `take`.
+        match unsafe { raw::receive_message(fd, &mut message, FLAGS) } {
+            Ok(taken) => Ok(taken == header_len + len && start.get(..at) == self.frame.get(..at)),
+            // Memory that is not there, as well: the peer sends it again, and whoever reads finds that out for himself.
+            Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::FAULT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The length that is told is the frame's, whatever there is room for.
+const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+
+/// A message into these parts.
+fn message_to(parts: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: all zero is an empty message.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    message
 }
 
 /// For the kernel to write.

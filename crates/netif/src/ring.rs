@@ -11,7 +11,7 @@
 //! received it from the link, which with two processors is the better place.
 
 use crate::interface::{
-    Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
+    Accept, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
 };
 use crate::map::Map;
 use crate::message::{Inbox, Taken};
@@ -19,6 +19,7 @@ use crate::packet::{self, PacketOptions, Socket};
 use crate::raw;
 use crate::slot::{Filled, Slots};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 
 /// Slots lie in blocks of whole pages.
 const PAGE: u32 = 4096;
@@ -138,6 +139,47 @@ impl Ring {
     }
 }
 
+/// Whoever knows nothing of places.
+struct Plain<'a>(&'a mut dyn FnMut(Received<'_>));
+
+impl Accept for Plain<'_> {
+    fn accept(&mut self, received: Received<'_>) {
+        (self.0)(received);
+    }
+}
+
+/// Why a frame is lost.
+enum Lost {
+    Truncated,
+    Damaged,
+}
+
+/// Takes the frame at the head of the socket's queue, whose slot has said what it knew of it.
+fn take_queued(
+    inbox: &mut Inbox,
+    socket: &Socket,
+    start: Option<(Received<'_>, usize)>,
+    accept: &mut dyn Accept,
+) -> Result<Option<Lost>, Errno> {
+    let (fd, has_vnet) = (socket.fd(), socket.has_vnet);
+    if let Some((start, len)) = start
+        && let Some(place) = accept.place(&start, len)
+    {
+        let is_there = inbox.take_to(fd, has_vnet, (start.frame, len), place)?;
+        if is_there {
+            accept.placed();
+        }
+        return Ok((!is_there).then_some(Lost::Damaged));
+    }
+    match inbox.take(fd, has_vnet) {
+        Taken::Frame(received) => accept.accept(received),
+        Taken::Truncated => return Ok(Some(Lost::Truncated)),
+        Taken::Damaged | Taken::Nothing => return Ok(Some(Lost::Damaged)),
+        Taken::Failed(error) => return Err(error),
+    }
+    Ok(None)
+}
+
 impl Interface for Ring {
     #[inline]
     fn receive(
@@ -145,32 +187,36 @@ impl Interface for Ring {
         budget: usize,
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError> {
+        self.receive_to(budget, &mut Plain(accept))
+    }
+
+    #[inline]
+    fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
         let mut count = 0;
-        let has_vnet = self.socket.has_vnet;
         // Each turn gives one slot back, so once round is enough for those that hold nothing of use.
         for _ in 0..budget.saturating_add(self.slots.count()) {
-            if count == budget {
+            if count == budget || accept.has_enough() {
                 break;
             }
-            match self.slots.look(has_vnet) {
+            match self.slots.look(self.socket.has_vnet) {
                 Filled::Nothing => break,
                 Filled::Frame(received) => {
-                    accept(received);
+                    accept.accept(received);
                     count += 1;
                 }
-                Filled::Queued => match self.inbox.take(self.socket.fd(), has_vnet) {
-                    Taken::Frame(received) => {
-                        accept(received);
-                        count += 1;
-                    }
-                    Taken::Truncated => self.truncated += 1,
-                    Taken::Damaged | Taken::Nothing => self.damaged += 1,
-                    Taken::Failed(error) => {
+                Filled::Queued(start) => {
+                    let taken = take_queued(&mut self.inbox, &self.socket, start, accept);
+                    match taken {
+                        Ok(None) => count += 1,
+                        Ok(Some(Lost::Truncated)) => self.truncated += 1,
+                        Ok(Some(Lost::Damaged)) => self.damaged += 1,
                         // It told of the link, not of the frame, which is still there: slot and queue stay in step.
-                        self.received += count as u64;
-                        return Err(error.into());
+                        Err(error) => {
+                            self.received += count as u64;
+                            return Err(error.into());
+                        }
                     }
-                },
+                }
                 Filled::Truncated => self.truncated += 1,
                 Filled::Damaged => self.damaged += 1,
             }

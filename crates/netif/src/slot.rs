@@ -31,8 +31,8 @@ pub(crate) enum Filled<'a> {
     Nothing,
     /// A frame.
     Frame(Received<'a>),
-    /// The start of a frame that waits in the socket's queue as a whole.
-    Queued,
+    /// A frame that waits in the socket's queue as a whole: its start and its length, unless what stands there cannot be.
+    Queued(Option<(Received<'a>, usize)>),
     /// The start of a frame of which the rest is lost.
     Truncated,
     /// Lengths that cannot be.
@@ -69,10 +69,13 @@ impl Slots {
         if status & libc::TP_STATUS_USER == 0 {
             return Filled::Nothing;
         }
-        if status & libc::TP_STATUS_COPY != 0 {
-            return Filled::Queued;
+        let found = self.read(slot, status, has_vnet);
+        match found {
+            _ if status & libc::TP_STATUS_COPY != 0 => Filled::Queued(found),
+            Some((received, len)) if len == received.frame.len() => Filled::Frame(received),
+            Some(_) => Filled::Truncated,
+            None => Filled::Damaged,
         }
-        self.read(slot, status, has_vnet).unwrap_or(Filled::Damaged)
     }
 
     /// Whether there is something in the next slot, which [`Slots::look`] is to find out about.
@@ -82,16 +85,14 @@ impl Slots {
         status.is_none_or(|status| status.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0)
     }
 
+    /// What the slot has of a frame, and how long the frame is.
     #[inline]
-    fn read(&self, slot: usize, status: u32, has_vnet: bool) -> Option<Filled<'_>> {
+    fn read(&self, slot: usize, status: u32, has_vnet: bool) -> Option<(Received<'_>, usize)> {
         let long = |at| self.map.load::<u32>(slot + at);
         let short = |at| self.map.load::<u16>(slot + at);
         let (len, held, at) = (long(LEN_AT)?, long(HELD_AT)? as usize, short(FRAME_AT)? as usize);
         if at.checked_add(held)? > self.slot_len {
             return None;
-        }
-        if len as usize != held {
-            return Some(Filled::Truncated);
         }
         // SAFETY: the slot is ours until it is released, which needs `&mut self`.
         let frame = unsafe { self.map.bytes(slot + at, held)? };
@@ -105,7 +106,7 @@ impl Slots {
         let tag = tag_of(status, short(TAG_AT)?, short(TAG_PROTOCOL_AT)?);
         let seconds = u64::from(long(SECONDS_AT)?);
         let time_ns = Some(seconds * 1_000_000_000 + u64::from(long(NANOSECONDS_AT)?));
-        Some(Filled::Frame(Received { vnet, frame, tag, time_ns }))
+        Some((Received { vnet, frame, tag, time_ns }, len as usize))
     }
 
     /// Gives the slot back to the kernel, and goes on to the next.
@@ -193,7 +194,8 @@ mod tests {
             match slots.look(has_vnet) {
                 Filled::Nothing => "nothing",
                 Filled::Frame(_) => "frame",
-                Filled::Queued => "queued",
+                Filled::Queued(Some((start, 9000))) if start.frame.len() == 432 => "queued",
+                Filled::Queued(_) => "queued, whatever it is",
                 Filled::Truncated => "truncated",
                 Filled::Damaged => "damaged",
             }
@@ -202,6 +204,8 @@ mod tests {
         assert_eq!(look(USER, 4, 4, 80, true), "frame");
         assert_eq!(look(USER, 9000, 432, 80, true), "truncated");
         assert_eq!(look(USER | libc::TP_STATUS_COPY, 9000, 432, 80, true), "queued");
+        let beyond = look(USER | libc::TP_STATUS_COPY, 9000, 433, 80, true);
+        assert_eq!(beyond, "queued, whatever it is", "the queue has one all the same");
         assert_eq!(look(USER, 433, 433, 80, true), "damaged", "one byte beyond the slot");
         assert_eq!(look(USER, 432, 432, 80, true), "frame", "the slot's last byte");
         assert_eq!(look(USER, u32::MAX, u32::MAX, 80, true), "damaged");
@@ -246,7 +250,9 @@ mod tests {
             let mut slots = slots(&contents);
             for turn in 0..2 * COUNT {
                 let slot = slots.map.address() as usize + (turn % COUNT) * LEN;
-                if let Filled::Frame(received) = slots.look(has_vnet) {
+                if let Filled::Frame(received) | Filled::Queued(Some((received, _))) =
+                    slots.look(has_vnet)
+                {
                     let range = received.frame.as_ptr_range();
                     prop_assert!(range.start as usize >= slot);
                     prop_assert!(range.end as usize <= slot + LEN);

@@ -4,18 +4,21 @@
 //! it is given. Bytes that the program has written stay in its ring until the peer has acknowledged them: should the
 //! process die, they are there. Read `docs/moves.md`.
 
+mod arriving;
+
+pub(crate) use arriving::{Marks, Sizes};
+
 use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};
 use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
-use sojourn_proto::tcp::{Arrival, Connection, Disposition, Limits, ReceiveEnd, Transmit};
+use sojourn_proto::tcp::{Connection, Limits, ReceiveEnd, Transmit};
 use sojourn_proto::time::Instant;
 use sojourn_stream::{Stop, Stream};
 use sojourn_wire::ethernet;
-use sojourn_wire::frame::{Fields, Frame, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
-use sojourn_wire::tcp::Flags;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
 use std::io::IoSlice;
 
@@ -178,41 +181,6 @@ impl Carried {
     /// Whether the peer's FIN has come right behind the last byte: the record of [`Carried::leave`] does not have it.
     pub fn has_ended(&self) -> bool {
         self.has_ended
-    }
-
-    /// A frame of this session has arrived.
-    pub(crate) fn arrived(
-        &mut self,
-        frame: &Frame<'_>,
-        segment_size: u16,
-        now: Instant,
-    ) -> Result<(), Ending> {
-        let Some(segment) = frame.segment() else { return Ok(()) };
-        let mut header = segment.header();
-        // What ends a connection the kernel is to hear itself: the peer says it again.
-        let closes = header.flags.contains(Flags::FIN);
-        if header.flags.contains(Flags::RST) {
-            return Err(Ending::Peer);
-        }
-        header.flags.set(Flags::FIN, false);
-        let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
-        let payload = segment.payload();
-        let arrival = Arrival { header: &header, payload, segment_size, congestion };
-        let (disposition, lent) = self.connection.on_segment_lent(now, &arrival);
-        if let Some(bytes) = lent {
-            // What the ring has no room for, `deliver` brings.
-            let done = self.stream.write(&[IoSlice::new(bytes)], 0).unwrap_or(0);
-            self.connection.settle(bytes, done);
-        }
-        if closes {
-            let end = header.seq.0.wrapping_add(payload.len() as u32);
-            self.has_ended = end == self.connection.position(now).rcv_nxt;
-        }
-        match disposition {
-            Disposition::Urgent => Err(Ending::Unusual),
-            _ if closes => Err(Ending::Peer),
-            _ => Ok(()),
-        }
     }
 
     /// Time has come for a timer.

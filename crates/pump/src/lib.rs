@@ -29,6 +29,7 @@ pub mod position;
 mod pump;
 #[cfg(test)]
 mod pump_tests;
+mod round;
 pub mod tcp_info;
 
 pub use asks::Known;
@@ -37,3 +38,4 @@ pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use late::Late;
 pub use pump::{LinkId, Pump, now};
+pub use round::Landing;

@@ -6,12 +6,12 @@ use crate::carried::{Carried, Ending, Hop};
 use crate::datagrams::Sockets;
 use crate::hash::Words;
 use crate::late::{Late, Strays};
-use sojourn_netif::{Interface, Received};
+use crate::round::{Landing, Round};
+use sojourn_netif::Interface;
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
-use sojourn_proto::udp::Envelope;
 use sojourn_wire::FlowKey;
-use sojourn_wire::frame::{self, Frame};
+use sojourn_wire::frame::Frame;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 
@@ -46,8 +46,8 @@ pub(crate) struct Link {
 /// When it is looked at which session.
 type Timers = BTreeSet<(Instant, u32)>;
 
-struct Entry {
-    carried: Carried,
+pub(crate) struct Entry {
+    pub(crate) carried: Carried,
     link: LinkId,
     flow: FlowKey,
     /// When it wants to hear of the time.
@@ -59,17 +59,21 @@ struct Entry {
     /// It is among the late ones.
     is_late: bool,
     /// It cannot stay here: once what has arrived is delivered it goes home.
-    is_ending: bool,
+    pub(crate) is_ending: bool,
 }
+
+/// The sessions, by their numbers.
+pub(crate) type Entries = HashMap<u32, Entry, BuildHasherDefault<Words>>;
+/// Their numbers, by what their own frames say.
+pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<Words>>;
 
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
     pub(crate) links: Vec<Link>,
     /// Those of UDP sockets.
     pub(crate) sockets: Sockets,
-    entries: HashMap<u32, Entry, BuildHasherDefault<Words>>,
-    /// By what their own frames say.
-    flows: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
+    entries: Entries,
+    flows: Flows,
     /// What has come for sessions that are on their way here, or home.
     strays: Strays,
     timers: Timers,
@@ -86,8 +90,22 @@ pub struct Pump {
 }
 
 impl Entry {
-    fn arrived(&mut self, frame: &Frame<'_>, segment_size: u16, at: Instant) {
-        self.is_ending |= self.carried.arrived(frame, segment_size, at).is_err();
+    pub(crate) fn arrived(
+        &mut self,
+        frame: &Frame<'_>,
+        segment_size: u16,
+        landing: Option<&mut Landing<'_>>,
+        at: Instant,
+    ) {
+        self.is_ending |= self.carried.arrived(frame, segment_size, landing, at).is_err();
+    }
+
+    /// Something has happened to it.
+    pub(crate) fn mark(&mut self, number: u32, dirty: &mut Vec<u32>) {
+        if !self.is_dirty {
+            self.is_dirty = true;
+            dirty.push(number);
+        }
     }
 
     /// Almost every timer is put off before it runs out, with each message. So one that is set stays where it is, and when its time comes it is
@@ -183,7 +201,7 @@ impl Pump {
             is_ending: false,
         };
         if let Some(early) = early {
-            early.for_each(|frame, size| entry.arrived(frame, size, at));
+            early.for_each(|frame, size| entry.arrived(frame, size, None, at));
         }
         self.entries.insert(number, entry);
         self.mark(number);
@@ -206,7 +224,7 @@ impl Pump {
     pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
         // What came before they were, and what nobody has looked at yet.
         for _ in 0..LATE_ROUNDS {
-            if !self.receive(at) {
+            if !self.receive(None, at) {
                 break;
             }
         }
@@ -235,11 +253,8 @@ impl Pump {
 
     /// Something has happened to a session: bytes were written, or room was made.
     pub fn mark(&mut self, number: u32) {
-        if let Some(entry) = self.entries.get_mut(&number)
-            && !entry.is_dirty
-        {
-            entry.is_dirty = true;
-            self.dirty.push(number);
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.mark(number, &mut self.dirty);
         }
     }
 
@@ -259,7 +274,17 @@ impl Pump {
     /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn in a moment. What was left by earlier ones
     /// is sent if it has waited for `MOMENT_US`, or may not wait any more. Whether frames were taken.
     pub fn turn(&mut self, may_wait: bool, at: Instant) -> bool {
-        let arrived = self.receive(at);
+        self.turn_for(None, may_wait, at)
+    }
+
+    /// As [`Pump::turn`], on behalf of a call that takes bytes of its session where it wants them.
+    pub fn turn_for(
+        &mut self,
+        landing: Option<&mut Landing<'_>>,
+        may_wait: bool,
+        at: Instant,
+    ) -> bool {
+        let arrived = self.receive(landing, at);
         self.expire(at);
         if !self.late.is_empty()
             && (!may_wait || at.since(self.late_since).as_micros() >= MOMENT_US)
@@ -300,34 +325,13 @@ impl Pump {
         [first, self.sockets.next_beat()].into_iter().flatten().min()
     }
 
-    fn receive(&mut self, at: Instant) -> bool {
+    fn receive(&mut self, landing: Option<&mut Landing<'_>>, at: Instant) -> bool {
         let Self { links, flows, entries, dirty, sockets, strays, .. } = self;
         let mut any = false;
+        let mut round = Round::new(flows, entries, dirty, sockets, strays, landing, at);
         for link in links {
-            let kind = link.packets.properties().link;
-            let mut accept = |received: Received<'_>| {
-                let Some(frame) = parse(&received, kind) else { return };
-                let size = received.vnet.segments.map_or(0, |segments| segments.size);
-                if let Some(datagram) = frame.datagram() {
-                    let envelope = Envelope {
-                        target: frame.key.target.ip(),
-                        traffic_class: frame.traffic_class.0,
-                        hop_limit: frame.hop_limit,
-                        time_ns: received.time_ns.unwrap_or(0),
-                    };
-                    return sockets.arrived(frame.key, &envelope, datagram.payload(), size, at);
-                }
-                let Some(number) = flows.get(&frame.key.reversed()) else {
-                    return strays.keep(&frame, size, at);
-                };
-                let Some(entry) = entries.get_mut(number) else { return };
-                entry.arrived(&frame, size, at);
-                if !entry.is_dirty {
-                    entry.is_dirty = true;
-                    dirty.push(*number);
-                }
-            };
-            any |= link.packets.receive(BUDGET, &mut accept).is_ok_and(|count| count > 0);
+            round.link = link.packets.properties().link;
+            any |= link.packets.receive_to(BUDGET, &mut round).is_ok_and(|count| count > 0);
         }
         sockets.ring();
         any
@@ -386,11 +390,4 @@ impl Pump {
         }
         entry.set_timer(number, when, timers);
     }
-}
-
-/// The frame that was received, if it is one of a session's.
-fn parse<'f>(received: &Received<'f>, link: frame::Link) -> Option<Frame<'f>> {
-    let frame = frame::parse(received.frame, link).ok()?;
-    let is_right = !received.vnet.must_verify() || frame.checksum_is_right();
-    is_right.then_some(frame)
 }

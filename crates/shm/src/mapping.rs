@@ -230,6 +230,16 @@ impl<'m> Span<'m> {
         unsafe { core::slice::from_raw_parts(self.base, self.len) }
     }
 
+    /// The bytes, where they lie, to be written.
+    ///
+    /// # Safety
+    /// The mapping is writable, and nobody else reads or writes them while the answer is in use, in this process or another.
+    #[inline]
+    pub unsafe fn as_mut_slice(&self) -> &'m mut [u8] {
+        // SAFETY: mapped for 'm; the caller's promise.
+        unsafe { core::slice::from_raw_parts_mut(self.base, self.len) }
+    }
+
     /// The first byte, for code that writes or copies by itself under the rules of this crate.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {

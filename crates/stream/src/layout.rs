@@ -3,7 +3,7 @@
 //! The sizes of the rings are told by whoever made the region; nothing about the layout is read from it.
 
 use crate::ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
-use crate::ring::{FROZEN, Ring};
+use crate::ring::{FROZEN, HeadLine, Ring};
 
 /// Bytes of the control page.
 pub const CONTROL_BYTES: usize = 4096;
@@ -55,18 +55,21 @@ pub(crate) struct Control {
     pub(crate) ledger: Ledger,
 }
 
-/// Bytes written so far in ring 0 and ring 1, from a copy of a region's control page: for somebody who
+/// Bytes that have gone through ring 0 and ring 1 so far, or past it, from a copy of a region's control page: for somebody who
 /// does not map the region. The numbers are whatever the two ends wrote there: show them, do not rely on them.
 ///
 /// `None`: the copy is too short.
 pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {
-    let tail = |ring: usize| {
-        let at = core::mem::offset_of!(Control, rings) + ring * size_of::<Ring>();
-        let at = at + core::mem::offset_of!(Ring, tail);
-        let bytes = header.get(at..at + 8)?.try_into().ok()?;
-        Some(u64::from_ne_bytes(bytes) & !FROZEN)
+    let word = |ring: usize, at: usize| {
+        let at = core::mem::offset_of!(Control, rings) + ring * size_of::<Ring>() + at;
+        Some(u64::from_ne_bytes(header.get(at..at + 8)?.try_into().ok()?))
     };
-    Some([tail(0)?, tail(1)?])
+    let total = |ring: usize| {
+        let tail = word(ring, core::mem::offset_of!(Ring, tail))? & !FROZEN;
+        let beside = core::mem::offset_of!(Ring, head) + core::mem::offset_of!(HeadLine, beside);
+        Some(tail.wrapping_add(word(ring, beside)?) & !FROZEN)
+    };
+    Some([total(0)?, total(1)?])
 }
 
 /// The words of a stream's ledger, in the same way.

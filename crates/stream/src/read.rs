@@ -109,6 +109,12 @@ impl Stream {
         self.consume(self.reading.own.load(Ordering::Relaxed), len)
     }
 
+    /// The reader has got `len` bytes past the empty ring, from a writer in its own process. Reader lock.
+    pub fn got_beside(&self, len: usize) {
+        let beside = &self.in_ring().head.beside;
+        beside.store(beside.load(Ordering::Relaxed).wrapping_add(len as u64), Ordering::Relaxed);
+    }
+
     /// Bytes there are to read at `head`. If those seen before fill `bufs`, the writer's line is left alone.
     #[inline]
     fn available_for(&self, head: u64, bufs: &[IoSliceMut<'_>]) -> Result<usize, Stop> {

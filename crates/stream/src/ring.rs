@@ -76,6 +76,8 @@ pub struct TailLine {
 pub struct HeadLine {
     /// Bytes consumed, and [`FROZEN`].
     pub head: AtomicU64,
+    /// Bytes that the reader got past the ring, from a writer in its own process: only to be shown.
+    pub beside: AtomicU64,
 }
 
 /// What the reader says rarely.
@@ -127,7 +129,7 @@ impl Ring {
                 mark: AtomicU64::new(0),
                 short: core::array::from_fn(|_| AtomicU64::new(0)),
             },
-            head: HeadLine { head: AtomicU64::new(0) },
+            head: HeadLine { head: AtomicU64::new(0), beside: AtomicU64::new(0) },
             reader: ReaderLine {
                 bell: BellWord::new(),
                 consents: AtomicU32::new(0),

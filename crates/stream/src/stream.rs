@@ -276,9 +276,11 @@ impl Stream {
         (told(self.out_ring()), told(self.in_ring()))
     }
 
-    /// Bytes sent and received through the rings so far.
+    /// Bytes sent and received through the rings so far, and past them.
     pub fn totals(&self) -> (u64, u64) {
-        (self.writing.own.load(Ordering::Relaxed), self.reading.own.load(Ordering::Relaxed))
+        let beside = self.in_ring().head.beside.load(Ordering::Relaxed);
+        let received = self.reading.own.load(Ordering::Relaxed).saturating_add(beside);
+        (self.writing.own.load(Ordering::Relaxed), received)
     }
 }
 

@@ -178,6 +178,36 @@ impl Stream {
         }
     }
 
+    /// Where the next `len` bytes will lie, in up to two parts, to be filled and then published with [`Stream::publish_filled`].
+    /// Nobody reads there before that. Writer lock, until then.
+    ///
+    /// # Errors
+    /// [`Stop::Full`]: there is not room for all of them. [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    pub fn vacant(&self, len: usize) -> Result<[Option<Span<'_>>; 2], Stop> {
+        if !self.is_ringing() {
+            return Err(Stop::NotRinging);
+        }
+        let tail = self.out_ring().tail()?;
+        if tail != self.writing.own.load(Ordering::Relaxed) {
+            return Err(Stop::Violation);
+        }
+        if self.room_for(tail, len)? < len {
+            return Err(Stop::Full);
+        }
+        let first = self.own_span(tail, len).ok_or(Stop::Violation)?;
+        let rest = len - first.len();
+        let second = (rest > 0).then(|| self.own_span(tail + first.len() as u64, rest));
+        Ok([Some(first), second.flatten()])
+    }
+
+    /// Publishes `len` bytes that were filled where [`Stream::vacant`] said, and rings the reader. Writer lock.
+    ///
+    /// # Errors
+    /// [`Stop::Frozen`], [`Stop::Violation`]: nothing was published.
+    pub fn publish_filled(&self, len: usize) -> Result<(), Stop> {
+        self.publish(self.writing.own.load(Ordering::Relaxed), len)
+    }
+
     /// Bytes written that the peer has not read yet. 0 where that cannot be known.
     pub fn pending(&self) -> usize {
         let tail = self.out_ring().tail.tail.load(Ordering::Acquire) & !crate::ring::FROZEN;

@@ -46,6 +46,19 @@ impl<'b> Packet<'b> {
         Ok(Self { rest: packet.rest.get(..len).ok_or(Malformed::Short)?, ..packet })
     }
 
+    /// The packet at the beginning of `bytes`, which goes on behind them for exactly `missing` bytes: its payload is what is there.
+    ///
+    /// # Errors
+    /// As [`Packet::new`]; [`Malformed::Length`] if it ends elsewhere.
+    pub(crate) fn starting(bytes: &'b [u8], missing: usize) -> Result<Self, Malformed> {
+        if missing == 0 {
+            return Self::new(bytes);
+        }
+        let packet = Self::new_cut(bytes)?;
+        let ends_there = usize::from(packet.payload_len()) == packet.rest.len() + missing;
+        if ends_there { Ok(packet) } else { Err(Malformed::Length) }
+    }
+
     /// A packet of which only the beginning may be there, as ICMP quotes it.
     pub(crate) fn new_cut(bytes: &'b [u8]) -> Result<Self, Malformed> {
         let (fixed, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;

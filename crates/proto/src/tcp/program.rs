@@ -3,8 +3,9 @@
 //! Blocking, errors once delivered and readiness are the embedding's. Read `connection` first.
 
 use super::connection::{Connection, ReceiveEnd};
-use crate::position::Span;
+use crate::position::{self, Span};
 use crate::record::{CloseReason, TcpState};
+use sojourn_wire::tcp::SeqNum;
 
 impl Connection {
     /// Takes bytes to be sent, as many as there is room for, from several slices in order. `more`: further bytes follow at once
@@ -115,6 +116,17 @@ impl Connection {
         }
         self.acks.on_read(self.rcv.nxt - self.rcv.window.wup, emptied);
         self.open_window(before);
+    }
+
+    /// Whether a segment of plain data with that sequence number and so many bytes is what comes next, and [`Connection::on_segment_lent`] will lend all of
+    /// it, unless its header speaks against that.
+    pub fn is_next(&self, seq: SeqNum, len: usize) -> bool {
+        let nxt = self.rcv.nxt;
+        position::near(nxt, seq.0) == nxt
+            && nxt + len as u64 <= self.rcv.window.edge
+            && self.rcv.fin.is_none()
+            && self.rcv.readable().is_empty()
+            && self.rcv.assembler.is_empty()
     }
 
     /// What `on_segment_lent` has left to the caller, in `bytes`, has been read up to `read` bytes; the rest is kept here.

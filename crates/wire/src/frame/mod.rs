@@ -116,8 +116,8 @@ struct Network<'b> {
 
 impl<'b> Network<'b> {
     #[inline]
-    fn v4(bytes: &'b [u8]) -> Result<Self, Malformed> {
-        let packet = ipv4::Packet::new(bytes)?;
+    fn v4(bytes: &'b [u8], missing: usize) -> Result<Self, Malformed> {
+        let packet = ipv4::Packet::starting(bytes, missing)?;
         if !packet.checksum_is_right() {
             return Err(Malformed::Checksum);
         }
@@ -136,8 +136,8 @@ impl<'b> Network<'b> {
     }
 
     #[inline]
-    fn v6(bytes: &'b [u8]) -> Result<Self, Malformed> {
-        let packet = ipv6::Packet::new(bytes)?;
+    fn v6(bytes: &'b [u8], missing: usize) -> Result<Self, Malformed> {
+        let packet = ipv6::Packet::starting(bytes, missing)?;
         let upper = packet.upper()?;
         if upper.is_fragment {
             return Err(Malformed::Fragment);
@@ -167,7 +167,17 @@ pub(crate) const fn endpoint(address: IpAddr, port: u16) -> SocketAddr {
 ///
 /// # Errors
 /// Damage; or that the frame is sound and no whole TCP or UDP packet ([`Malformed::is_foreign`]).
+#[inline]
 pub fn parse(bytes: &[u8], link: Link) -> Result<Frame<'_>, Malformed> {
+    parse_start(bytes, link, 0)
+}
+
+/// As [`parse`], of a frame that goes on for `missing` bytes of a TCP segment's payload behind `bytes`, which have all headers. What the answer
+/// says of the payload is meant of the part that is there.
+///
+/// # Errors
+/// As [`parse`]; and that the frame does not end just there, as one with padding.
+pub fn parse_start(bytes: &[u8], link: Link, missing: usize) -> Result<Frame<'_>, Malformed> {
     let (ethernet, packet, ether_type) = match link {
         Link::Ethernet => {
             let (header, packet) = ethernet::Header::parse(bytes)?;
@@ -180,8 +190,8 @@ pub fn parse(bytes: &[u8], link: Link) -> Result<Frame<'_>, Malformed> {
         },
     };
     let network = match ether_type {
-        EtherType::IPV4 => Network::v4(packet)?,
-        EtherType::IPV6 => Network::v6(packet)?,
+        EtherType::IPV4 => Network::v4(packet, missing)?,
+        EtherType::IPV6 => Network::v6(packet, missing)?,
         _ => return Err(Malformed::NotInternet),
     };
     let protocol = Protocol::from_number(network.protocol).ok_or(Malformed::NotTransport)?;

@@ -1,0 +1,156 @@
+//! One look at the interfaces: whose each frame is, and where its payload goes.
+//!
+//! Most frames are handed over whole, and their session copies what is new into its stream. Two ways save copies. A frame too long for a slot of a
+//! mapped ring waits in its socket's queue, and its slot shows the headers: if it is just what its session expects next, the
+//! kernel copies it to where it belongs, at once. And where that is may be the memory that a call wants it in ([`Landing`]), if nothing that came
+//! before is left to be read. Not here: what the protocol makes of a segment (`carried`).
+
+use crate::carried::{Marks, Sizes};
+use crate::datagrams::Sockets;
+use crate::late::Strays;
+use crate::pump::{Entries, Flows};
+use sojourn_netif::{Accept, Link, Place, Received};
+use sojourn_proto::time::Instant;
+use sojourn_proto::udp::Envelope;
+use sojourn_wire::frame::{self, Frame};
+use sojourn_wire::ip::Ecn;
+use sojourn_wire::tcp;
+
+/// A call that takes bytes of one session, and where it wants them. Whoever makes one sees to it that nobody else reads of that session's stream
+/// while it is in use, and that nothing is there to be read when it is made.
+#[derive(Debug)]
+pub struct Landing<'b> {
+    number: u32,
+    room: &'b mut [u8],
+    done: usize,
+    /// Bytes of the last segment that came.
+    last: usize,
+}
+
+impl<'b> Landing<'b> {
+    /// Of the session with that number.
+    pub fn new(number: u32, room: &'b mut [u8]) -> Self {
+        Self { number, room, done: 0, last: 0 }
+    }
+
+    /// Bytes that are there now.
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// What there is room for.
+    pub(crate) fn rest(&mut self) -> &mut [u8] {
+        &mut self.room[self.done..]
+    }
+
+    /// So many more bytes are there.
+    pub(crate) fn advance(&mut self, len: usize) {
+        self.done += len;
+        self.last = len;
+    }
+}
+
+/// The frame for which a place was named: of which session, and what its headers say.
+struct Expected {
+    number: u32,
+    header: tcp::Header,
+    marks: Marks,
+    sizes: Sizes,
+}
+
+/// See the head of this file.
+pub(crate) struct Round<'p, 'l, 'b> {
+    /// What the frames begin with.
+    pub(crate) link: Link,
+    flows: &'p Flows,
+    entries: &'p mut Entries,
+    dirty: &'p mut Vec<u32>,
+    sockets: &'p mut Sockets,
+    strays: &'p mut Strays,
+    landing: Option<&'l mut Landing<'b>>,
+    at: Instant,
+    expected: Option<Expected>,
+}
+
+impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
+    pub(crate) fn new(
+        flows: &'p Flows,
+        entries: &'p mut Entries,
+        dirty: &'p mut Vec<u32>,
+        sockets: &'p mut Sockets,
+        strays: &'p mut Strays,
+        landing: Option<&'l mut Landing<'b>>,
+        at: Instant,
+    ) -> Self {
+        let (link, expected) = (Link::default(), None);
+        Self { link, flows, entries, dirty, sockets, strays, landing, at, expected }
+    }
+}
+
+impl Accept for Round<'_, '_, '_> {
+    #[inline]
+    fn accept(&mut self, received: Received<'_>) {
+        let Some(frame) = parse(&received, self.link) else { return };
+        let size = received.vnet.segments.map_or(0, |segments| segments.size);
+        if let Some(datagram) = frame.datagram() {
+            let envelope = Envelope {
+                target: frame.key.target.ip(),
+                traffic_class: frame.traffic_class.0,
+                hop_limit: frame.hop_limit,
+                time_ns: received.time_ns.unwrap_or(0),
+            };
+            let payload = datagram.payload();
+            return self.sockets.arrived(frame.key, &envelope, payload, size, self.at);
+        }
+        let Some(&number) = self.flows.get(&frame.key.reversed()) else {
+            return self.strays.keep(&frame, size, self.at);
+        };
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
+        entry.arrived(&frame, size, landing, self.at);
+        entry.mark(number, self.dirty);
+    }
+
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+        self.expected = None;
+        if start.vnet.must_verify() {
+            return None;
+        }
+        let missing = len.checked_sub(start.frame.len())?;
+        let frame = frame::parse_start(start.frame, self.link, missing).ok()?;
+        let header = frame.segment()?.header();
+        let number = *self.flows.get(&frame.key.reversed())?;
+        let entry = self.entries.get_mut(&number).filter(|entry| !entry.is_ending)?;
+        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
+        let len = frame.payload().len() + missing;
+        let (parts, sizes) = entry.carried.place(&header, len, landing)?;
+        let segment_size = start.vnet.segments.map_or(0, |segments| segments.size);
+        let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
+        let marks = Marks { segment_size, congestion };
+        self.expected = Some(Expected { number, header, marks, sizes });
+        Some(Place { at: frame.payload_at, parts })
+    }
+
+    fn placed(&mut self) {
+        let Some(expected) = self.expected.take() else { return };
+        let Expected { number, header, marks, sizes } = expected;
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
+        entry.carried.placed(&header, marks, sizes, landing, self.at);
+        entry.mark(number, self.dirty);
+    }
+
+    /// So that the call can have what came, before the next segment has to be put elsewhere.
+    fn has_enough(&self) -> bool {
+        self.landing
+            .as_ref()
+            .is_some_and(|landing| landing.room.len() - landing.done < landing.last)
+    }
+}
+
+/// The frame that was received, if it is one of a session's.
+fn parse<'f>(received: &Received<'f>, link: Link) -> Option<Frame<'f>> {
+    let frame = frame::parse(received.frame, link).ok()?;
+    let is_right = !received.vnet.must_verify() || frame.checksum_is_right();
+    is_right.then_some(frame)
+}
