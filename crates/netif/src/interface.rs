@@ -32,8 +32,15 @@ pub struct Received<'a> {
 pub struct Place<'a> {
     /// Bytes of the headers, which the interface keeps.
     pub at: usize,
-    /// Together as long as what follows the headers.
+    /// Together as long as what follows the headers; else the frame is accepted as every other.
     pub parts: [&'a mut [u8]; 3],
+}
+
+impl Place<'_> {
+    /// Whether a frame of `len` bytes fits exactly.
+    pub(crate) fn holds(&self, len: usize) -> bool {
+        self.at + self.parts.iter().map(|part| part.len()).sum::<usize>() == len
+    }
 }
 
 /// Whoever takes what an interface has received: [`Interface::receive_to`].

@@ -164,6 +164,7 @@ fn take_queued(
     let (fd, has_vnet) = (socket.fd(), socket.has_vnet);
     if let Some((start, len)) = start
         && let Some(place) = accept.place(&start, len)
+        && place.holds(len)
     {
         let is_there = inbox.take_to(fd, has_vnet, (start.frame, len), place)?;
         if is_there {

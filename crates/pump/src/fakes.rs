@@ -3,7 +3,9 @@
 use crate::{Carried, Hop};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::BorrowedFd;
-use sojourn_netif::{Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics};
+use sojourn_netif::{
+    Accept, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
+};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord, TcpRecord};
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
@@ -98,6 +100,10 @@ type Sent = Box<dyn FnMut(&[u8]) + Send>;
 pub(crate) struct Wire {
     pub(crate) arriving: Arc<Mutex<VecDeque<Vec<u8>>>>,
     pub(crate) sent: Sent,
+    /// Of longer frames whoever takes them sees the beginning first, as with a mapped ring.
+    pub(crate) slot_len: usize,
+    /// Frames of which something has gone to a place of its own.
+    pub(crate) placed: Arc<Mutex<usize>>,
     properties: Properties,
 }
 
@@ -107,7 +113,30 @@ impl Wire {
         let (index, mtu, link) = (0, 1500, Link::Raw);
         let properties =
             Properties { index, mtu, link, address: None, checksum_offload: false, gso_max: 0 };
-        Self { arriving: Arc::default(), sent: Box::new(|_| {}), properties }
+        let (slot_len, placed) = (usize::MAX, Arc::default());
+        Self { arriving: Arc::default(), sent: Box::new(|_| {}), slot_len, placed, properties }
+    }
+
+    /// As [`Interface::receive_to`] of one frame.
+    fn hand(&mut self, frame: &[u8], accept: &mut dyn Accept) {
+        let vnet = vnet::Header { checksum: vnet::Checksum::Valid, ..vnet::Header::NONE };
+        let received = Received { vnet, frame, tag: None, time_ns: None };
+        if frame.len() <= self.slot_len {
+            return accept.accept(received);
+        }
+        let start = Received { frame: &frame[..self.slot_len], ..received };
+        let Some(place) = accept.place(&start, frame.len()) else {
+            return accept.accept(received);
+        };
+        let mut rest = &frame[place.at..];
+        for part in place.parts {
+            let (here, behind) = rest.split_at(part.len());
+            part.copy_from_slice(here);
+            rest = behind;
+        }
+        assert!(rest.is_empty(), "the parts are too short");
+        accept.placed();
+        *self.placed.lock().unwrap() += 1;
     }
 }
 
@@ -117,11 +146,20 @@ impl Interface for Wire {
         budget: usize,
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError> {
+        struct Plain<'a>(&'a mut dyn FnMut(Received<'_>));
+        impl Accept for Plain<'_> {
+            fn accept(&mut self, received: Received<'_>) {
+                (self.0)(received);
+            }
+        }
+        self.receive_to(budget, &mut Plain(accept))
+    }
+
+    fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
         let mut count = 0;
-        while count < budget {
+        while count < budget && !accept.has_enough() {
             let Some(frame) = self.arriving.lock().unwrap().pop_front() else { break };
-            let vnet = vnet::Header::NONE;
-            accept(Received { vnet, frame: &frame, tag: None, time_ns: None });
+            self.hand(&frame, accept);
             count += 1;
         }
         Ok(count)

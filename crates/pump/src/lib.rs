@@ -30,6 +30,8 @@ mod pump;
 #[cfg(test)]
 mod pump_tests;
 mod round;
+#[cfg(test)]
+mod round_tests;
 pub mod tcp_info;
 
 pub use asks::Known;

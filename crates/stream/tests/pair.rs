@@ -31,6 +31,36 @@ fn bytes_cross_only_after_consent_and_switch() {
 }
 
 #[test]
+#[allow(unsafe_code, reason = "it is asked for where bytes will lie")]
+fn bytes_are_filled_in_where_they_will_lie() {
+    let [a, b] = pair([4096, 0]);
+    assert_eq!(a.vacant(1).err(), Some(Stop::NotRinging));
+    a.start_ring();
+    assert_eq!(a.vacant(4097).err(), Some(Stop::Full));
+    let mut room = [0; 4096];
+    // The second time they go on at the beginning of the ring's memory.
+    for (byte, lens) in [(1, [3000, 0]), (2, [1096, 1904])] {
+        let parts = a.vacant(3000).unwrap();
+        let found = parts.each_ref().map(|part| part.as_ref().map_or(0, |part| part.len()));
+        assert_eq!(found, lens);
+        for part in parts.into_iter().flatten() {
+            // SAFETY: nobody else uses them.
+            unsafe { part.as_mut_slice() }.fill(byte);
+        }
+        assert_eq!(b.available(), Ok(0), "not published yet");
+        a.publish_filled(3000).unwrap();
+        assert_eq!(a.vacant(1097).err(), Some(Stop::Full));
+        assert_eq!(b.read(&mut [IoSliceMut::new(&mut room)], false), Ok(3000));
+        assert!(room[..3000].iter().all(|found| *found == byte));
+    }
+    b.got_beside(10);
+    assert_eq!(b.totals(), (0, 6010));
+    b.freeze();
+    assert_eq!(a.vacant(1).err(), Some(Stop::Frozen));
+    assert_eq!(a.publish_filled(1), Err(Stop::Frozen));
+}
+
+#[test]
 fn a_frozen_stream_leaves_exactly_what_was_not_read() {
     let [a, b] = pair([4096, 0]);
     a.start_ring();

@@ -8,10 +8,13 @@ use crate::frame::{self, Link, Transport};
 use crate::tcp::{OPTIONS_BYTES_MAX, OptionIter, Options};
 use crate::{arp, ethernet, icmp, ipv4, ipv6, tcp, vnet};
 
-/// The first byte chooses the link, the rest is a frame.
+/// The first byte chooses the link, the rest is a frame, or the beginning of a longer one.
 pub fn frame(bytes: &[u8]) {
     let Some((&choice, bytes)) = bytes.split_first() else { return };
     let link = if choice & 1 == 0 { Link::Ethernet } else { Link::Raw };
+    if let Ok(start) = frame::parse_start(bytes, link, usize::from(choice) << 8) {
+        assert_eq!(bytes.get(start.payload_range()), Some(start.payload()));
+    }
     let Ok(frame) = frame::parse(bytes, link) else { return };
     assert!(frame.network_at < frame.transport_at && frame.transport_at < frame.payload_at);
     assert_eq!(bytes.get(frame.payload_range()), Some(frame.payload()));

@@ -74,6 +74,16 @@ proptest! {
             ..tcp
         };
         prop_assert_eq!(frame.segment().unwrap().header(), expected);
+        // The beginning alone says the same of the headers, if it has them all and the frame ends just there.
+        let held = cut.index(out.len());
+        let start = frame::parse_start(&out[..held], kind, out.len() - held);
+        prop_assert_eq!(start.is_ok(), held >= frame.payload_at);
+        if let Ok(start) = start {
+            let header = start.segment().unwrap().header();
+            prop_assert_eq!((start.key, header), (frame.key, frame.segment().unwrap().header()));
+            prop_assert_eq!((start.payload_at, start.end), (frame.payload_at, held));
+            prop_assert!(frame::parse_start(&out[..held], kind, out.len() + 1 - held).is_err());
+        }
         let is_cut = matches!(offload, Offload::Segments(size) if payload.len() > size.into());
         prop_assert_eq!(emitted.vnet.segments.is_some(), is_cut);
         match ipv4::Packet::new(&out[frame.network_at..]) {
