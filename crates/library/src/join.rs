@@ -24,21 +24,12 @@ pub(crate) struct Parts {
 
 /// The stream of a join, mapped.
 pub(crate) fn map(join: &JoinT, peer_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
-    map_side(join, usize::from(join.side), (peer_inbox, join.peer.slot))
-}
-
-/// Its other side, for a session that is going to be carried by this process itself.
-pub(crate) fn map_other(join: &JoinT, own_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
-    map_side(join, usize::from(1 - join.side.min(1)), (own_inbox, join.own.slot))
-}
-
-/// A side of it; its peer's inbox, and slot in there.
-fn map_side(join: &JoinT, side: usize, peer: (Arc<Inbox>, u32)) -> Result<Stream, Errno> {
     let layout = Layout::new(join.ring_bytes).ok_or(Errno::INVAL)?;
     let region = join.region.clone().into_owned().map_err(|_| Errno::MFILE)?.ok_or(Errno::BADF)?;
     let segment = Segment::accept(region, layout.len()).map_err(|_| Errno::INVAL)?;
     let mapping = segment.map(Access::ReadWrite).map_err(|_| Errno::NOMEM)?;
-    Stream::new(mapping, layout, side, peer.0, peer.1).ok_or(Errno::INVAL)
+    let side = usize::from(join.side);
+    Stream::new(mapping, layout, side, peer_inbox, join.peer.slot).ok_or(Errno::INVAL)
 }
 
 impl Library {

@@ -40,7 +40,7 @@ pub(crate) struct Seen {
 /// they run. Everything else may be called from any thread at any time.
 #[derive(Debug)]
 pub struct Stream {
-    pub(crate) mapping: Mapping,
+    pub(crate) mapping: Arc<Mapping>,
     pub(crate) layout: Layout,
     control: NonNull<Control>,
     pub(crate) side: usize,
@@ -51,7 +51,7 @@ pub struct Stream {
     pub(crate) peer_slot: u32,
 }
 
-// SAFETY: `control` points into `mapping`, which the stream owns and which any thread may use; it is
+// SAFETY: `control` points into `mapping`, which lives as long as the stream and which any thread may use; it is
 // only ever made a reference to atomics.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
@@ -69,6 +69,21 @@ impl Stream {
         side: usize,
         peer_inbox: Arc<Inbox>,
         peer_slot: u32,
+    ) -> Option<Self> {
+        Self::on(Arc::new(mapping), layout, side, (peer_inbox, peer_slot))
+    }
+
+    /// The view of the other side, of somebody who is both, on the same mapping: what one side has touched is then warm for the other, too. As in
+    /// [`Stream::new`], `inbox` and `slot` are of the side that is the new one's peer.
+    pub fn other_side(&self, inbox: Arc<Inbox>, slot: u32) -> Option<Self> {
+        Self::on(Arc::clone(&self.mapping), self.layout, 1 - self.side, (inbox, slot))
+    }
+
+    fn on(
+        mapping: Arc<Mapping>,
+        layout: Layout,
+        side: usize,
+        (peer_inbox, peer_slot): (Arc<Inbox>, u32),
     ) -> Option<Self> {
         if side > 1 || mapping.len() < layout.len() || mapping.access() != Access::ReadWrite {
             return None;

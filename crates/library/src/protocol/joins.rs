@@ -36,12 +36,11 @@ impl Thread {
         let own_inbox = self.own_inbox(&join.own)?;
         let peer_inbox = self.peer_inbox(&join.peer)?;
         let stream = join::map(join, peer_inbox).map_err(|_| ReasonT::Resources)?;
-        let other = match join.is_carried {
-            true => Some(
-                join::map_other(join, Arc::clone(&own_inbox)).map_err(|_| ReasonT::Resources)?,
-            ),
-            false => None,
-        };
+        // For a session that is going to be carried by this process itself.
+        let other = join
+            .is_carried
+            .then(|| stream.other_side(Arc::clone(&own_inbox), join.own.slot))
+            .flatten();
         let parts = Parts { stream: Arc::new(stream), own_inbox, own_slot: join.own.slot };
         if !join.is_carried {
             self.watch_peer(join)?;
