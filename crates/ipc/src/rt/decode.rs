@@ -12,10 +12,10 @@
 //! Nothing here can be switched off. Not here: arrays and strings (`arrays`).
 
 use super::item::{FdList, Item};
-use super::pod::{Pod, load};
+
 use super::shared::{LazyObjects, Objects, Shared};
 use super::slots::{Slot, Taken};
-use super::{Cause, ContextScope, DecodeError, Descriptor, Interface};
+use super::{Cause, ContextScope, DecodeError, Descriptor, Interface, View};
 use std::os::fd::OwnedFd;
 
 /// A received message being read.
@@ -380,113 +380,4 @@ fn count_items(
 ) -> Taken {
     // Only words of `ptr` pointers can be wrong.
     count_words(slots, bytes, offset, elements, taken, &mut LazyObjects::default()).unwrap_or(taken)
-}
-
-/// `N` bytes of the body, to be read at offsets known at compile time.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'m, const N: usize> {
-    pub(super) bytes: &'m [u8; N],
-    pub(super) offset: usize,
-}
-
-impl<'m, const N: usize> View<'m, N> {
-    /// The number at `AT`.
-    #[inline(always)]
-    #[must_use]
-    pub fn get<const AT: usize, T: Pod>(self) -> T {
-        const { assert!(AT + size_of::<T>() <= N, "a field ends outside its block") };
-        load(self.bytes, AT).unwrap_or(T::ZERO)
-    }
-
-    /// The two 32-bit words at `AT`.
-    #[inline(always)]
-    #[must_use]
-    pub fn pair<const AT: usize>(self) -> (u32, u32) {
-        super::pod::split(self.get::<AT, u64>())
-    }
-
-    /// The boolean at `AT`.
-    ///
-    /// # Errors
-    /// [`Cause::Bool`] for a byte other than 0 and 1.
-    #[inline(always)]
-    pub fn boolean<const AT: usize>(self) -> Result<bool, DecodeError> {
-        match self.get::<AT, u8>() {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(DecodeError::new(Cause::Bool, self.offset + AT)),
-        }
-    }
-
-    /// That the `LEN` bytes at `AT` are zero.
-    ///
-    /// # Errors
-    /// [`Cause::Padding`] if not.
-    #[inline(always)]
-    pub fn zero<const AT: usize, const LEN: usize>(self) -> Result<(), DecodeError> {
-        if *self.bytes::<AT, LEN>() == [0; LEN] {
-            Ok(())
-        } else {
-            Err(DecodeError::new(Cause::Padding, self.offset + AT))
-        }
-    }
-
-    /// The `LEN` bytes at `AT`.
-    #[inline(always)]
-    #[must_use]
-    pub fn bytes<const AT: usize, const LEN: usize>(self) -> &'m [u8; LEN] {
-        const { assert!(AT + LEN <= N, "an array ends outside its block") };
-        // SAFETY: inside the view by the assertion; bytes need no alignment.
-        unsafe { &*self.bytes.as_ptr().add(AT).cast::<[u8; LEN]>() }
-    }
-
-    /// The plain values at `AT`.
-    #[inline(always)]
-    #[must_use]
-    pub fn pods<const AT: usize, T: Pod, const L: usize>(self) -> [T; L] {
-        const { assert!(AT + size_of::<[T; L]>() <= N, "an array ends outside its block") };
-        // SAFETY: inside the view by the assertion; every bit pattern is a T; unaligned read.
-        unsafe { self.bytes.as_ptr().add(AT).cast::<[T; L]>().read_unaligned() }
-    }
-
-    /// The `M` bytes at `AT` as a view of their own.
-    #[inline(always)]
-    #[must_use]
-    pub fn sub<const AT: usize, const M: usize>(self) -> View<'m, M> {
-        View { bytes: self.bytes::<AT, M>(), offset: self.offset + AT }
-    }
-
-    /// The `COUNT` elements of `M` bytes at `AT`, each read by `read`.
-    ///
-    /// # Errors
-    /// Those of `read`.
-    #[inline]
-    pub fn array<const AT: usize, const M: usize, const COUNT: usize, R>(
-        self,
-        mut read: impl FnMut(View<'m, M>) -> Result<R, DecodeError>,
-    ) -> Result<[R; COUNT], DecodeError> {
-        const { assert!(AT + M * COUNT <= N, "an array ends outside its block") };
-        super::arrays::try_array(|index| {
-            let at = AT + index * M;
-            let part = self.bytes[at..].first_chunk::<M>();
-            let bytes = part.ok_or(DecodeError::new(Cause::Short, self.offset + at))?;
-            read(View { bytes, offset: self.offset + at })
-        })
-    }
-
-    /// `cause` at byte `at` of this view: for checks in generated code.
-    ///
-    /// # Errors
-    /// Unless `condition` holds.
-    #[inline(always)]
-    pub fn ensure(self, condition: bool, cause: Cause, at: usize) -> Result<(), DecodeError> {
-        if condition { Ok(()) } else { Err(DecodeError::new(cause, self.offset + at)) }
-    }
-
-    /// An error at byte `at` of this view.
-    #[cold]
-    #[must_use]
-    pub fn error(self, cause: Cause, at: usize) -> DecodeError {
-        DecodeError::new(cause, self.offset + at)
-    }
 }

@@ -26,6 +26,7 @@ mod slots;
 pub mod stub;
 mod transport;
 mod value;
+mod view;
 
 pub use arrays::{Header, try_array};
 pub use base::{
@@ -33,7 +34,7 @@ pub use base::{
 };
 pub use block::{Block, Run};
 pub use context::{ContextScope, ContextTable};
-pub use decode::{Decoder, View};
+pub use decode::Decoder;
 pub use deferred::{Deferred, DeferredTo, Mailbox, MailboxSender, mailbox};
 pub(crate) use encode::Beside;
 pub use encode::{Encoder, Writer};
@@ -52,6 +53,7 @@ pub use transport::{
     Arrival, Draft, Gone, Ready, Reply, ReplyDraft, Request, ServerTransport, Token, Transport,
 };
 pub use value::{Caller, Descriptor, Interface, Represent};
+pub use view::View;
 
 /// Bytes from which an array is cheaper as a string item than in the body: measured on this machine,
 /// once per process, when first asked for.
