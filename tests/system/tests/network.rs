@@ -111,6 +111,19 @@ fn streams_in_both_directions() {
     }
 }
 
+/// Merged segments that are longer than what the program reads at once, and shorter.
+#[test]
+fn long_messages() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for under in [Under::Server, Under::Client, Under::Both] {
+        for way in ["blocking", "epoll"] {
+            let options = &["--size", "300000"];
+            play(&link, Plan { under, way, options, ..PLAIN });
+        }
+    }
+}
+
 #[test]
 fn questions_and_answers() {
     let Some((a, b)) = hosts() else { return };

@@ -1,6 +1,6 @@
 //! Transfers: both ways at once, or question and answer, with every byte checked.
 
-use crate::link::{self, Link};
+use crate::link::{self, How, Link};
 use crate::wait::Way;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
@@ -43,6 +43,18 @@ impl Random {
 
     fn below(&mut self, limit: usize) -> usize {
         self.next() as usize % limit.max(1)
+    }
+}
+
+impl How {
+    /// Mostly as most programs read.
+    fn any(random: &mut Random, is_socket: bool) -> Self {
+        match random.below(10) {
+            0 if is_socket => Self::Looks,
+            1 if is_socket => Self::WaitsForAll,
+            2 => Self::InParts,
+            _ => Self::Plain,
+        }
     }
 }
 
@@ -167,6 +179,7 @@ fn exchange(link: Link, plan: &Plan, is_first: bool) -> Result<String> {
 
 fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Result<()> {
     let Link { input, mut output, .. } = link;
+    let is_socket = output.is_socket();
     std::thread::scope(|scope| -> Result<()> {
         let sender = scope.spawn(move || -> Result<()> {
             let mut random = Random(mine);
@@ -186,12 +199,13 @@ fn exchange_by_threads(link: Link, plan: &Plan, mine: u64, theirs: u64) -> Resul
         let mut at = 0;
         loop {
             let len = 1 + random.below(plan.size_max);
-            let got = (&input).read(&mut buf[..len])?;
+            let how = How::any(&mut random, is_socket);
+            let got = link::receive(&input, &mut buf[..len], how)?;
             if got == 0 {
                 break;
             }
             check(&buf[..got], theirs, at)?;
-            at += got as u64;
+            at += if how == How::Looks { 0 } else { got as u64 };
         }
         if at != plan.bytes && !plan.is_endless() {
             return Err(Error::other(format!("the end after {at} bytes")));

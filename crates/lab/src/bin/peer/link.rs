@@ -1,7 +1,7 @@
 //! The descriptors that a transfer uses, made by ordinary calls.
 
 use std::fs::File;
-use std::io::{Error, Result};
+use std::io::{Error, IoSliceMut, Read, Result};
 use std::mem::ManuallyDrop;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -30,6 +30,10 @@ pub(crate) struct Output {
 impl Output {
     fn new(file: File, is_socket: bool) -> Self {
         Self { file: ManuallyDrop::new(file), is_socket, has_ended: false }
+    }
+
+    pub(crate) fn is_socket(&self) -> bool {
+        self.is_socket
     }
 
     pub(crate) fn number(&self) -> RawFd {
@@ -154,4 +158,36 @@ pub(crate) fn set_nonblocking(fd: RawFd) -> Result<()> {
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)
     };
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Ways to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// read(2).
+    Plain,
+    /// recv(2) with `MSG_PEEK`: the bytes stay.
+    Looks,
+    /// recv(2) with `MSG_WAITALL`.
+    WaitsForAll,
+    /// readv(2).
+    InParts,
+}
+
+/// Receives that way; other ways than read(2) and readv(2) are for sockets.
+pub(crate) fn receive(input: &File, buf: &mut [u8], how: How) -> Result<usize> {
+    let flags = match how {
+        How::Looks => libc::MSG_PEEK,
+        How::WaitsForAll => libc::MSG_WAITALL,
+        How::InParts => {
+            let (one, two) = buf.split_at_mut(buf.len() / 3);
+            return (&*input).read_vectored(&mut [IoSliceMut::new(one), IoSliceMut::new(two)]);
+        }
+        How::Plain => return (&*input).read(buf),
+    };
+    // SAFETY: the buffer is that long.
+    let got = unsafe { libc::recv(input.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), flags) };
+    match usize::try_from(got) {
+        Ok(got) => Ok(got),
+        Err(_) => Err(Error::last_os_error()),
+    }
 }
