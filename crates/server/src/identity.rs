@@ -12,6 +12,7 @@
 mod afar;
 mod datagram;
 mod diag;
+mod headers;
 mod socket;
 #[cfg(test)]
 mod tests;

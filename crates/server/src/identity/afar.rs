@@ -1,11 +1,13 @@
 //! Options of TCP sockets that sessions with other hosts do not obey: those that have one stay in the kernel.
 //!
-//! Only what can be seen of a socket. What cannot, the program's library knows of, since it sees it being set. What the engine does obey is
+//! Only what can be seen of a socket. What it has of its listener is seen here, too. What cannot, the program's library knows of, since it sees it being set. What the engine does obey is
 //! in `sojourn_pump::options`.
 
+use super::headers;
 use crate::raw;
 use rustix::fd::BorrowedFd;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, sockopt};
+use sojourn_pump::tcp_info;
 
 /// Socket level: `SO_DONTROUTE`, `SO_MARK`, `SO_BINDTODEVICE` by index; they change a packet's way.
 const WAY: [i32; 3] = [5, 36, 62];
@@ -19,6 +21,19 @@ pub(super) fn can_obey(end: BorrowedFd<'_>) -> bool {
         && TCP.iter().all(|name| number(end, libc::IPPROTO_TCP, *name) == 0)
         && level(libc::SO_PRIORITY) == priority_of(end)
         && runs_here(end)
+        && !headers::are_changed(end, is_v6(end))
+        && !marks_congestion(end)
+}
+
+fn is_v6(end: BorrowedFd<'_>) -> bool {
+    sockopt::socket_domain(end) == Ok(AddressFamily::INET6)
+}
+
+/// Whether explicit congestion notification was agreed: the engine could, but a socket that is put back cannot be told.
+fn marks_congestion(end: BorrowedFd<'_>) -> bool {
+    let mut info = [0; tcp_info::LEN];
+    raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_ok()
+        && tcp_info::read(&info).options & tcp_info::ECN != 0
 }
 
 /// An option's value; 0 for one that this kernel does not have.
@@ -73,9 +88,24 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_PRIORITY),
             (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
             (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS),
+            (libc::IPPROTO_IP, libc::IP_MINTTL),
+            (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
         ] {
             assert!(!is_obeyed_with(level, name, &one), "{level} {name}");
         }
+    }
+
+    #[test]
+    fn what_a_listener_has_its_connections_have() {
+        let listener = TcpListener::bind("[::1]:0").unwrap();
+        let accepted = || {
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            can_obey(listener.accept().unwrap().0.as_fd())
+        };
+        assert!(accepted());
+        let hops = 1i32.to_ne_bytes();
+        raw::setsockopt(&listener, libc::IPPROTO_IPV6, 73, &hops).unwrap();
+        assert!(!accepted(), "IPV6_MINHOPCOUNT");
     }
 
     #[test]

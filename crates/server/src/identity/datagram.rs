@@ -14,9 +14,9 @@
 
 use super::Seen;
 use super::diag::Diag;
+use super::headers::{self, is_long, is_set};
 use super::socket::{canonical, has_any_of_kernels_own};
 use crate::holders::Object;
-use crate::raw;
 use crate::registry::{Identity, Key};
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
@@ -46,48 +46,6 @@ const OF_UDP: [i32; 4] = [
     101, // UDP_NO_CHECK6_TX
     102, // UDP_NO_CHECK6_RX
 ];
-/// The same of `IPPROTO_IP`, `linux/in.h`: what is to be told with each datagram and is not here, and what changes headers and routes.
-const OF_IP: [i32; 8] = [
-    6,  // IP_RECVOPTS
-    7,  // IP_RETOPTS
-    18, // IP_PASSSEC
-    19, // IP_TRANSPARENT
-    20, // IP_ORIGDSTADDR
-    23, // IP_CHECKSUM
-    25, // IP_RECVFRAGSIZE
-    50, // IP_UNICAST_IF
-];
-/// The same, where any value that is not empty counts.
-const IP_OPTIONS: i32 = 4;
-/// `IP_MINTTL`, `IPV6_MINHOPCOUNT`.
-const IP_MINTTL: i32 = 21;
-const IPV6_MINHOPCOUNT: i32 = 73;
-/// The same of `IPPROTO_IPV6`, `linux/in6.h`, with those of RFC 2292.
-const OF_IPV6: [i32; 15] = [
-    2,  // IPV6_2292PKTINFO
-    3,  // IPV6_2292HOPOPTS
-    4,  // IPV6_2292DSTOPTS
-    5,  // IPV6_2292RTHDR
-    8,  // IPV6_2292HOPLIMIT
-    11, // IPV6_FLOWINFO
-    33, // IPV6_FLOWINFO_SEND
-    53, // IPV6_RECVHOPOPTS
-    56, // IPV6_RECVRTHDR
-    58, // IPV6_RECVDSTOPTS
-    60, // IPV6_RECVPATHMTU
-    74, // IPV6_ORIGDSTADDR
-    75, // IPV6_TRANSPARENT
-    76, // IPV6_UNICAST_IF
-    77, // IPV6_RECVFRAGSIZE
-];
-/// Options of headers that are added to what is sent: any that is not empty counts.
-const HEADERS_OF_IPV6: [i32; 4] = [
-    54, // IPV6_HOPOPTS
-    55, // IPV6_RTHDRDSTOPTS
-    57, // IPV6_RTHDR
-    59, // IPV6_DSTOPTS
-];
-
 pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Seen, ReasonT> {
     let is_udp = sockopt::socket_protocol(end) == Ok(Some(rustix::net::ipproto::UDP));
     let is_v6 = match sockopt::socket_domain(end) {
@@ -145,30 +103,11 @@ fn is_shared(
     diag.of(end)?.udp_is_shared(local, remote, cookie).map_err(|_| ReasonT::Resources)
 }
 
-/// Whether an option is not 0.
-fn is_set(end: BorrowedFd<'_>, level: i32, name: i32) -> bool {
-    let mut value = [0; 4];
-    raw::getsockopt(end, level, name, &mut value).is_ok() && value != [0; 4]
-}
-
 /// Whether an option is set that is the kernel's to honour.
 fn has_any(end: BorrowedFd<'_>, is_v6: bool) -> bool {
-    let is_set = |level, name| is_set(end, level, name);
-    let is_long = |level, name| {
-        let mut value = [0; 64];
-        raw::getsockopt(end, level, name, &mut value).is_ok_and(|len| len > 0)
-    };
-    let any = |level, names: &[i32]| names.iter().any(|name| is_set(level, *name));
-    let of_v6 = || {
-        any(libc::IPPROTO_IPV6, &OF_IPV6)
-            || is_set(libc::IPPROTO_IPV6, IPV6_MINHOPCOUNT)
-            || HEADERS_OF_IPV6.iter().any(|name| is_long(libc::IPPROTO_IPV6, *name))
-    };
+    let any = |level, names: &[i32]| names.iter().any(|name| is_set(end, level, *name));
     any(libc::SOL_SOCKET, &OF_SOCKET)
-        || is_long(libc::SOL_SOCKET, SO_BINDTODEVICE)
+        || is_long(end, libc::SOL_SOCKET, SO_BINDTODEVICE)
         || any(libc::IPPROTO_UDP, &OF_UDP)
-        || any(libc::IPPROTO_IP, &OF_IP)
-        || is_set(libc::IPPROTO_IP, IP_MINTTL)
-        || is_long(libc::IPPROTO_IP, IP_OPTIONS)
-        || (is_v6 && of_v6())
+        || headers::are_changed(end, is_v6)
 }
