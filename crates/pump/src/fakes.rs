@@ -37,12 +37,23 @@ pub(crate) fn acknowledging(
     payload: &[u8],
     offload: Offload,
 ) -> Vec<u8> {
+    flagged(flow, (Flags::ACK, ack), seq, payload, offload)
+}
+
+/// The same, with flags of the caller's choice.
+pub(crate) fn flagged(
+    flow: FlowKey,
+    (flags, ack): (Flags, u32),
+    seq: u32,
+    payload: &[u8],
+    offload: Offload,
+) -> Vec<u8> {
     let tcp = tcp::Header {
         source_port: 0,
         target_port: 0,
         seq: SeqNum(seq),
         ack: SeqNum(ack),
-        flags: Flags::ACK,
+        flags,
         window: 65_535,
         urgent: 0,
         options: Options::NONE,

@@ -1,12 +1,13 @@
 //! The pump between a program's side and an interface that are both in the test's hands.
 
-use crate::fakes::{Wire, acknowledging, flow, packet, session};
+use crate::fakes::{Wire, acknowledging, flagged, flow, packet, session};
 use crate::late;
 use crate::{Carried, Pump};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
 use sojourn_wire::frame::{self, Link, Offload};
+use sojourn_wire::tcp::Flags;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};
@@ -78,6 +79,59 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     let found: Vec<_> = found.collect();
     assert_eq!(found, [(2, b"seen by a turn".to_vec()), (16, b"seen by nobody".to_vec())]);
     assert!(pump.take_late(&flow(1), AT).is_none());
+}
+
+fn arrive_flagged(at: &Mutex<VecDeque<Vec<u8>>>, flags: Flags, seq: u32, payload: &[u8]) {
+    let packet = flagged(flow(1).reversed(), (flags, 0), seq, payload, Offload::Nothing);
+    at.lock().unwrap().push_back(packet);
+}
+
+#[test]
+fn a_reset_is_kept_for_the_kernel_and_one_that_is_not_exact_is_challenged() {
+    let (mut pump, arriving) = pump();
+    let (program, carried) = session(1);
+    pump.insert(7, LINK, carried, AT);
+    arrive(&arriving, 1, 0, b"in");
+    pump.turn(false, AT);
+    for seq in [0, 1, 3, 100, 1 << 30, u32::MAX] {
+        arrive_flagged(&arriving, Flags::RST, seq, b"");
+        pump.turn(false, AT);
+        assert!(!program.is_frozen(), "by a reset at {seq}");
+    }
+    arrive_flagged(&arriving, Flags::RST | Flags::ACK, 2, b"");
+    pump.turn(false, AT);
+    assert!(program.is_frozen());
+    pump.remove(7, AT).unwrap().leave(AT).unwrap();
+    let packets = late::open(pump.take_late(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
+    let found = packets.iter().map(|packet| {
+        let header = frame::parse(packet, Link::Raw).unwrap().segment().unwrap().header();
+        (header.seq.0, header.flags)
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [(2, Flags::RST | Flags::ACK)]);
+}
+
+#[test]
+fn only_the_peer_s_own_end_sends_a_session_home() {
+    let ends = |flags, ack, seq, payload: &[u8]| {
+        let (mut pump, arriving) = pump();
+        let (program, carried) = session(1);
+        pump.insert(7, LINK, carried, AT);
+        arrive(&arriving, 1, 0, b"seen");
+        pump.turn(false, AT);
+        let packet = flagged(flow(1).reversed(), (flags, ack), seq, payload, Offload::Nothing);
+        arriving.lock().unwrap().push_back(packet);
+        pump.turn(false, AT);
+        program.is_frozen().then(|| pump.remove(7, AT).unwrap().has_ended())
+    };
+    let fin = Flags::FIN | Flags::ACK;
+    assert_eq!(ends(fin, 0, 4, b""), Some(true));
+    assert_eq!(ends(fin, 0, 4, b"more"), Some(true));
+    assert_eq!(ends(fin, 0, 0, b"seen"), Some(true), "its data was here, the end was not");
+    assert_eq!(ends(fin, 0, 10, b"gap"), Some(false));
+    assert_eq!(ends(fin, 0, 0, b"see"), None, "before what was seen");
+    assert_eq!(ends(fin, 0, 1 << 30, b""), None, "beyond the window");
+    assert_eq!(ends(fin, 1000, 4, b""), None, "acknowledges what was never sent");
+    assert_eq!(ends(Flags::FIN, 0, 4, b""), None, "acknowledges nothing");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
 use sojourn_wire::frame::{self, Frame};
 use sojourn_wire::ip::Ecn;
-use sojourn_wire::tcp;
+use sojourn_wire::tcp::{self, Flags};
 
 /// A call that takes bytes of one session, and where it wants them. Whoever makes one sees to it that nobody else reads of that session's stream
 /// while it is in use, and that nothing is there to be read when it is made.
@@ -109,6 +109,10 @@ impl Accept for Round<'_, '_, '_> {
         let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
         entry.arrived(&frame, size, landing, self.at);
         entry.mark(number, self.dirty);
+        if entry.is_ending && is_reset(&frame) {
+            // The kernel is to hear it: whoever has sent it may never say it again.
+            self.strays.keep(&frame, size, self.at);
+        }
     }
 
     fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
@@ -146,6 +150,10 @@ impl Accept for Round<'_, '_, '_> {
             .as_ref()
             .is_some_and(|landing| landing.room.len() - landing.done < landing.last)
     }
+}
+
+fn is_reset(frame: &Frame<'_>) -> bool {
+    frame.segment().is_some_and(|segment| segment.flags().contains(Flags::RST))
 }
 
 /// The frame that was received, if it is one of a session's.

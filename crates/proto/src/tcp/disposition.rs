@@ -83,6 +83,20 @@ impl Disposition {
                 | Disposition::Reset
         )
     }
+
+    /// Whether the segment was not worth a look at what it carries: not the peer's, or of another time. What lies before the window may still have a
+    /// FIN at its front.
+    pub const fn is_refused(self) -> bool {
+        matches!(
+            self,
+            Disposition::OldTimestamp
+                | Disposition::BeyondWindow
+                | Disposition::Syn
+                | Disposition::NoAck
+                | Disposition::AcksUnsent
+                | Disposition::AcksAncient
+        )
+    }
 }
 
 /// How many segments met each disposition.

@@ -129,6 +129,11 @@ impl Connection {
             && self.rcv.assembler.is_empty()
     }
 
+    /// Whether a RST with that sequence number ends an open connection (RFC 5961, 3.2).
+    pub fn is_reset_by(&self, seq: SeqNum) -> bool {
+        position::near(self.rcv.nxt, seq.0) == self.rcv.nxt
+    }
+
     /// What `on_segment_lent` has left to the caller, in `bytes`, has been read up to `read` bytes; the rest is kept here.
     pub fn settle(&mut self, bytes: &[u8], read: usize) {
         let Some(span) = self.rcv.lent.take() else { return };

@@ -38,11 +38,11 @@ impl Carried {
     ) -> Result<(), Ending> {
         let Some(segment) = frame.segment() else { return Ok(()) };
         let mut header = segment.header();
-        // What ends a connection the kernel is to hear itself: the peer says it again.
-        let closes = header.flags.contains(Flags::FIN);
-        if header.flags.contains(Flags::RST) {
+        // What ends a connection the kernel is to hear itself: it is told again once the session is home.
+        if header.flags.contains(Flags::RST) && self.connection.is_reset_by(header.seq) {
             return Err(Ending::Peer);
         }
+        let has_fin = header.flags.contains(Flags::FIN);
         header.flags.set(Flags::FIN, false);
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
         let payload = segment.payload();
@@ -52,15 +52,21 @@ impl Carried {
             let done = self.hand_over(bytes, landing);
             self.connection.settle(bytes, done);
         }
-        if closes {
-            let end = header.seq.0.wrapping_add(payload.len() as u32);
-            self.has_ended = end == self.connection.position(now).rcv_nxt;
-        }
+        let end = header.seq.0.wrapping_add(payload.len() as u32);
         match disposition {
             Disposition::Urgent => Err(Ending::Unusual),
-            _ if closes => Err(Ending::Peer),
+            _ if has_fin && !disposition.is_refused() && self.ends_at(end, now) => {
+                Err(Ending::Peer)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// A FIN stands there: whether that is in the window. Notes whether it is right behind the last byte.
+    fn ends_at(&mut self, end: u32, now: Instant) -> bool {
+        let position = self.connection.position(now);
+        self.has_ended = end == position.rcv_nxt;
+        end.wrapping_sub(position.rcv_nxt) <= position.rcv_wnd
     }
 
     /// Copies what comes next to the call that waits, and then into the ring. What there is no room for, `deliver` brings.
