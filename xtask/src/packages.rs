@@ -14,6 +14,7 @@ pub(crate) const TEST: &[&str] = &[
     "clang",
     "g++",
     "iproute2",
+    "nftables",
     "libc6-dev",
     "make",
     "pkg-config",

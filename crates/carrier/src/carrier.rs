@@ -9,6 +9,7 @@
 //!
 //! No packet and no byte of a session passes here. The thread sleeps until something happens. Read `docs/moves.md`.
 
+use crate::conntrack::Conntrack;
 use crate::datagrams::{Lodger, Plan};
 use crate::inboxes::Inboxes;
 use crate::keeping::{Keeping, Label};
@@ -186,6 +187,8 @@ pub struct Carrier {
     pub(crate) gate: Gate,
     pub(crate) set: OwnedFd,
     pub(crate) metastate: Metastate,
+    /// If this kernel has one.
+    pub(crate) conntrack: Option<Conntrack>,
     pub(crate) links: Links,
     /// By the number that the carrier gave.
     pub(crate) entries: HashMap<u64, Entry>,
@@ -229,6 +232,7 @@ impl Carrier {
             gate,
             set,
             metastate,
+            conntrack: Conntrack::new(),
             links,
             entries: HashMap::new(),
             tokens: HashMap::new(),

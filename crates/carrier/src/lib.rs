@@ -9,6 +9,7 @@
 mod addresses;
 mod adopt;
 mod carrier;
+mod conntrack;
 mod datagrams;
 mod export;
 mod import;

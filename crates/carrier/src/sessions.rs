@@ -32,6 +32,8 @@ pub enum Adopted<'s> {
 pub trait Sessions: Send {
     /// Offers the other end of `end`'s connection. An event says what comes of it.
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT);
+    /// The program that has offered it is told that its session stays in the kernel, for that reason.
+    fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT);
     /// The next event, or `Case0`.
     fn next(&self) -> EventT;
     /// Whether that process may have packets of the interface itself; otherwise it gets a port.

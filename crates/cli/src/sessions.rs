@@ -172,7 +172,9 @@ pub(crate) fn gather(
 fn explain(found: &mut [Row], refused: &[RefusedInfoT]) {
     let refused: HashMap<(u32, u64), ReasonT> =
         refused.iter().map(|refused| ((refused.pid, refused.inode), refused.reason)).collect();
-    for row in found.iter_mut().filter(|row| row.reason == ReasonT::NotHot.word()) {
+    // A peer on another host is none that can be seen; the server may know more of the session even so.
+    let vague = [ReasonT::NotHot, ReasonT::NoPeer].map(ReasonT::word);
+    for row in found.iter_mut().filter(|row| vague.contains(&row.reason)) {
         let key = row.inode.map(|inode| (row.pid, inode));
         if let Some(reason) = key.and_then(|key| refused.get(&key)) {
             row.reason = reason.word();

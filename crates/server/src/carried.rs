@@ -101,6 +101,12 @@ impl Sessions for Place {
         }
     }
 
+    fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT) {
+        if let Some(server) = self.server.upgrade() {
+            server.decline_carried(end, reason);
+        }
+    }
+
     fn next(&self) -> EventT {
         let event = self.server.upgrade().and_then(|server| server.next(&self.caller).ok());
         event.unwrap_or(EventT::Case0)

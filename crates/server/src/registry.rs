@@ -326,14 +326,22 @@ impl Registry {
         Some(end)
     }
 
+    /// The carrier does not want to be this other end of what a program has offered.
+    pub fn decline_carried(&mut self, other: &Identity, reason: ReasonT, now_ms: u64) {
+        self.drop_mirror(other.key, reason, now_ms);
+    }
+
     /// An offer for which there is no other end any more is refused: a carrier's is for one program's only.
     fn drop_mirror(&mut self, of: Key, reason: ReasonT, now_ms: u64) {
         if let Some(&(process, local)) = self.keys.get(&of.mirror())
             && of.is_carried()
             && self.end(process, local).is_some_and(End::is_offered)
         {
-            self.take_end(process, local);
+            let end = self.take_end(process, local);
             self.counters.refusals += 1;
+            if let (Some(end), Some(process)) = (end, self.processes.get_mut(&process)) {
+                process.note_refusal(end.inode, reason, now_ms);
+            }
             self.push(process, events::Event::Refused { local, reason }, now_ms);
         }
     }

@@ -20,7 +20,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Every reason, by number.
-pub const ALL: [Words; 29] = [
+pub const ALL: [Words; 30] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -137,6 +137,11 @@ pub const ALL: [Words; 29] = [
         ReasonT::SharedPort,
         "shared-port",
         "Other UDP sockets have its port too, or may take it at any time (SO_REUSEADDR, SO_REUSEPORT), and which of them gets a datagram the kernel decides. Connected, and the only one with that peer, it can move.",
+    ),
+    words(
+        ReasonT::Translated,
+        "translated",
+        "The kernel translates its addresses or ports on their way (NAT: redirect, dnat, snat, masquerade), and only the kernel can.",
     ),
 ];
 

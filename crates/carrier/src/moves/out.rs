@@ -42,6 +42,11 @@ impl Carrier {
         let key = addresses(socket.as_fd())
             .ok()
             .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());
+        let is_translated =
+            |key| self.conntrack.as_mut().is_some_and(|known| known.translates(key));
+        if key.as_ref().is_some_and(is_translated) {
+            return self.sessions.decline(socket.as_fd(), ReasonT::Translated);
+        }
         self.sessions.offer(socket.as_fd(), &what);
         match key {
             // An event says what came of it.
@@ -190,7 +195,7 @@ impl Carrier {
         else {
             return Ok(());
         };
-        let Self { entries, links, sessions, tokens, peer_inboxes, .. } = self;
+        let Self { entries, links, sessions, tokens, peer_inboxes, conntrack, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
         let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
             return Ok(());
@@ -198,6 +203,9 @@ impl Carrier {
         let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
         let Ticket { number: link, owner, socket: packets, port } =
             links.take(&way, program, entry.key)?;
+        if let Some(known) = conntrack {
+            known.let_be(&entry.key);
+        }
         grace();
         // If this process dies before that the program goes on with the socket as it is.
         let taken = match stream.ledger().take() {

@@ -75,6 +75,16 @@ impl Sojournd {
         Self::ring(registry, errands);
     }
 
+    /// The carrier does not want what a program has offered.
+    pub(crate) fn decline_carried(&self, end: BorrowedFd<'_>, reason: ReasonT) {
+        let mut state = self.lock();
+        let State { registry, diag, errands } = &mut *state;
+        if let Ok(seen) = identity::look(end, diag) {
+            registry.decline_carried(&seen.identity.mirrored(), reason, self.now_ms());
+        }
+        Self::ring(registry, errands);
+    }
+
     /// Hands a duplicate of an offered end to the carrier, if its peer is on another host.
     pub(super) fn hand_on(&self, seen: &Result<Identity, ReasonT>, end: &OwnedFd) {
         if seen.as_ref().is_ok_and(|identity| identity.key.is_carried())

@@ -1,0 +1,184 @@
+//! What the kernel's connection tracking has of a session: whether it translates the session's addresses, and leave for it to come home.
+//!
+//! While a session is away its packets go past the kernel's stack, and past the tracking. Two things follow. A session whose addresses or
+//! ports the kernel translates on their way (NAT) would say untranslated ones on the wire: it stays in the kernel. And of one that comes home the
+//! tracking knows the windows of long ago: a firewall that drops what is not valid would drop all of it. So before it goes the tracking is told to take
+//! any sequence number of that connection, as `nf_conntrack_tcp_be_liberal` would for all (`IP_CT_TCP_FLAG_BE_LIBERAL`). A kernel
+//! without tracking, or without its netlink, has nothing to say. nfnetlink's formats: `linux/netfilter/nfnetlink_conntrack.h`.
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use sojourn_filter::Key;
+use std::net::{IpAddr, SocketAddr};
+
+/// `NFNL_SUBSYS_CTNETLINK` with `IPCTNL_MSG_CT_NEW`, which also changes, and `IPCTNL_MSG_CT_GET`.
+const CHANGE: u16 = 1 << 8;
+const GET: u16 = 1 << 8 | 1;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLMSG_ERROR: u16 = 2;
+/// Of a netlink header, and of it with nfnetlink's.
+const HEADER: usize = 16;
+const HEADERS: usize = HEADER + 4;
+const NESTED: u16 = 1 << 15;
+
+/// `CTA_*` of a connection: the tuple of whoever began it, which is looked up in both directions; status; the protocol's own.
+const TUPLE: u16 = 1;
+const STATUS: u16 = 3;
+const PROTOINFO: u16 = 4;
+/// Within a tuple.
+const TUPLE_IP: u16 = 1;
+const TUPLE_PROTO: u16 = 2;
+/// `IPS_SRC_NAT`, `IPS_DST_NAT`.
+const TRANSLATED: u32 = 1 << 4 | 1 << 5;
+/// `CTA_PROTOINFO_TCP`, and within it the flags of both directions; each is a byte of flags and one that says which count.
+const PROTOINFO_TCP: u16 = 1;
+const FLAGS: [u16; 2] = [4, 5];
+const LIBERAL: [u8; 2] = [8, 8];
+
+const ANSWER_MAX: usize = 8 * 1024;
+
+/// Asks and tells the tracking of the network namespace in which it was made.
+#[derive(Debug)]
+pub(crate) struct Conntrack {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Conntrack {
+    /// `None`: this kernel has none that can be asked.
+    pub(crate) fn new() -> Option<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        let socket =
+            rustix::net::socket_with(family, kind, flags, Some(netlink::NETFILTER)).ok()?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0)).ok()?;
+        Some(Self { socket, sequence: 0 })
+    }
+
+    /// Whether the kernel translates addresses or ports of that session.
+    pub(crate) fn translates(&mut self, key: &Key) -> bool {
+        let Some(remote) = key.remote() else { return false };
+        let question = Message::new(GET, key.local().ip()).tuple(key.local(), remote);
+        self.ask(question).is_ok_and(|answer| status(&answer) & TRANSLATED != 0)
+    }
+
+    /// From now on any sequence number of that session is as good as another.
+    pub(crate) fn let_be(&mut self, key: &Key) {
+        let Some(remote) = key.remote() else { return };
+        let change = Message::new(CHANGE, key.local().ip()).tuple(key.local(), remote);
+        let change = change.nested(PROTOINFO, |info| {
+            info.nested(PROTOINFO_TCP, |tcp| {
+                FLAGS.into_iter().fold(tcp, |tcp, direction| tcp.put(direction, &LIBERAL))
+            })
+        });
+        // Mostly there is no such connection, because nobody has wanted any to be tracked.
+        let _ = self.ask(change);
+    }
+
+    /// The attributes of the kernel's answer.
+    fn ask(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let bytes = message.finish(self.sequence);
+        rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
+        let mut answer = vec![0; ANSWER_MAX];
+        loop {
+            // The kernel has answered before `send` came back.
+            let (len, _) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+            match read(answer.get(..len).unwrap_or_default()) {
+                Some((sequence, result)) if sequence == self.sequence => {
+                    return result.map(<[u8]>::to_vec);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A message being written. All numbers but those of netlink's own headers are in network order.
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new(kind: u16, of: IpAddr) -> Self {
+        let mut bytes = vec![0; HEADERS];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+        bytes[HEADER] = if of.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
+        Self(bytes)
+    }
+
+    fn put(mut self, name: u16, value: &[u8]) -> Self {
+        self.0.extend((4 + value.len() as u16).to_ne_bytes());
+        self.0.extend(name.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    fn nested(mut self, name: u16, fill: impl FnOnce(Self) -> Self) -> Self {
+        let at = self.0.len();
+        self.0.extend([0; 4]);
+        let mut message = fill(self);
+        let len = (message.0.len() - at) as u16;
+        message.0[at..at + 2].copy_from_slice(&len.to_ne_bytes());
+        message.0[at + 2..at + 4].copy_from_slice(&(name | NESTED).to_ne_bytes());
+        message
+    }
+
+    /// The connection by which this host says `local` to `remote`, whoever began it.
+    fn tuple(self, local: SocketAddr, remote: SocketAddr) -> Self {
+        let first = if local.is_ipv4() { 1 } else { 3 };
+        self.nested(TUPLE, |tuple| {
+            let tuple = tuple.nested(TUPLE_IP, |ips| {
+                let ends = [(first, local.ip()), (first + 1, remote.ip())];
+                ends.into_iter().fold(ips, |ips, (name, ip)| match ip {
+                    IpAddr::V4(ip) => ips.put(name, &ip.octets()),
+                    IpAddr::V6(ip) => ips.put(name, &ip.octets()),
+                })
+            });
+            tuple.nested(TUPLE_PROTO, |proto| {
+                let proto = proto.put(1, &[libc::IPPROTO_TCP as u8]);
+                let proto = proto.put(2, &local.port().to_be_bytes());
+                proto.put(3, &remote.port().to_be_bytes())
+            })
+        })
+    }
+
+    fn finish(mut self, sequence: u32) -> Vec<u8> {
+        let len = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&len.to_ne_bytes());
+        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        self.0
+    }
+}
+
+/// The sequence number of an answer, and its attributes or the error that it is. `None`: it is none.
+fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
+    let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let sequence = word(8)?;
+    if kind != NLMSG_ERROR {
+        let end = (word(0)? as usize).min(answer.len());
+        return Some((sequence, Ok(answer.get(HEADERS..end)?)));
+    }
+    let code = word(HEADER)?.cast_signed().wrapping_neg();
+    Some((sequence, if code == 0 { Ok(&[]) } else { Err(Errno::from_raw_os_error(code)) }))
+}
+
+/// The status among a connection's attributes.
+fn status(mut attributes: &[u8]) -> u32 {
+    while let Some((head, _)) = attributes.split_first_chunk::<4>() {
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let name = u16::from_ne_bytes([head[2], head[3]]) & !NESTED;
+        if name == STATUS
+            && let Some(Ok(value)) = attributes.get(4..8).map(<[u8; 4]>::try_from)
+        {
+            return u32::from_be_bytes(value);
+        }
+        let next = len.next_multiple_of(4).max(4);
+        attributes = attributes.get(next..).unwrap_or_default();
+    }
+    0
+}
