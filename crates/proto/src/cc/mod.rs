@@ -168,12 +168,19 @@ impl Controller {
         window.ssthresh = ssthresh.max(window.least());
     }
 
-    /// The last reduction was needless: the window is at least what it was (RFC 9438, 4.9; Linux's `tcp_undo_cwnd_reduction`).
-    pub fn undo(&mut self, window: &mut Window) {
-        let Some((old, algorithm)) = self.saved.take() else { return };
+    /// The last reduction stays, whatever turns out about it (Linux forgets `prior_ssthresh`).
+    pub fn confirm(&mut self) {
+        self.saved = None;
+    }
+
+    /// The last reduction was needless: the window is at least what it was (RFC 9438, 4.9; Linux's `tcp_undo_cwnd_reduction`). Gives
+    /// whether it could be taken back.
+    pub fn undo(&mut self, window: &mut Window) -> bool {
+        let Some((old, algorithm)) = self.saved.take() else { return false };
         window.set(window.cwnd.max(old.cwnd));
         window.ssthresh = window.ssthresh.max(old.ssthresh);
         self.algorithm = algorithm;
+        true
     }
 
     /// Nothing was in the network for `idle`: time stands still for what grows with time (RFC 9438, 5.8).

@@ -86,7 +86,7 @@ impl Recovery {
         }
         self.only_new = false;
         let reduced_by_probe = self.answer_probe(ack, &news);
-        let reduced_by_ecn = self.advance_state(now, ack, &mut news, flight);
+        self.advance_state(now, ack, &mut news, flight);
         let progress = news.advanced > 0 && news.lost == 0;
         if self.is_reducing() {
             self.reduce(news.delivered, progress);
@@ -106,7 +106,6 @@ impl Recovery {
             advanced: news.advanced,
             delivered: news.delivered,
             lost: news.lost,
-            reduced_by_ecn,
             undone: self.statistics.undone_total > undone_before,
         }
     }
@@ -190,17 +189,18 @@ impl Recovery {
         if answer == Answer::Repaired && usual {
             self.controller.on_congestion(&mut self.window, Signal::Loss, false);
             self.undo = None;
+            self.cwr_due = true;
             self.window.set(self.window.ssthresh);
             return true;
         }
         false
     }
 
-    /// The state machine. Gives whether a congestion mark began a reduction.
-    fn advance_state(&mut self, now: Instant, ack: &Ack<'_>, news: &mut News, flight: u64) -> bool {
+    /// The state machine.
+    fn advance_state(&mut self, now: Instant, ack: &Ack<'_>, news: &mut News, flight: u64) {
         if ack.ece {
             // What the network marked is congestion, whatever else was a mistake.
-            self.undo = None;
+            self.controller.confirm();
         }
         // Without SACK the end must be passed, or late duplicates would begin the next recovery (RFC 6582, 4.1).
         let at_end = self.board.una() == self.point && !self.board.is_empty();
@@ -212,21 +212,21 @@ impl Recovery {
                 let partial =
                     if news.advanced > 0 { self.try_undo_partial(ack) } else { Partial::Loss };
                 if partial == Partial::Overtaken {
-                    return false;
+                    return;
                 }
                 if partial == Partial::Loss && self.try_undo_duplicates() {
                     self.keep_open();
                 }
                 self.find_losses(now, news);
                 if self.state == State::Recovery {
-                    return false;
+                    return;
                 }
             }
             State::Loss => {
                 self.after_timeout(ack, news);
                 self.find_losses(now, news);
                 if self.state == State::Loss && news.lost_again == 0 {
-                    return false;
+                    return;
                 }
             }
             State::Open | State::Disorder | State::Reduced => {
@@ -238,9 +238,12 @@ impl Recovery {
         }
         if self.board.lost() > 0 {
             self.enter_recovery(flight);
-            return false;
+            if ack.ece {
+                self.controller.confirm();
+            }
+            return;
         }
-        self.settle(ack, flight)
+        self.settle(ack, flight);
     }
 
     /// What was outstanding when the state began is acknowledged.
@@ -323,16 +326,18 @@ impl Recovery {
     }
 
     /// Nothing is lost: the state is Open or Disorder, unless a congestion mark says otherwise.
-    fn settle(&mut self, ack: &Ack<'_>, flight: u64) -> bool {
-        if ack.ece && self.state != State::Reduced {
-            self.begin_reduction(Signal::Mark, flight);
-            self.state = State::Reduced;
-            return true;
+    fn settle(&mut self, ack: &Ack<'_>, flight: u64) {
+        if self.state == State::Reduced {
+            return;
         }
-        if self.state != State::Reduced {
+        if ack.ece {
+            self.begin_reduction(Signal::Mark, flight);
+            self.controller.confirm();
+            self.undo = None;
+            self.state = State::Reduced;
+        } else {
             self.keep_open();
         }
-        false
     }
 
     /// Open, or Disorder if something is reported or was sent again.
@@ -362,6 +367,7 @@ impl Recovery {
     fn begin_reduction(&mut self, signal: Signal, flight: u64) {
         self.controller.on_congestion(&mut self.window, signal, false);
         self.prr = Prr::begin(flight);
+        self.cwr_due = true;
         self.point = self.board.nxt();
         self.tlp.forget();
         self.probe_at = None;

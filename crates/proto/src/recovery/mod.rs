@@ -51,6 +51,8 @@ pub struct Recovery {
     /// The state ends when this position is acknowledged (`high_seq` in Linux).
     point: u64,
     undo: Option<Undo>,
+    /// The window was reduced, and the peer was not told by CWR.
+    cwr_due: bool,
     /// When the first of the bytes that were sent twice, and of which some are outstanding, was sent again.
     again_since: Option<Instant>,
     rto_at: Option<Instant>,
@@ -108,6 +110,7 @@ impl Recovery {
             state: State::Open,
             point: start.una,
             undo: None,
+            cwr_due: start.cwr_due,
             again_since: None,
             probe_at: None,
             reordering_at: None,
@@ -216,6 +219,17 @@ impl Recovery {
     /// When the first of the retransmissions was sent that nothing has been heard of since, for `TCP_USER_TIMEOUT`.
     pub fn silent_since(&self) -> Option<Instant> {
         self.again_since.filter(|_| self.timeouts > 0)
+    }
+
+    /// Whether the window was reduced, for whatever reason, so that on a connection with ECN the next new data carries CWR (RFC 3168,
+    /// 6.1.2).
+    pub fn cwr_due(&self) -> bool {
+        self.cwr_due
+    }
+
+    /// As [`Recovery::cwr_due`], and takes it as told.
+    pub fn take_cwr(&mut self) -> bool {
+        core::mem::take(&mut self.cwr_due)
     }
 
     /// Bytes believed to be in the network (RFC 6675's pipe).

@@ -49,6 +49,7 @@ impl Sender {
             min_rtt: Some(Duration::from_millis(100)),
             w_max: 0,
             reordering_seen: false,
+            cwr_due: false,
         };
         let recovery = Recovery::new(config, start, now);
         Sender { recovery, now, una: 0, sent: Vec::new(), data: u64::MAX }
@@ -362,7 +363,8 @@ fn a_congestion_mark_halves_the_window_once_in_a_round_trip() {
             carries_data: false,
             window_changed: false,
         };
-        reductions += u32::from(sender.recovery.on_ack(sender.now, &ack).reduced_by_ecn);
+        sender.recovery.on_ack(sender.now, &ack);
+        reductions += u32::from(sender.recovery.take_cwr());
         sender.output();
     }
     assert_eq!((reductions, sender.recovery.ssthresh()), (1, 10 * MSS));
@@ -462,6 +464,7 @@ fn an_imported_session_does_not_take_the_time_since_the_import_for_a_round_trip(
         min_rtt: Some(Duration::from_millis(70)),
         w_max: 77 * MSS,
         reordering_seen: true,
+        cwr_due: false,
     };
     let mut recovery = Recovery::new(Config { controller: Kind::Cubic, ..config() }, start, now);
     assert_eq!(recovery.w_max(), 77 * MSS);

@@ -110,6 +110,7 @@ impl Recovery {
             self.undo = Some(Undo::begin(una, self.board.resent()));
         }
         self.window.set(self.board.in_flight() + self.window.mss);
+        self.cwr_due = true;
         self.frto.on_timeout(self.config.frto && (first || self.timeouts > 0));
         self.only_new = false;
         self.state = State::Loss;

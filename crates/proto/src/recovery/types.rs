@@ -57,6 +57,8 @@ pub struct Start {
     pub w_max: u64,
     /// Whether reordering was seen.
     pub reordering_seen: bool,
+    /// Whether a reduction of the window is still to be told by CWR.
+    pub cwr_due: bool,
 }
 
 /// An acknowledgement, checked by the connection: `snd_una <= una <= snd_nxt`.
@@ -85,8 +87,6 @@ pub struct Acked {
     pub delivered: u64,
     /// Bytes that are now deemed lost.
     pub lost: u64,
-    /// The window was reduced because of ECE: the next new segment carries CWR (RFC 3168, 6.1.2).
-    pub reduced_by_ecn: bool,
     /// A reduction of the window turned out to be needless and was taken back.
     pub undone: bool,
 }

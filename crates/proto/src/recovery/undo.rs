@@ -49,11 +49,15 @@ impl Undo {
 }
 
 impl Recovery {
-    /// Takes the last reduction back. `absolve`: what is marked as lost is not.
+    /// Takes the last reduction back, unless a congestion mark asked for it as well. `absolve`: what is marked as lost is not.
     pub(super) fn undo_reduction(&mut self, absolve: bool) {
-        self.controller.undo(&mut self.window);
+        if self.controller.undo(&mut self.window) {
+            self.cwr_due = false;
+            self.statistics.undone_total += 1;
+        } else if self.is_reducing() {
+            self.window.set(self.window.ssthresh);
+        }
         self.undo = None;
-        self.statistics.undone_total += 1;
         if absolve {
             self.board.absolve();
         }

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use crate::position::Span;
-use crate::record::{Kind, OutOfOrder, SessionRecord, TcpRecord};
+use crate::record::{EcnRecord, Kind, OutOfOrder, SessionRecord, TcpRecord};
 use crate::time::{Duration, Instant};
 use alloc::vec::Vec;
 
@@ -74,7 +74,7 @@ impl Connection {
         tcp.rcv_wscale = self.rcv.window.scale;
         tcp.sack = self.sack;
         tcp.timestamps = self.stamps.map(|stamps| stamps.export(now));
-        tcp.ecn = self.ecn;
+        tcp.ecn = EcnRecord { reduced: self.owes_cwr(), ..self.ecn };
         tcp.srtt = rtt.srtt().unwrap_or(Duration::ZERO);
         tcp.rttvar = rtt.rttvar();
         tcp.min_rtt = rtt.min().unwrap_or(Duration::ZERO);

@@ -216,6 +216,7 @@ fn recovery(
         min_rtt: measured(tcp.min_rtt),
         w_max: u64::from(tcp.w_max),
         reordering_seen: tcp.reordering > tuning.reordering,
+        cwr_due: tcp.ecn.reduced,
     };
     Recovery::new(config, start, now)
 }

@@ -44,7 +44,7 @@ impl Connection {
         let count = self.sack_blocks(segment, &mut blocks);
         let option = segment.header.options.timestamps;
         let stamped = self.stamps.as_ref().zip(option);
-        let delivered = self.recovery.on_ack(
+        self.recovery.on_ack(
             now,
             &Ack {
                 una,
@@ -55,7 +55,6 @@ impl Connection {
                 window_changed,
             },
         );
-        self.ecn.reduced |= delivered.reduced_by_ecn;
         if una > self.snd.una {
             self.advance(una);
         }

@@ -154,11 +154,16 @@ impl Connection {
             return if window == 0 { Err(Stopped::Peer) } else { Ok(self.last(now, mss)) };
         }
         let budget = self.recovery.budget(now);
-        let burst = if self.ecn.reduced { mss } else { self.burst(mss) };
+        let burst = if self.owes_cwr() { mss } else { self.burst(mss) };
         let length = self.whole_segments(now, budget, window, burst, mss, forced)?;
         let data = Span::new(self.snd.nxt, self.snd.nxt + length);
         let fin = self.fin_follows(data.end, window - length);
         Ok(self.carry(now, data, fin, Transmission::New, mss))
+    }
+
+    /// Whether the next new data tells the peer that the window was reduced (RFC 3168, 6.1.2).
+    pub(super) fn owes_cwr(&self) -> bool {
+        self.ecn.negotiated && self.recovery.cwr_due()
     }
 
     /// A FIN without data.
@@ -241,7 +246,7 @@ impl Connection {
                 if !length.is_multiple_of(mss) {
                     self.snd.small_end = data.end;
                 }
-                flags.set(Flags::CWR, length > 0 && mem::take(&mut self.ecn.reduced));
+                flags.set(Flags::CWR, length > 0 && self.owes_cwr() && self.recovery.take_cwr());
             }
             Transmission::Again => {
                 self.counters.bytes_retrans += length;
