@@ -129,6 +129,8 @@ impl Recovery {
             }
         }
         news.advanced = self.board.una() - una;
+        // Without SACK a retransmission that filled the gap acknowledges what had arrived long before (`tcp_clean_rtx_queue`).
+        news.original &= self.config.sack || !news.ambiguous;
         self.statistics.delivered_total += news.delivered;
         news.duplicate_block = duplicate_block(ack);
         if let Some(block) = news.duplicate_block {
