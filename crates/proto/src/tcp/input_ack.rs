@@ -29,7 +29,7 @@ impl Connection {
         let late = told < self.snd.una;
         let window_changed = !late && self.update_window(segment, told);
         self.inform_recovery(now, segment, told.max(self.snd.una), window_changed);
-        self.timers.on_answer();
+        self.on_answer();
         None
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Timers {
     pub(super) time_wait: Option<Instant>,
     /// Probes of either kind without an answer.
     pub(super) probes: u8,
-    /// When the first of them was sent.
+    /// When the first window probe was sent since the peer's window shut (`icsk_probes_tstamp`).
     pub(super) probing_since: Option<Instant>,
     /// A probe without data is to be sent.
     pub(super) probe_due: bool,
@@ -39,12 +39,6 @@ impl Timers {
     /// Stops everything.
     pub(super) fn clear(&mut self) {
         *self = Timers { answers: self.answers, ..Timers::default() };
-    }
-
-    /// The peer has acknowledged something: it is there.
-    pub(super) fn on_answer(&mut self) {
-        self.probes = 0;
-        self.probing_since = None;
     }
 }
 
@@ -109,12 +103,20 @@ impl Connection {
         least.times(rising) + most.times(u64::from(count.saturating_sub(doublings)))
     }
 
-    /// `TCP_USER_TIMEOUT` (RFC 5482): when what is unanswered has been so for too long.
+    /// `TCP_USER_TIMEOUT` (RFC 5482): when data has got nowhere for too long.
     fn user_deadline(&self) -> Option<Instant> {
-        if self.options.user_timeout.is_zero() || self.options.keepalive && !self.is_stalled() {
-            return None;
+        let timeout = self.options.user_timeout;
+        self.stalled_since().filter(|_| !timeout.is_zero()).map(|since| since + timeout)
+    }
+
+    /// The peer has acknowledged something: it is there. As long as its window is shut that does not count for `TCP_USER_TIMEOUT`
+    /// (`tcp_ack_probe`).
+    pub(super) fn on_answer(&mut self) {
+        self.timers.probes = 0;
+        let next = self.snd.unsent().clamp(1, self.mss_now());
+        if self.snd.window_end() >= self.snd.nxt + next {
+            self.timers.probing_since = None;
         }
-        Some(self.stalled_since()? + self.options.user_timeout)
     }
 
     /// Whether data waits for an answer, so that it is not only a keepalive probe that is unanswered.
@@ -122,7 +124,7 @@ impl Connection {
         self.snd.una < self.snd.nxt || self.snd.has_unsent()
     }
 
-    /// Since when something has been unanswered.
+    /// Since when data has been unanswered, or kept back by a window that is shut.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         self.timers.silent_since.or(self.timers.probing_since)
     }
@@ -140,16 +142,16 @@ impl Connection {
             self.close(Some(CloseReason::TimedOut));
             return;
         }
-        self.send_probe(now);
+        self.timers.probing_since.get_or_insert(now);
+        self.send_probe();
         if self.timers.persist_backoff < self.tuning.retries2 {
             self.timers.persist_backoff += 1;
         }
     }
 
-    fn send_probe(&mut self, now: Instant) {
+    fn send_probe(&mut self) {
         self.timers.probe_due = true;
         self.timers.probes = self.timers.probes.saturating_add(1);
-        self.timers.probing_since.get_or_insert(now);
     }
 
     /// The output has ended: if data waits and nothing is under way that brings an answer, look again later (`tcp_check_probe_timer`).
@@ -157,6 +159,7 @@ impl Connection {
         if self.snd.una < self.snd.nxt || !self.snd.has_unsent() {
             self.timers.persist = None;
             self.timers.persist_backoff = 0;
+            self.timers.probing_since = None;
         } else if self.timers.persist.is_none() {
             let base = self.rto_base().max(self.tuning.rto_min);
             let wait = base.times(1 << self.timers.persist_backoff.min(32));
@@ -178,7 +181,7 @@ impl Connection {
             return;
         } else {
             let interval = options.keepalive_interval;
-            self.send_probe(now);
+            self.send_probe();
             interval
         };
         self.timers.keepalive = Some(now + wait);
