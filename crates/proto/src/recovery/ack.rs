@@ -14,8 +14,8 @@ use crate::scoreboard::Delivery;
 use crate::time::{Duration, Instant};
 use crate::tlp::Answer;
 
-/// Duplicate acknowledgements, in segments, that begin a fast recovery without SACK (RFC 5681, 3.2).
-const DUPLICATES: u64 = 3;
+/// Segments beyond a gap that leave no doubt about a loss (RFC 5681, 3.2; `DupThresh` in RFC 8985, 6.2).
+const DUPLICATES: u32 = 3;
 
 /// What is gathered while the scoreboard takes in one acknowledgement.
 #[derive(Default)]
@@ -160,6 +160,11 @@ impl Recovery {
             && !ack.carries_data
             && !ack.window_changed
             && !self.board.is_empty();
+        if news.advanced > 0 {
+            self.repeats = 0;
+        }
+        let repeats = if self.config.sack { news.reported > 0 } else { news.duplicate };
+        self.repeats = self.repeats.saturating_add(u32::from(repeats));
         if self.config.sack {
             return;
         }
@@ -315,16 +320,21 @@ impl Recovery {
             }
             return;
         }
-        let mss = self.window.mss;
-        let enough = self.board.sacked() >= DUPLICATES * mss;
         let lost = match self.state {
             State::Recovery => news.advanced > 0,
             State::Loss => false,
-            _ => enough,
+            _ => self.has_enough_duplicates(),
         };
         if lost {
-            news.lost += self.board.lose_head(mss);
+            news.lost += self.board.lose_head(self.window.mss);
         }
+    }
+
+    /// Whether three segments have arrived beyond a gap. The scoreboard knows bytes only, and segments may be small: so many
+    /// acknowledgements that told of some are as good.
+    pub(super) fn has_enough_duplicates(&self) -> bool {
+        self.repeats >= DUPLICATES
+            || self.board.sacked() > u64::from(DUPLICATES - 1) * self.window.mss
     }
 
     /// Nothing is lost: the state is Open or Disorder, unless a congestion mark says otherwise.

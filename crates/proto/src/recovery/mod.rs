@@ -55,6 +55,8 @@ pub struct Recovery {
     cwr_due: bool,
     /// When the first of the bytes that were sent twice, and of which some are outstanding, was sent again.
     again_since: Option<Instant>,
+    /// Acknowledgements since the last progress that told of something beyond a gap, which is a segment each at least.
+    repeats: u32,
     rto_at: Option<Instant>,
     probe_at: Option<Instant>,
     reordering_at: Option<Instant>,
@@ -112,6 +114,7 @@ impl Recovery {
             undo: None,
             cwr_due: start.cwr_due,
             again_since: None,
+            repeats: 0,
             probe_at: None,
             reordering_at: None,
             resume_at: None,

@@ -75,7 +75,7 @@ impl Recovery {
 
     fn reordering_window(&self) -> Duration {
         let recovering = matches!(self.state, State::Recovery | State::Loss);
-        let eager = recovering || self.board.sacked() > 2 * self.window.mss;
+        let eager = recovering || self.has_enough_duplicates();
         self.rack.window(eager, self.rtt.min(), self.rtt.srtt())
     }
 
@@ -132,6 +132,7 @@ impl Recovery {
             return;
         }
         self.board.clear_duplicates();
+        self.repeats = 0;
         // Without SACK nothing would mark later what is not marked now.
         let (rack, una, sack) = (self.rack, self.board.una(), self.config.sack);
         let window = self.rack.window(false, self.rtt.min(), self.rtt.srtt());
