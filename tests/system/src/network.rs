@@ -129,13 +129,21 @@ impl Stage {
     /// # Errors
     /// If they cannot be made.
     pub fn new(link: &Link, under: Under) -> Result<Self> {
-        let mut worlds = [Sandbox::on(link.host(End::A))?, Sandbox::on(link.host(End::B))?];
+        let hosts = [link.host(End::A), link.host(End::B)];
+        Self::between(hosts, &link.v4(End::A).to_string(), under)
+    }
+
+    /// Sandboxes on two hosts, however they are joined. The address is the server's, who is on the first.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn between(hosts: [&Host; 2], address: &str, under: Under) -> Result<Self> {
+        let mut worlds = [Sandbox::on(hosts[0])?, Sandbox::on(hosts[1])?];
         for world in &mut worlds {
             world.set("MOVE_AFTER_CALLS", "4");
         }
         std::fs::create_dir(worlds[0].folder().join("work"))?;
-        let address = link.v4(End::A).to_string();
-        Ok(Self { worlds, under, address, port: next_port() })
+        Ok(Self { worlds, under, address: address.to_owned(), port: next_port() })
     }
 
     /// Where both sides work.

@@ -1,0 +1,198 @@
+//! Hosts with routers between them, and a link beyond the first router that takes only short packets: the sender hears of it by ICMP alone.
+//! Every byte is checked, and the session must stay away meanwhile.
+//!
+//! Not here: the sender's own interface, whose packet size rtnetlink tells (`network_events.rs`). Needs rights over networks, and says so
+//! if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::Running;
+use sojourn_lab::net::{Conditions, End, Host, Link};
+use sojourn_session::SessionInfoT;
+use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::{Admin, LIMIT};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// How long anything that is waited for may take: less than what a sender that hears nothing waits before it gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What is to go each way over the narrow link, in bytes.
+const MUCH: u64 = 4 << 20;
+/// What the link in the middle takes, in bytes, once it is narrow.
+const NARROW: u32 = 1300;
+
+/// `a` — router — router — `b`, the same in both directions.
+struct Row {
+    ends: [Host; 2],
+    links: [Link; 3],
+}
+
+impl Row {
+    fn new(a: Host, b: Host, mtu: u32) -> Self {
+        let routers = [Host::router().unwrap(), Host::router().unwrap()];
+        let near = Link::direct(&a, &routers[0], 1500).unwrap();
+        let middle = Conditions::default();
+        let middle = Link::through(&routers[0], &routers[1], mtu, 5, middle).unwrap();
+        let far = Link::direct(&routers[1], &b, 1500).unwrap();
+        for (host, link, end) in [
+            (&a, &near, End::B),
+            (&routers[0], &middle, End::B),
+            (&routers[1], &middle, End::A),
+            (&b, &far, End::A),
+        ] {
+            host.default_route(link.v4(end).into()).unwrap();
+            host.default_route(link.v6(end).into()).unwrap();
+        }
+        Self { ends: [a, b], links: [near, middle, far] }
+    }
+
+    /// The first host's address.
+    fn address(&self, is_v4: bool) -> IpAddr {
+        let near = &self.links[0];
+        if is_v4 { near.v4(End::A).into() } else { near.v6(End::A).into() }
+    }
+
+    /// Forgets what was learnt of paths, at both ends.
+    fn forget(&self) {
+        for (host, family) in self.ends.iter().flat_map(|host| [(host, "-4"), (host, "-6")]) {
+            host.ip(&[family, "route", "flush", "cache"]).unwrap();
+        }
+    }
+}
+
+/// A transfer both ways that goes on until it is told to end.
+struct Transfer {
+    stage: Stage,
+    peers: Vec<Running>,
+    admins: Vec<Admin>,
+}
+
+impl Transfer {
+    fn start(row: &Row, under: Under, is_v4: bool) -> Self {
+        let address = row.address(is_v4);
+        let hosts = row.ends.each_ref();
+        let mut stage = Stage::between(hosts, &address.to_string(), under).unwrap();
+        for world in &mut stage.worlds {
+            // It is not to go home for being slow.
+            world.set("MEASURE_BULK", "off");
+        }
+        let address = std::net::SocketAddr::new(address, stage.port).to_string();
+        let end = stage.end_file().to_string_lossy().into_owned();
+        let peer = stage.worlds[0].built().path("lab-peer").to_string_lossy().into_owned();
+        let start = |end_of: End, role: &str| {
+            let mut command = stage.command(end_of, &peer);
+            command.args([role, "tcp", &address, "--way", "blocking", "--until", &end]);
+            Running::start(command).unwrap()
+        };
+        let peers = vec![start(End::A, "serve"), start(End::B, "call")];
+        let admins = stage.admins().unwrap();
+        Self { stage, peers, admins }
+    }
+
+    /// The sessions that are away, one for each end that can be; `None` before all are.
+    fn away(&mut self) -> Option<Vec<SessionInfoT>> {
+        let away = |admin: &mut Admin| admin.away().unwrap().pop();
+        self.admins.iter_mut().map(away).collect()
+    }
+
+    #[track_caller]
+    fn wait_for(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so(self) {
+            let is_running = self.peers.iter_mut().all(Running::is_running);
+            if !is_running || Instant::now() > deadline {
+                let numbers: Vec<_> =
+                    self.admins.iter_mut().map(|admin| admin.connections().unwrap()).collect();
+                let away = self.away();
+                panic!("not in time: {what}; peers run: {is_running}; {away:?} {numbers:?}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until every session is away and has got on there.
+    fn wait_until_away(&mut self) -> Vec<SessionInfoT> {
+        let has_moved = |one: &SessionInfoT| one.sent > 100_000 && one.received > 100_000;
+        self.wait_for("away", |it| it.away().is_some_and(|away| away.iter().all(has_moved)));
+        self.away().unwrap()
+    }
+
+    /// Much goes both ways, and no session moves.
+    fn wait_for_much(&mut self, before: &[SessionInfoT]) {
+        self.wait_for("much goes both ways", |it| {
+            let now = it.away().unwrap_or_default();
+            assert_eq!(now.len(), before.len(), "a session has gone home");
+            now.iter().zip(before).all(|(now, before)| {
+                assert_eq!(now.stream, before.stream, "a session has moved");
+                now.sent >= before.sent + MUCH && now.received >= before.received + MUCH
+            })
+        });
+    }
+
+    /// Bytes of payload in a full segment of each session that is away, as its program tells.
+    fn sizes(&mut self) -> Vec<u32> {
+        let connections = self.admins.iter_mut().flat_map(|admin| admin.connections().unwrap());
+        connections.map(|one| one.mss).collect()
+    }
+
+    /// All that was sent has arrived.
+    fn finish(self) {
+        std::fs::write(self.stage.end_file(), "").unwrap();
+        let said: Vec<_> = self
+            .peers
+            .into_iter()
+            .map(|peer| peer.finish(LIMIT).unwrap().success("a peer"))
+            .collect();
+        let warnings = self.stage.end();
+        let is_well = said.iter().all(Result::is_ok) && warnings.is_ok();
+        assert!(is_well, "{said:?} {warnings:?}");
+    }
+}
+
+/// What fits a packet of the narrow link beside its headers.
+fn assert_narrow(sizes: &[u32], is_v4: bool) {
+    let headers = if is_v4 { 20 } else { 40 } + 20;
+    assert!(!sizes.is_empty() && sizes.iter().all(|mss| *mss <= NARROW - headers), "{sizes:?}");
+}
+
+const SIDES: [Under; 3] = [Under::Server, Under::Client, Under::Both];
+
+fn a_link_becomes_narrow(is_v4: bool) {
+    let Some((a, b)) = hosts() else { return };
+    let row = Row::new(a, b, 1500);
+    for under in SIDES {
+        row.links[1].set_mtu(1500).unwrap();
+        row.forget();
+        let mut transfer = Transfer::start(&row, under, is_v4);
+        transfer.wait_until_away();
+        row.links[1].set_mtu(NARROW).unwrap();
+        let before = transfer.away().unwrap();
+        transfer.wait_for_much(&before);
+        assert_narrow(&transfer.sizes(), is_v4);
+        transfer.finish();
+    }
+}
+
+#[test]
+fn a_link_beyond_a_router_becomes_narrow() {
+    a_link_becomes_narrow(true);
+}
+
+#[test]
+fn a_link_beyond_a_router_becomes_narrow_ipv6() {
+    a_link_becomes_narrow(false);
+}
+
+#[test]
+fn a_link_beyond_a_router_is_narrow() {
+    let Some((a, b)) = hosts() else { return };
+    let row = Row::new(a, b, NARROW);
+    for (under, is_v4) in SIDES.into_iter().flat_map(|under| [(under, true), (under, false)]) {
+        row.forget();
+        let mut transfer = Transfer::start(&row, under, is_v4);
+        let before = transfer.wait_until_away();
+        transfer.wait_for_much(&before);
+        assert_narrow(&transfer.sizes(), is_v4);
+        transfer.finish();
+    }
+}
