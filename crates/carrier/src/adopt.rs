@@ -15,6 +15,7 @@ use crate::export::addresses;
 use crate::keeping::{Label, Left, OfDatagrams};
 use crate::metastate::Way;
 use crate::sessions::Adopted;
+use crate::too_big::Path;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_filter::Key;
@@ -168,6 +169,7 @@ impl Carrier {
             record,
             token: label.token,
             way,
+            path: Path::new(now()),
             link: label.link,
             port: label.port,
             is_cut: true,
@@ -187,6 +189,7 @@ impl Carrier {
         let entry = Entry::adopted(key, Phase::Lent(Box::new(lent)), None, place);
         self.entries.insert(local, entry);
         self.tokens.insert(label.token, local);
+        self.flows.insert(key, local);
         Ok(local)
     }
 

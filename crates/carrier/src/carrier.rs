@@ -16,8 +16,10 @@ use crate::keeping::{Keeping, Label};
 use crate::links::Links;
 use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
+use crate::paths::Paths;
 use crate::returned::Returned;
 use crate::sessions::{Gate, Sessions};
+use crate::too_big::Path;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,6 +42,7 @@ const HOME_EVERY_US: u64 = 500_000;
 const GATE: u64 = 0;
 pub(crate) const INBOX: u64 = 1;
 const CHANGES: u64 = 2;
+pub(crate) const ROUTERS: u64 = 3;
 /// A program of an earlier server's session; its number is in the lower half.
 pub(crate) const PROGRAM: u64 = 1 << 32;
 
@@ -147,7 +150,9 @@ pub(crate) struct Lent {
     /// As it was when it was taken out.
     pub(crate) record: SessionRecord,
     pub(crate) token: u64,
+    /// As its library was told it last.
     pub(crate) way: Way,
+    pub(crate) path: Path,
     /// What its program knows its packet socket by, and the socket's link address if it is a port's.
     pub(crate) link: u64,
     pub(crate) port: Option<Mac>,
@@ -194,6 +199,9 @@ pub struct Carrier {
     pub(crate) entries: HashMap<u64, Entry>,
     /// Those that are lent, by token.
     pub(crate) tokens: HashMap<u64, u64>,
+    /// Those of TCP, by what is in their packets.
+    pub(crate) flows: HashMap<Key, u64>,
+    pub(crate) paths: Paths,
     /// Those that were put back a moment ago.
     pub(crate) returned: Returned,
     /// Those that are joined, by inbox and slot.
@@ -236,6 +244,8 @@ impl Carrier {
             links,
             entries: HashMap::new(),
             tokens: HashMap::new(),
+            flows: HashMap::new(),
+            paths: Paths::default(),
             returned: Returned::default(),
             slots: HashMap::new(),
             inboxes: Inboxes::default(),
@@ -263,11 +273,13 @@ impl Carrier {
                 self.keep_anew();
             }
             self.gate.tell_count(self.entries.len());
+            self.listen();
             let at = now();
             let idle = self.links.tidy(at);
             let look = self.take_fragmented(at);
+            let old = self.take_old_paths(at);
             let due = self.due.first().map(|(when, _)| *when);
-            let next = [idle, look, due].into_iter().flatten().min();
+            let next = [idle, look, old, due].into_iter().flatten().min();
             let limit = next.map(|when| when.since(at).as_micros()).map(|us| Timespec {
                 tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
                 tv_nsec: (us % 1_000_000 * 1000) as i64,
@@ -281,6 +293,7 @@ impl Carrier {
                     GATE => self.take_from_gate(),
                     INBOX => self.take_attention(),
                     CHANGES => self.changed(),
+                    ROUTERS => self.hear_routers(),
                     program => self.program_ended(program as u32),
                 }
             }
@@ -388,7 +401,11 @@ impl Carrier {
             sessions.reroute(local, HopT { is_cut: true, ..hop_of(&lent.way, lent.port) });
             return;
         }
-        match way_of(metastate, key) {
+        let mut way = way_of(metastate, key);
+        if let Some(way) = &mut way {
+            way.mtu = lent.path.narrowed(way.mtu);
+        }
+        match way {
             Some(way) if way == lent.way && !lent.is_cut => {}
             Some(way) if lent.way.interface == way.interface => {
                 lent.is_cut = false;

@@ -19,11 +19,13 @@ mod links;
 pub mod metastate;
 mod moves;
 mod netlink;
+mod paths;
 mod raw;
 mod repair;
 mod replay;
 mod returned;
 mod sessions;
+mod too_big;
 mod tuning;
 
 pub use carrier::{Carrier, StartError};

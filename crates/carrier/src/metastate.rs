@@ -32,6 +32,9 @@ pub enum WayError {
     /// The kernel does not know the next hop's address on the link at the moment.
     #[error("the next hop's link address is not known at the moment")]
     Neighbour,
+    /// The path, or an administrator, says that packets are to be cut on the way: only the kernel sends such.
+    #[error("packets there are cut on the way")]
+    Cut,
     /// The kernel does not say.
     #[error("{0}: {1}")]
     System(&'static str, Errno),
@@ -40,6 +43,10 @@ pub enum WayError {
 fn step(name: &'static str) -> impl Fn(Errno) -> WayError {
     move |error| WayError::System(name, error)
 }
+
+/// In a route's `RTAX_LOCK`: no path MTU discovery, packets go without "don't fragment" (`linux/rtnetlink.h`). The kernel sets it where a
+/// router has asked for less than `net.ipv4.route.min_pmtu`.
+const MTU_IS_LOCKED: u32 = 1 << 2;
 
 /// How packets get to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +94,9 @@ impl Metastate {
     /// [`WayError`].
     pub fn way(&mut self, from: IpAddr, to: IpAddr) -> Result<Way, WayError> {
         let route = self.route(from, to)?;
+        if route.is_locked {
+            return Err(WayError::Cut);
+        }
         let link = self.link(route.interface)?;
         let mtu = route.mtu.unwrap_or(u32::MAX).min(link.mtu);
         let macs = match link.mac {
@@ -134,7 +144,7 @@ impl Metastate {
         if answer.header.kind != RouteType::Unicast {
             return Err(WayError::NotRemote);
         }
-        let mut route = Route { interface: 0, gateway: None, mtu: None, source: None };
+        let mut route = Route::default();
         for attribute in answer.attributes {
             match attribute {
                 RouteAttribute::Oif(index) => route.interface = index,
@@ -148,12 +158,7 @@ impl Metastate {
                 RouteAttribute::Gateway(RouteAddress::Inet6(ip)) => {
                     route.gateway = Some(ip.into());
                 }
-                RouteAttribute::Metrics(metrics) => {
-                    route.mtu = metrics.into_iter().find_map(|metric| match metric {
-                        RouteMetric::Mtu(mtu) if mtu > 0 => Some(mtu),
-                        _ => None,
-                    });
-                }
+                RouteAttribute::Metrics(metrics) => route.measure(&metrics),
                 _ => {}
             }
         }
@@ -209,12 +214,27 @@ impl Metastate {
     }
 }
 
+#[derive(Default)]
 struct Route {
     interface: u32,
     gateway: Option<IpAddr>,
+    /// An administrator's, or what the kernel has learnt of the path.
     mtu: Option<u32>,
+    is_locked: bool,
     /// Where nothing else is said, datagrams come from there.
     source: Option<IpAddr>,
+}
+
+impl Route {
+    fn measure(&mut self, metrics: &[RouteMetric]) {
+        for metric in metrics {
+            match metric {
+                RouteMetric::Mtu(mtu) if *mtu > 0 => self.mtu = Some(*mtu),
+                RouteMetric::Lock(locked) => self.is_locked = locked & MTU_IS_LOCKED != 0,
+                _ => {}
+            }
+        }
+    }
 }
 
 struct Link {

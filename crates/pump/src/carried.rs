@@ -192,13 +192,15 @@ impl Carried {
         [self.connection.next_timeout(), self.beat.next()].into_iter().flatten().min()
     }
 
-    /// The way has changed.
+    /// The way has changed. If it takes only shorter packets now, what is under way may have been too long for it, and goes again in shorter
+    /// ones: who says so is a router that has dropped some of it, or an interface, where that costs little.
     pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
+        let too_big = !hop.is_cut && hop.mtu < self.hop.mtu;
         self.hop = *hop;
         if let Some(header) = header_for(self.flow(), self.connection.ip(), hop) {
             self.header = header;
         }
-        self.connection.set_path_mtu(now, hop.mtu, false);
+        self.connection.set_path_mtu(now, hop.mtu, too_big);
     }
 
     /// Moves what can be moved, in both directions, and sends what is to be sent. `may_wait`: there will be another round in a moment, and it

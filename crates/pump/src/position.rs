@@ -5,6 +5,7 @@
 
 use sojourn_proto::record::{TcpRecord, TimestampsRecord};
 use sojourn_stream::LEDGER_WORDS;
+use sojourn_wire::SeqNum;
 
 /// The words for a connection that stands there.
 pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
@@ -29,6 +30,12 @@ pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
     ];
     words[..told.len()].copy_from_slice(&told);
     words
+}
+
+/// What is under way as the words say: the first byte that the peer has not acknowledged, and the next that will be sent. `None`: they say
+/// nothing yet.
+pub fn under_way(words: &[u32; LEDGER_WORDS]) -> Option<(SeqNum, SeqNum)> {
+    (words[0] != 0).then(|| (SeqNum(words[1]), SeqNum(words[2])))
 }
 
 /// Sets the numbers of `record` to what the words say. False: they say nothing yet.
@@ -84,6 +91,8 @@ mod tests {
         let mut back = TcpRecord { timestamps: Some(empty), ..TcpRecord::default() };
         assert!(apply(&words, &mut back));
         assert_eq!(back, told);
+        assert_eq!(under_way(&words), Some((SeqNum(1), SeqNum(2))));
+        assert_eq!(under_way(&[0; LEDGER_WORDS]), None);
         assert!(!apply(&[0; LEDGER_WORDS], &mut back));
     }
 }

@@ -117,6 +117,7 @@ impl Carrier {
     /// Bytes sent and received by the program while it was away.
     fn put_back(&mut self, entry: &Entry, lent: &Lent, known: Option<Known>) -> (u64, u64) {
         self.tokens.remove(&lent.token);
+        self.flows.remove(&entry.key);
         // Before the program closes it: it is to be the last that has it.
         self.links.keeping.release(&lent.kept.label);
         let stream = &lent.stream;

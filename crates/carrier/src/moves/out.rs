@@ -11,6 +11,7 @@ use crate::links::{LinkError, Program, Ticket};
 use crate::metastate::Way;
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::sessions::Sessions;
+use crate::too_big::Path;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
@@ -195,7 +196,7 @@ impl Carrier {
         else {
             return Ok(());
         };
-        let Self { entries, links, sessions, tokens, peer_inboxes, conntrack, .. } = self;
+        let Self { entries, links, sessions, tokens, flows, peer_inboxes, conntrack, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
         let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
             return Ok(());
@@ -246,6 +247,7 @@ impl Carrier {
             record,
             token,
             way,
+            path: Path::new(now()),
             link,
             port,
             is_cut: false,
@@ -256,6 +258,7 @@ impl Carrier {
         };
         entry.phase = Phase::Lent(Box::new(lent));
         tokens.insert(token, local);
+        flows.insert(entry.key, local);
         let (packets, record) = (packets.into(), parcel.into());
         let ring = links.ring();
         sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
