@@ -2,7 +2,7 @@
 
 use crate::fakes::{Wire, acknowledging, flagged, flow, packet, session};
 use crate::late;
-use crate::{Carried, Pump};
+use crate::{Carried, Hop, Pump};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -258,4 +258,40 @@ fn a_pump_is_quiet_only_if_a_turn_would_find_nothing_and_not_for_ever() {
     assert!((0..100).all(|_| !pump.is_quiet()), "the acknowledgement waits for the answer");
     pump.turn(false, at);
     assert!((0..100).any(|_| pump.is_quiet()));
+}
+
+#[test]
+fn what_is_under_way_goes_again_shorter_when_the_path_has_become_narrow() {
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&frames);
+    let mut wire = Wire::new();
+    wire.sent = Box::new(move |bytes| {
+        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let segment = frame.segment().unwrap();
+        let (seq, len) = (segment.header().seq.0, segment.payload().len() as u32);
+        seen.lock().unwrap().push((seq, len, bytes.len() as u32));
+    });
+    let mut pump = Pump::default();
+    pump.add_link(LINK, Box::new(wire), AT);
+    let (program, carried) = session(1);
+    pump.insert(7, LINK, carried, AT);
+    program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
+    let mut sent_after = |mtu, is_cut| {
+        pump.reroute(7, &Hop { link: None, mtu, is_cut }, AT);
+        pump.turn(false, AT);
+        core::mem::take(&mut *frames.lock().unwrap())
+    };
+    let sent = sent_after(1500, false);
+    assert_eq!(sent, [(0, 1460, 1500), (1460, 1460, 1500)]);
+    // No turn of a clock: it does not wait until the peer is silent.
+    let mut end = 0;
+    for (seq, len, packet) in sent_after(1300, false) {
+        assert_eq!(seq, end, "in order and all of it");
+        assert!(packet <= 1300, "{packet}");
+        end += len;
+    }
+    assert_eq!(end, WHOLE as u32);
+    assert_eq!(sent_after(1300, false), []);
+    assert_eq!(sent_after(600, true), [], "what is not sent is not too long");
+    assert_eq!(sent_after(1500, false), []);
 }
