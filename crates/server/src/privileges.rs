@@ -7,7 +7,7 @@
 //! |---|---|
 //! | everybody's sessions | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH`: a look at the descriptors of all processes (`holders`) |
 //! | sessions in other network name spaces | `CAP_NET_ADMIN` to find the name space, `CAP_SYS_ADMIN` to enter it (`identity`) |
-//! | sessions with other hosts | `CAP_NET_ADMIN` (repair mode, filters on interfaces), `CAP_NET_RAW` (packet sockets), `CAP_BPF` (the filter's programs), `CAP_SYS_ADMIN` (a port's name space), `CAP_NET_BIND_SERVICE` (a session that comes home is bound again, to a port below 1024, too) |
+//! | sessions with other hosts | `CAP_NET_ADMIN` (repair mode, filters on interfaces), `CAP_NET_RAW` (packet sockets, and raw ones), `CAP_BPF` (the filter's programs), `CAP_SYS_ADMIN` (a port's name space), `CAP_NET_BIND_SERVICE` (a session that comes home is bound again, to a port below 1024, too) |
 //! | a socket in somebody else's directory | `CAP_DAC_OVERRIDE`: its name is removed at the end |
 //!
 //! `CAP_SYS_ADMIN` also lifts the limit on descriptors on their way in sockets, which a server of many programs would reach.
