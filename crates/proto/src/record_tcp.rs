@@ -100,7 +100,7 @@ record! {
         pub negotiated: bool,
         /// A mark was received and the peer's CWR was not: acknowledgements carry ECE.
         pub echo: bool,
-        /// The window was reduced for an echo: the next data carries CWR.
+        /// The window was reduced, for whatever reason: the next data carries CWR.
         pub reduced: bool,
     }
 }

@@ -204,9 +204,7 @@ impl Carrier {
         let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
         let Ticket { number: link, owner, socket: packets, port } =
             links.take(&way, program, entry.key)?;
-        if let Some(known) = conntrack {
-            known.let_be(&entry.key);
-        }
+        conntrack.iter_mut().for_each(|known| known.let_be(&entry.key));
         grace();
         // If this process dies before that the program goes on with the socket as it is.
         let taken = match stream.ledger().take() {
