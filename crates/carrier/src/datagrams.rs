@@ -20,7 +20,7 @@ use sojourn_proto::time::Instant;
 use sojourn_pump::{Counts, now};
 use sojourn_session::{HopT, LendT, OfferT, ReasonT, WayT};
 use sojourn_stream::Stream;
-use sojourn_wire::Protocol;
+use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What a session is to have.
@@ -149,7 +149,7 @@ impl Carrier {
             if addresses::is_of_link(peer.ip()) {
                 return None;
             }
-            let way = self.metastate.way(local.ip(), peer.ip()).ok()?;
+            let way = self.metastate.way(&udp(local, peer)).ok()?;
             let record = record_of(socket, local, remote, way.interface);
             let keys = vec![key(local, remote)?];
             return Some(Plan { local, remote, way, keys, record, cookie, is_both: false });
@@ -377,7 +377,12 @@ impl Carrier {
         };
         let way = from
             .filter(|from| from.is_ipv4() == to.is_ipv4() && !addresses::is_of_link(to))
-            .and_then(|from| Some((from, metastate.way(from, to).ok()?)))
+            .and_then(|from| {
+                // To which port is not known, and rules that go by it are few.
+                let (from_port, to_port) = (plan.local.port(), 0);
+                let flow = udp(SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
+                Some((from, metastate.way(&flow).ok()?))
+            })
             .filter(|(_, way)| way.interface == lodger.way.interface);
         let told = match way {
             Some((from, way)) => {
@@ -394,6 +399,10 @@ impl Carrier {
         };
         sessions.tell_way(local, told);
     }
+}
+
+fn udp(source: SocketAddr, target: SocketAddr) -> FlowKey {
+    FlowKey { protocol: Protocol::Udp, source, target }
 }
 
 /// The other side may go on with the socket alone.

@@ -15,7 +15,8 @@ use netlink_packet_route::route::{
 };
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use sojourn_wire::FlowKey;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An address on an Ethernet.
 pub type Mac = [u8; 6];
@@ -88,12 +89,17 @@ impl Metastate {
         self.changes.take()
     }
 
-    /// The way from one address to another.
+    /// The way of packets that say this of themselves. Rules may go by their protocol and ports; a port of 0 is none in particular.
     ///
     /// # Errors
     /// [`WayError`].
-    pub fn way(&mut self, from: IpAddr, to: IpAddr) -> Result<Way, WayError> {
-        let route = self.route(from, to)?;
+    pub fn way(&mut self, flow: &FlowKey) -> Result<Way, WayError> {
+        let (from, to) = (flow.source.ip(), flow.target.ip());
+        let port = |end: SocketAddr| Some(end.port()).filter(|port| *port > 0);
+        let mut of_flow = vec![RouteAttribute::IpProto(flow.protocol.number())];
+        of_flow.extend(port(flow.source).map(RouteAttribute::Sport));
+        of_flow.extend(port(flow.target).map(RouteAttribute::Dport));
+        let route = self.route(from, to, of_flow)?;
         if route.is_locked {
             return Err(WayError::Cut);
         }
@@ -116,7 +122,7 @@ impl Metastate {
         } else {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)
         };
-        self.route(any, to)?.source.ok_or(WayError::NotRemote)
+        self.route(any, to, Vec::new())?.source.ok_or(WayError::NotRemote)
     }
 
     /// The interface by which the kernel would send there.
@@ -124,15 +130,21 @@ impl Metastate {
     /// # Errors
     /// [`WayError`].
     pub fn interface(&mut self, from: IpAddr, to: IpAddr) -> Result<u32, WayError> {
-        Ok(self.route(from, to)?.interface)
+        Ok(self.route(from, to, Vec::new())?.interface)
     }
 
-    fn route(&mut self, from: IpAddr, to: IpAddr) -> Result<Route, WayError> {
+    fn route(
+        &mut self,
+        from: IpAddr,
+        to: IpAddr,
+        mut attributes: Vec<RouteAttribute>,
+    ) -> Result<Route, WayError> {
         let mut question = RouteMessage::default();
         question.header.address_family = family(to);
         let bits = if to.is_ipv4() { 32 } else { 128 };
         question.header.destination_prefix_length = bits;
-        question.attributes = vec![RouteAttribute::Destination(to.into())];
+        attributes.push(RouteAttribute::Destination(to.into()));
+        question.attributes = attributes;
         if !from.is_unspecified() {
             question.header.source_prefix_length = bits;
             question.attributes.push(RouteAttribute::Source(from.into()));
@@ -250,13 +262,15 @@ fn family(ip: IpAddr) -> AddressFamily {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sojourn_wire::Protocol;
 
     #[test]
     fn this_host_is_not_remote() {
         let mut metastate = Metastate::new().unwrap();
         for ip in ["127.0.0.1", "::1"] {
-            let ip: IpAddr = ip.parse().unwrap();
-            assert_eq!(metastate.way(ip, ip), Err(WayError::NotRemote));
+            let end = SocketAddr::new(ip.parse().unwrap(), 1);
+            let flow = FlowKey { protocol: Protocol::Tcp, source: end, target: end };
+            assert_eq!(metastate.way(&flow), Err(WayError::NotRemote));
         }
     }
 }

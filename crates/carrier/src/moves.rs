@@ -14,21 +14,27 @@ use crate::sessions::Handed;
 use rustix::io::Errno;
 use sojourn_filter::Key;
 use sojourn_session::{EventT, HopT};
+use sojourn_wire::FlowKey;
 
 /// How often a session that may not be taken out yet is looked at (microseconds), and for how long at most.
 pub(crate) const TAKE_EVERY_US: u64 = 200;
 pub(crate) const TAKE_LIMIT_US: u64 = 2_000_000;
 
+/// What a session's own packets say of themselves.
+fn flow_of(key: &Key) -> Option<FlowKey> {
+    Some(FlowKey { protocol: key.protocol(), source: key.local(), target: key.remote()? })
+}
+
 /// The way to a session's peer, if there is one now.
 pub(crate) fn way_of(metastate: &mut Metastate, key: &Key) -> Option<Way> {
-    metastate.way(key.local().ip(), key.remote()?.ip()).ok()
+    metastate.way(&flow_of(key)?).ok()
 }
 
 /// Whether there is no route to a session's peer. The kernel would not take the session then: it connects nothing that it has
 /// no route for.
 pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
-    let Some(peer) = key.remote() else { return false };
-    let found = metastate.way(key.local().ip(), peer.ip());
+    let Some(flow) = flow_of(key) else { return false };
+    let found = metastate.way(&flow);
     matches!(found, Err(WayError::System(_, Errno::NETUNREACH | Errno::HOSTUNREACH)))
 }
 

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// `RTMGRP_*` (`linux/rtnetlink.h`): links, neighbours, addresses and routes of both families.
-const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
+/// `RTMGRP_*` and `RTNLGRP_IPV6_RULE` (`linux/rtnetlink.h`): links, neighbours, addresses, routes and rules of both families.
+const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
 /// Longer than any one answer here is.
 const ANSWER_MAX: usize = 32 * 1024;
 
@@ -77,7 +77,7 @@ impl Asker {
     }
 }
 
-/// Becomes readable when a link, neighbour, address or route has changed.
+/// Becomes readable when a link, neighbour, address, route or rule has changed.
 #[derive(Debug)]
 pub(crate) struct Changes(OwnedFd);
 

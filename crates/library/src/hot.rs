@@ -130,11 +130,18 @@ impl Library {
     }
 }
 
-/// A program whose name cannot be told is not left out.
+/// A program has several names: of its file, of the link that it was started by (`redis-server` is one to `redis-check-rdb`), and that which `ps` and
+/// `sojourn ss` show. It is meant by any of them. One whose name cannot be told is not left out.
 fn allows_this_program(config: &Config) -> bool {
-    let program = std::fs::read_link("/proc/self/exe");
-    program.is_ok_and(|path| config.programs.allow(&path.to_string_lossy()))
-        || config.programs == Programs::default()
+    if config.programs == Programs::default() {
+        return true;
+    }
+    let file = std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned());
+    let link = std::env::args_os().next().map(|name| name.to_string_lossy().into_owned());
+    let shown = std::fs::read_to_string("/proc/self/comm").map(|name| name.trim_end().to_owned());
+    let names: Vec<String> = [file.ok(), link, shown.ok()].into_iter().flatten().collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.is_empty() || config.programs.allow(&names)
 }
 
 /// Whether the configuration lets a descriptor of that kind move.
@@ -238,5 +245,8 @@ mod tests {
         assert!(allows_this_program(&config("PROGRAMS", &name)));
         assert!(!allows_this_program(&config("PROGRAMS", &format!("!{name}"))));
         assert!(!allows_this_program(&config("PROGRAMS", "another")));
+        let shown = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(allows_this_program(&config("PROGRAMS", shown.trim_end())));
+        assert!(!allows_this_program(&config("PROGRAMS", &format!("!{}", shown.trim_end()))));
     }
 }

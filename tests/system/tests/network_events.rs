@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_lab::Running;
-use sojourn_lab::net::{Conditions, End, Link};
+use sojourn_lab::net::{Conditions, End, Host, Link};
 use sojourn_system::network::{Stage, Under, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
@@ -141,6 +141,44 @@ fn the_next_hop_changes_its_link_address() {
             here.ip(&[&words[..], &["dev", link.interface()]].concat()).unwrap();
             transfer.wait_for_progress("to the new address");
         }
+        transfer.finish();
+    }
+}
+
+/// Packets that a host has sent by an interface.
+fn sent_by(host: &Host, interface: &str) -> u64 {
+    let text =
+        host.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev")).unwrap().unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)).unwrap();
+    line.trim_start_matches(':').split_whitespace().nth(9).unwrap().parse().unwrap()
+}
+
+/// Two links between the hosts, and rules that send what is of one port by the other than its addresses are of.
+#[test]
+fn a_rule_that_goes_by_ports_is_made() {
+    let Some((a, b)) = hosts() else { return };
+    let links = [Link::direct(&a, &b, 1500).unwrap(), Link::direct(&a, &b, 1500).unwrap()];
+    let [link, other] = &links;
+    for end in [End::A, End::B] {
+        let words = [link.v4(end.other()).to_string(), other.v4(end.other()).to_string()];
+        let [to, by] = words.each_ref().map(String::as_str);
+        let words = ["route", "add", to, "via", by, "dev", other.interface(), "table", "100"];
+        link.host(end).ip(&words).unwrap();
+    }
+    for under in SIDES {
+        let mut transfer = Transfer::start(link, under, None);
+        let port = transfer.stage.port.to_string();
+        for (end, which) in [(End::A, "sport"), (End::B, "dport")] {
+            let words = ["rule", "add", "ipproto", "tcp", which, &port, "lookup", "100"];
+            link.host(end).ip(&words).unwrap();
+        }
+        transfer.wait_for_progress("by the other link");
+        let own = link.host(transfer.stage.ends_under()[0]);
+        let before = links.each_ref().map(|link| sent_by(own, link.interface()));
+        transfer.wait_for_progress("and again");
+        let after = links.each_ref().map(|link| sent_by(own, link.interface()));
+        assert!(after[1] >= before[1] + 10, "{before:?} {after:?}");
+        assert!(after[0] <= before[0] + 5, "by the wrong link: {before:?} {after:?}");
         transfer.finish();
     }
 }

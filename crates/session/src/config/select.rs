@@ -177,11 +177,12 @@ impl Display for Addresses {
 pub struct Programs(Select<String>);
 
 impl Programs {
-    /// Whether a program may have sessions of its moved; a path counts by its last part.
+    /// Whether a program that has these names may have sessions of its moved; a path counts by its last part.
     #[must_use]
-    pub fn allow(&self, program: &str) -> bool {
-        let name = program.rsplit('/').next().unwrap_or(program);
-        self.0.allows(|entry| entry == name)
+    pub fn allow(&self, names: &[&str]) -> bool {
+        let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let names: Vec<String> = names.iter().copied().map(last).collect();
+        self.0.allows(|entry| names.contains(entry))
     }
 }
 

@@ -105,8 +105,9 @@ fn lists_say_what_may_move() {
     assert!(allow("127.0.0.1") && allow("::ffff:127.0.0.1") && allow("::1"));
     assert!(!allow("127.0.0.2") && !allow("10.0.0.1") && !allow("::2"));
     assert!("0.0.0.0/0".parse::<Prefix>().unwrap().contains("9.9.9.9".parse().unwrap()));
-    assert!(config.programs.allow("/opt/redis-server") && !config.programs.allow("sshd"));
-    assert!(!config.programs.allow("other") && Programs::default().allow("other"));
+    let allow = |name| config.programs.allow(&["/usr/bin/redis-check-rdb", name]);
+    assert!(allow("/opt/redis-server") && !allow("sshd"));
+    assert!(!allow("other") && Programs::default().allow(&["other"]));
 }
 
 #[test]
