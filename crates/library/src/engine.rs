@@ -7,6 +7,7 @@ use crate::Library;
 use crate::bulk::Histories;
 use crate::net::Net;
 use crate::session::{Pool, lock};
+use crate::strangers::Strangers;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -60,6 +61,8 @@ pub(crate) struct Engine {
     pub(crate) has_net_thread: AtomicBool,
     /// What is remembered of bulk transfers.
     pub(crate) bulk: Mutex<Histories>,
+    /// Epoll sets that nobody has told of.
+    pub(crate) strangers: Mutex<Strangers>,
     /// Numbers of the library's own descriptors.
     own: Mutex<Vec<i32>>,
 }
@@ -84,6 +87,7 @@ impl Engine {
             joining: Mutex::default(),
             pid: std::process::id(),
             next_local: AtomicU64::new(1),
+            strangers: Mutex::default(),
             away: AtomicU32::new(0),
             watched: AtomicI32::new(-1),
             net: OnceLock::new(),

@@ -55,6 +55,7 @@ mod sets;
 #[cfg(test)]
 mod sets_tests;
 mod sleep;
+mod strangers;
 mod table;
 mod wanted;
 mod watch;

@@ -3,6 +3,7 @@
 //! The program's thread only leaves a job; the rest is the protocol thread's. Read `docs/streams.md`, "Moving out".
 
 use crate::engine::Job;
+use crate::session::lock;
 use crate::table::{Entry, mark};
 use crate::{Library, kernel, library};
 use core::sync::atomic::Ordering;
@@ -52,6 +53,10 @@ impl Library {
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
         let numbers = self.numbers_of(fd, entry)?;
         let set = self.set_for_offer(&numbers)?;
+        if set == 0 && self.is_in_strange_set(&numbers, &mut lock(&self.engine()?.strangers)) {
+            entry.mark(mark::SETS);
+            return None;
+        }
         let is_sole = entry.has(mark::BORN_HERE)
             && !entry.has(mark::PASSED)
             && entry.epoch.load(Ordering::SeqCst) == epoch;

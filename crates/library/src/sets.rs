@@ -289,6 +289,11 @@ impl Library {
         Some((index, self.sets()?.slot(index)?))
     }
 
+    /// Whether that descriptor is a set whose making was seen, here or by the process we were `fork`ed from.
+    pub(crate) fn knows_set(&self, fd: i32) -> bool {
+        !matches!(self.set_at(fd), SetAt::Unknown)
+    }
+
     fn set_at(&self, epfd: i32) -> SetAt<'_> {
         let Some(entry) = self.table.known(epfd) else { return SetAt::Unknown };
         let word = entry.epoll.load(Ordering::SeqCst);

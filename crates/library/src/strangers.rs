@@ -1,0 +1,102 @@
+//! Epoll sets that were made past the library, by a program's own system calls: what is in one of them must not move, for the kernel would never tell
+//! of it again.
+//!
+//! Some programs make part of their calls themselves (Rust's rustix does, and with it much of what waits) while their data calls go by the C
+//! library. So before an offer the protocol thread looks for sets that nobody has told of, and what `/proc/self/fdinfo` says is in them
+//! (`tfd`, proc(5)). Looking through all descriptors takes a while where there are many, so it is done now and then; a set that is made
+//! and filled in between is seen too late. Not here: sets that the library knows of (`sets`).
+
+use crate::{Library, kernel};
+use core::time::Duration;
+use std::time::Instant;
+
+/// The shortest time between two looks through the descriptors; it is longer if a look takes more than a small part of it.
+const PAUSE: Duration = Duration::from_millis(50);
+const PART: u32 = 20;
+
+/// The sets found last.
+#[derive(Debug, Default)]
+pub(crate) struct Strangers {
+    sets: Vec<i32>,
+    next: Option<Instant>,
+}
+
+impl Library {
+    /// Whether one of these numbers of one description is in a set that nobody has told of. The protocol thread's.
+    pub(crate) fn is_in_strange_set(&self, numbers: &[i32], known: &mut Strangers) -> bool {
+        let start = Instant::now();
+        if known.next.is_none_or(|next| next <= start) {
+            known.sets = self.strange_sets();
+            let now = Instant::now();
+            known.next = Some(now + PAUSE.max((now - start) * PART));
+        }
+        let inode = numbers.first().and_then(|fd| inode(*fd));
+        known.sets.iter().any(|set| {
+            let members = std::fs::read_to_string(format!("/proc/self/fdinfo/{set}"));
+            members.is_ok_and(|text| {
+                members_of(&text)
+                    .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
+            })
+        })
+    }
+
+    fn strange_sets(&self) -> Vec<i32> {
+        let Ok(found) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+        let is_set = |fd: i32| {
+            let target = std::fs::read_link(format!("/proc/self/fd/{fd}"));
+            target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]")
+        };
+        let numbers = found.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.filter(|fd| !self.is_own(*fd) && !self.knows_set(*fd) && is_set(*fd)).collect()
+    }
+}
+
+fn inode(fd: i32) -> Option<u64> {
+    Some(rustix::fs::fstat(kernel::at(fd).ok()?).ok()?.st_ino)
+}
+
+/// What is in a set, by what the kernel says of the set's descriptor: numbers, and inodes.
+fn members_of(text: &str) -> impl Iterator<Item = (i32, Option<u64>)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("tfd:")?.split_whitespace();
+        let fd = words.next()?.parse().ok()?;
+        let inode = words.find_map(|word| word.strip_prefix("ino:"));
+        Some((fd, inode.and_then(|inode| u64::from_str_radix(inode, 16).ok())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library;
+    use rustix::event::epoll::{self, EventData, EventFlags};
+    use rustix::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_is_in_a_set_that_nobody_has_told_of_is_found_by_any_number() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let again = one.try_clone().unwrap();
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
+        let is_in = |end: &UnixStream| {
+            library().is_in_strange_set(&[end.as_raw_fd()], &mut Strangers::default())
+        };
+        assert!(is_in(&one) && is_in(&again) && !is_in(&other));
+        epoll::delete(&set, &one).unwrap();
+        assert!(!is_in(&one));
+        epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
+        library().epoll_made(set.as_raw_fd());
+        assert!(!is_in(&one), "the library knows of it");
+    }
+
+    #[test]
+    fn sets_are_looked_for_now_and_then() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let mut known = Strangers::default();
+        assert!(!library().is_in_strange_set(&[one.as_raw_fd()], &mut known));
+        let next = known.next.unwrap();
+        library().is_in_strange_set(&[one.as_raw_fd()], &mut known);
+        assert!(known.next == Some(next) || next <= Instant::now());
+    }
+}
