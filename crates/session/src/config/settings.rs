@@ -76,19 +76,19 @@ pub const SETTINGS: &[Setting] = &[
         ports,
         "PORTS",
         str::parse,
-        "TCP ports of either end: `80,8000-8099` moves these only, `!22` leaves that one to the kernel."
+        "TCP and UDP ports of either end: `80,8000-8099` moves these only, `!22` leaves that one to the kernel. What has no ports is not concerned."
     ),
     setting!(
         addresses,
         "PREFIXES",
         str::parse,
-        "TCP addresses of the other end: `127.0.0.0/8,::1` moves these only, `!10.0.0.0/8` leaves those to the kernel."
+        "TCP and UDP addresses of the other end: `127.0.0.0/8,::1` moves these only, `!10.0.0.0/8` leaves those to the kernel."
     ),
     setting!(
         programs,
         "NAMES",
         str::parse,
-        "Names of programs: `redis-server` accelerates that one only, `!sshd` leaves that one alone."
+        "Names of programs (of the file, of the link to it, or as `ps` shows it): `redis-server` accelerates that one only, `!sshd` leaves that one alone."
     ),
     setting!(
         move_after_calls,
@@ -134,7 +134,7 @@ pub const SETTINGS: &[Setting] = &[
         spin_budget_us,
         "MICROSECONDS",
         |text| number(text, 0, 1_000_000).map(|n| n as u32),
-        "The longest time a thread looks before it sleeps; 0 is about what a wake-up costs on this machine."
+        "With spin=always: the longest time a thread looks before it sleeps; 0 is for ever. With adaptive that time is measured."
     ),
     setting!(
         strict,
