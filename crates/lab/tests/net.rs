@@ -24,15 +24,25 @@ fn udp(host: &Host, address: impl Into<IpAddr>) -> UdpSocket {
     socket
 }
 
+/// What a call answers that is not interrupted: with a time limit it may be whenever the machine is paused (signal(7)).
+fn whole<T>(mut call: impl FnMut() -> std::io::Result<T>) -> T {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
 /// Sends one datagram there and back; how long it took.
 fn ping(from: &UdpSocket, to: &UdpSocket, text: &[u8]) -> Duration {
     let start = Instant::now();
     let mut seen = [0; 2048];
     from.send_to(text, to.local_addr().unwrap()).unwrap();
-    let (len, asker) = to.recv_from(&mut seen).unwrap();
+    let (len, asker) = whole(|| to.recv_from(&mut seen));
     assert_eq!(&seen[..len], text);
     to.send_to(&seen[..len], asker).unwrap();
-    assert_eq!(from.recv(&mut seen).unwrap(), text.len());
+    assert_eq!(whole(|| from.recv(&mut seen)), text.len());
     start.elapsed()
 }
 

@@ -1,5 +1,6 @@
 //! `syscall`: the numbers that concern a session come to the functions of the same meaning.
 
+use crate::buffers;
 use crate::gate::{is_open, tell};
 use crate::library::ReasonT;
 use crate::process::{is_filter, shut};
@@ -19,6 +20,7 @@ unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> us
     }
     match arguments[0] as i64 {
         number if is_served(number) => return serve as ServeFn as usize,
+        libc::SYS_pselect6 => return serve_pselect6 as ServeFn as usize,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_seccomp | libc::SYS_unshare | libc::SYS_setns => shut(ReasonT::Sandbox),
@@ -105,9 +107,41 @@ served! {
     getsockopt = SYS_getsockopt(0 1 2 3 4) -> i32;
     pipe = SYS_pipe(0) -> i32;
     pipe2 = SYS_pipe2(0 1) -> i32;
+    preadv2 = SYS_preadv2(0 1 2 3 5) -> i64;
+    pwritev2 = SYS_pwritev2(0 1 2 3 5) -> i64;
+    munmap = SYS_munmap(0 1) -> i32;
+    mprotect = SYS_mprotect(0 1 2) -> i32;
+    mremap = SYS_mremap(0 1 2 3 4) -> i64;
+    select = SYS_select(0 1 2 3 4) -> i32;
     poll = SYS_poll(0 1 2) -> i32;
+    ppoll = SYS_ppoll(0 1 2 3) -> i32;
     epoll_create = SYS_epoll_create(0) -> i32;
     epoll_create1 = SYS_epoll_create1(0) -> i32;
     epoll_ctl = SYS_epoll_ctl(0 1 2 3) -> i32;
     epoll_wait = SYS_epoll_wait(0 1 2 3) -> i32;
+    epoll_pwait = SYS_epoll_pwait(0 1 2 3 4) -> i32;
+    epoll_pwait2 = SYS_epoll_pwait2(0 1 2 3 4) -> i32;
+}
+
+/// The kernel's pselect(2) has its mask in a structure, with the mask's length.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn serve_pselect6(
+    _number: c_long,
+    count: usize,
+    input: usize,
+    output: usize,
+    except: usize,
+    limit: usize,
+    mask: usize,
+) -> c_long {
+    unsafe extern "C-unwind" {
+        fn pselect(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_int;
+    }
+    let mask = match mask {
+        0 => 0,
+        // SAFETY: plain data, left alone meanwhile.
+        at => unsafe { buffers::structure(at as *const [usize; 2]) }.map_or(at, |mask| mask[0]),
+    };
+    // SAFETY: the program's arguments for a call of this meaning.
+    c_long::from(unsafe { pselect(count, input, output, except, limit, mask) })
 }

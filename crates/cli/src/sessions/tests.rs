@@ -240,10 +240,14 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
     let library = scratch.path(crate::beside::LIBRARY);
     std::fs::write(&library, [0; 4096]).unwrap();
     let (peer, port) = start(&program, &[library.to_str().unwrap(), "datagrams"]);
+    // The kernel lists by places in chains: while another test's socket goes from a chain one may be left out.
     let udp = || {
-        let mut rows = rows_of(&peer, true);
-        rows.retain(|row| row.kind == "udp");
-        rows
+        let look = || {
+            let mut rows = rows_of(&peer, true);
+            rows.retain(|row| row.kind == "udp");
+            rows
+        };
+        (0..5).map(|_| look()).max_by_key(Vec::len).unwrap()
     };
     let mut rows = udp();
     let own: Vec<_> = rows.iter().filter(|row| row.reason == "no-peer").collect();

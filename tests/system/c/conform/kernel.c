@@ -347,6 +347,39 @@ CASE(bare_system_calls, SOCK, ALL_PHASES) {
     on_and_on();
 }
 
+/* Waits by number see what the waits of the C library see. */
+CASE(bare_waits, SOCK, ALL_PHASES) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 7};
+    struct timespec limit = {1, 0};
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    NEED(set >= 0);
+    SAY(epoll_ctl(set, EPOLL_CTL_ADD, S, &event));
+    for (int way = 0; way < 5; way++) {
+        struct pollfd one = {S, POLLIN, 0};
+        fd_set input;
+        FD_ZERO(&input);
+        FD_SET(S, &input);
+        if (way == 2) point();
+        later(OP_SEND, 10);
+        if (way == 0) SAY(syscall(SYS_pselect6, S + 1, &input, NULL, NULL, &limit, NULL));
+        if (way == 1) SAY(syscall(SYS_ppoll, &one, 1, &limit, NULL, 8));
+        if (way == 2) SAY(syscall(SYS_epoll_pwait, set, &event, 1, 1000, NULL, 8));
+        if (way == 3) SAY(syscall(SYS_epoll_pwait2, set, &event, 1, &limit, NULL, 8));
+        if (way == 4) {
+            SAY(syscall(SYS_ppoll, &one, 1, &(struct timespec){1, 0}, &(sigset_t){{0}}, 8));
+            SAY(one.revents);
+        }
+        SAY(FD_ISSET(S, &input) != 0);
+        peer_done();
+        char bytes[10];
+        struct iovec part = {bytes, sizeof bytes};
+        SAY(syscall(SYS_preadv2, S, &part, 1, -1L, -1L, 0));
+        check(bytes, 10);
+    }
+    close(set);
+    on_and_on();
+}
+
 #if defined(__x86_64__) || defined(__aarch64__)
 /* A system call that no library has a part in. */
 static long own_call(long number, long a, long b, long c, long d) {

@@ -118,7 +118,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     /// by reference.
     ///
     /// # Errors
-    /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
+    /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`](crate::rt::ITEMS_MAX).
     #[inline(always)]
     pub fn header_of<const AT: usize, T: Pod, const N: usize>(
         &mut self,
@@ -132,7 +132,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     /// As [`Writer::header_of`], where the item has other bytes than the elements counted.
     ///
     /// # Errors
-    /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`].
+    /// [`EncodeError::Overflow`] beyond [`ITEMS_MAX`](crate::rt::ITEMS_MAX).
     #[inline(always)]
     pub fn header_sized<const AT: usize, const N: usize>(
         &mut self,
@@ -153,7 +153,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     /// Appends a descriptor, if there is one, and writes its word.
     ///
     /// # Errors
-    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`].
+    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`](crate::rt::FDS_MAX).
     pub fn descriptor<const AT: usize, const N: usize>(
         &mut self,
         block: Block<'e, N>,
@@ -169,7 +169,7 @@ impl<'e, 'd> Writer<'e, 'd> {
     /// Writes an interface reference and appends its socket.
     ///
     /// # Errors
-    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`], or for a reference without a socket.
+    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`](crate::rt::FDS_MAX), or for a reference without a socket.
     pub fn interface<const AT: usize, const N: usize>(
         &mut self,
         block: Block<'e, N>,
