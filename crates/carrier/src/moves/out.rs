@@ -202,9 +202,9 @@ impl Carrier {
             return Ok(());
         };
         let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
+        conntrack.iter_mut().for_each(|known| known.let_be(&entry.key));
         let Ticket { number: link, owner, socket: packets, port } =
             links.take(&way, program, entry.key)?;
-        conntrack.iter_mut().for_each(|known| known.let_be(&entry.key));
         grace();
         // If this process dies before that the program goes on with the socket as it is.
         let taken = match stream.ledger().take() {
