@@ -1,10 +1,12 @@
 /* Two programs that talk until they are told to stop. See whole.rs.
  *
- * talk listen: says its port, then answers each byte. talk PORT: says "ready" after a thousand bytes there and back, and goes on. A minute at most. */
+ * talk listen: says its port, then answers each byte. talk PORT [option | stdio | sets]: says "ready" after a thousand bytes there and back, and
+ * goes on, with a socket that has something about it which binds it to the kernel. A minute at most. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,10 +33,26 @@ static void serve(struct sockaddr_in name)
         need(write(fd, &byte, 1) == 1, "write");
 }
 
-static void ask(struct sockaddr_in name)
+static void bind_to_kernel(int fd, const char *how)
+{
+    int mark = 1;
+    struct epoll_event event = { .events = EPOLLERR };
+    if (strcmp(how, "option") == 0) {
+        need(setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof mark) == 0, "SO_RCVLOWAT");
+    } else if (strcmp(how, "stdio") == 0) {
+        need(fdopen(fd, "r") != NULL, "fdopen");
+    } else {
+        need(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, fd, &event) == 0, "the first set");
+        need(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, fd, &event) == 0, "the second set");
+    }
+}
+
+static void ask(struct sockaddr_in name, const char *how)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     need(connect(fd, (struct sockaddr *)&name, sizeof name) == 0, "connect");
+    if (how)
+        bind_to_kernel(fd, how);
     for (unsigned i = 0;; i++) {
         char sent = (char)i, got;
         need(write(fd, &sent, 1) == 1, "write");
@@ -54,12 +72,12 @@ int main(int count, char **words)
     struct sockaddr_in name = { .sin_family = AF_INET };
     name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     alarm(60);
-    need(count == 2, "arguments");
+    need(count == 2 || count == 3, "arguments");
     if (strcmp(words[1], "listen") == 0) {
         serve(name);
     } else {
         name.sin_port = htons((unsigned short)atoi(words[1]));
-        ask(name);
+        ask(name, words[2]);
     }
     return 0;
 }

@@ -185,6 +185,29 @@ fn a_connection_moves_is_listed_and_can_be_sent_home() {
     assert!(!library.status.success());
 }
 
+/// What never gets as far as an offer, of a program that has nothing else to tell the server.
+#[test]
+fn what_a_program_keeps_in_the_kernel_says_why() {
+    let world = World::new("kept");
+    let name = format!("kept-{}", std::process::id());
+    let program = world.scratch.path(&name);
+    cc(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/talk.c")), &program, &[]);
+    let program = program.to_str().unwrap();
+    for (how, reason) in [("option", "option"), ("stdio", "stdio"), ("sets", "set")] {
+        let mut server = Process::start(world.sojourn(&["run", "--strict", program, "listen"]));
+        let port = server.line();
+        let run = ["run", "--strict", program, &port, how];
+        let mut client = Process::start(world.sojourn(&run));
+        assert_eq!(client.line(), "ready");
+        let to = format!("127.0.0.1:{port}");
+        let is_told = |list: &Value| {
+            let mut rows = list["sessions"].as_array().unwrap().iter();
+            rows.any(|row| row["to"] == *to && row["reason"] == reason)
+        };
+        world.until(&["ss", "--json", "--kind", "tcp"], is_told);
+    }
+}
+
 #[test]
 fn the_doctor_finds_nothing_missing() {
     let world = World::new("doctor");

@@ -172,6 +172,9 @@ impl Library {
         let Some(entry) = self.table.entry(fd) else { return Path::Plain };
         if entry.session.load(Ordering::Relaxed) == 0 {
             if entry.has(mark::FIXED) {
+                if entry.has(mark::UNTOLD) {
+                    self.count_kept(fd, entry);
+                }
                 return Path::Plain;
             }
             entry.enter(way);

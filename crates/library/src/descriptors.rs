@@ -88,16 +88,16 @@ impl Library {
     pub fn is_plain(&self, fd: i32) -> bool {
         let Some(entry) = self.table.known(fd) else { return fd < 0 };
         // Where nothing moves any more, nobody counts.
-        let is_fixed = entry.has(mark::FIXED) || self.policy.is_forbidden();
+        let is_fixed = entry.is_settled() || self.policy.is_forbidden();
         is_fixed && entry.session.load(Ordering::Relaxed) == 0
     }
 
     /// Whether [`Library::is_plain`], where a no is no harm: for good, and without a look at settings.
     #[inline(always)]
     pub fn is_surely_plain(&self, fd: i32) -> bool {
-        self.table.known(fd).is_some_and(|entry| {
-            entry.has(mark::FIXED) && entry.session.load(Ordering::Relaxed) == 0
-        })
+        self.table
+            .known(fd)
+            .is_some_and(|entry| entry.is_settled() && entry.session.load(Ordering::Relaxed) == 0)
     }
 
     /// Before something else is put on `fd` (dup2, dup3): as a close.
@@ -119,6 +119,7 @@ impl Library {
         from.mark(mark::ALIASED);
         let kept = from.marks.load(Ordering::Relaxed) & !(mark::OFFERED | mark::SETS);
         to.reset(kept, from.epoch.load(Ordering::Relaxed));
+        to.keep_as(from);
     }
 
     /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more. If it was made under

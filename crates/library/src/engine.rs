@@ -36,6 +36,8 @@ pub(crate) enum Job {
     AskWay { local: u64, to: IpAddr },
     /// The number's descriptor is about to be something else: forget the offer.
     Withdraw { fd: i32 },
+    /// A descriptor is kept in the kernel: the server is to know why.
+    Kept { fd: i32, version: u32 },
 }
 
 /// One process's share of the library.

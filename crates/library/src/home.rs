@@ -242,7 +242,7 @@ impl Library {
     pub fn go_home(&self, fd: i32, reason: ReasonT, stay: bool) {
         let Some(entry) = self.table.known(fd) else { return };
         if stay {
-            entry.mark(crate::table::mark::FIXED);
+            self.keep_in_kernel(fd, entry, reason);
         }
         entry.cool();
         if entry.session.load(Ordering::SeqCst) == 0 {

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use sojourn_session::config::{Addresses, Ports, Programs, Spin};
-use sojourn_session::{Config, KindT};
+use sojourn_session::{Config, KindT, ReasonT};
 use sojourn_shm::wait::Wait;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -117,14 +117,23 @@ impl Library {
         // Standard error is written by too many hands.
         let is_stdio = fd == 2 || self.host().stdio_uses(fd);
         if is_stdio || !allows(config, fd, kind) {
-            entry.mark(mark::FIXED);
+            entry.keep(if is_stdio { ReasonT::Stdio } else { ReasonT::Policy });
+            // What the configuration says, and standard error, `sojourn ss` sees by itself.
+            if is_stdio && fd != 2 {
+                self.tell_kept(fd, entry);
+            } else {
+                entry.unmark(mark::UNTOLD);
+            }
             return;
         }
         if kind == KindT::Udp && is_for_this_host(fd) {
             // As long as that is so.
             return;
         }
-        if !entry.has(mark::SETS) {
+        if entry.has(mark::SETS) {
+            self.tell_kept(fd, entry);
+            entry.was_refused();
+        } else {
             self.offer(fd, entry, kind);
         }
     }
@@ -157,14 +166,8 @@ pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
     let local = rustix::net::getsockname(fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
     let remote = rustix::net::getpeername(fd).ok().flatten();
     let remote = remote.and_then(|any| SocketAddr::try_from(any).ok());
-    let Some(local) = local else { return false };
-    let Some(remote) = remote else {
-        // A UDP socket that is not connected: the other ends are any.
-        let is_any = config.addresses == Addresses::default();
-        return kind == KindT::Udp && is_any && config.ports.allow(local.port(), local.port());
-    };
-    config.ports.allow(local.port(), remote.port())
-        && config.addresses.allow(remote.ip().to_canonical())
+    let has_ends = remote.is_some() || kind == KindT::Udp;
+    local.is_some_and(|local| has_ends && config.allows_between(local, remote))
 }
 
 /// Whether a UDP socket is bound to, or connected with, a loopback address.

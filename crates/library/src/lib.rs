@@ -21,6 +21,7 @@ mod home;
 mod host;
 mod hot;
 mod join;
+mod kept;
 mod kernel;
 mod landing;
 mod net;

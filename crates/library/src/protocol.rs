@@ -200,6 +200,7 @@ impl Thread {
                 Job::Withdraw { fd } => self.withdraw(fd),
                 Job::Flush { slot } => self.follow(slot),
                 Job::AskWay { local, to } => self.ask_way(local, to),
+                Job::Kept { fd, version } => self.tell_kept(fd, version),
             }
         }
         if !left.is_empty() {
@@ -294,7 +295,9 @@ impl Thread {
         if let Some(entry) = self.library.table.known(offer.fd)
             && entry.version.load(Ordering::SeqCst) == offer.version
         {
-            entry.mark(mark::FIXED);
+            entry.keep(ReasonT::Kind);
+            // It is the server that has said so.
+            entry.unmark(mark::UNTOLD);
         }
     }
 
@@ -347,12 +350,31 @@ impl Thread {
             Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
             Wanted::Done => {}
             Wanted::Not(reason) => {
-                let Some(client) = &mut self.client else { return };
-                let limit = Deadline::after(ANSWER_LIMIT);
-                if client.with_deadline(limit).declined(inode, reason).is_err() {
-                    self.lose_server();
-                }
+                self.decline_inode(inode, reason);
             }
+        }
+    }
+
+    /// A descriptor is kept in the kernel. What is kept before there is a server is told when there is one.
+    fn tell_kept(&mut self, fd: i32, version: u32) {
+        if self.client.is_none() {
+            self.connect();
+            return;
+        }
+        let known = self.library.table.known(fd);
+        if known.is_some_and(|entry| entry.version.load(Ordering::SeqCst) == version)
+            && let Some((inode, reason)) = self.library.kept(fd)
+        {
+            self.decline_inode(inode, reason);
+        }
+    }
+
+    /// The server is told why something stays in the kernel.
+    fn decline_inode(&mut self, inode: u64, reason: ReasonT) {
+        let Some(client) = &mut self.client else { return };
+        let limit = Deadline::after(ANSWER_LIMIT);
+        if client.with_deadline(limit).declined(inode, reason).is_err() {
+            self.lose_server();
         }
     }
 

@@ -8,7 +8,8 @@
 //! a session; whoever joins a session stores it *before* it looks at `users`. So either the call sees the
 //! session and waits in the library's way, or the joiner sees the call and waits with its consent.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use sojourn_session::ReasonT;
 use std::sync::OnceLock;
 
 const CHUNK: usize = 256;
@@ -26,7 +27,7 @@ pub(crate) enum Way {
 
 /// Bits of [`Entry::marks`].
 pub(crate) mod mark {
-    /// Never moves, for the reason recorded.
+    /// Never moves; see [`Entry::kept_for`].
     pub(crate) const FIXED: u32 = 1;
     /// Made by this process, by a call we saw.
     pub(crate) const BORN_HERE: u32 = 2;
@@ -42,6 +43,8 @@ pub(crate) mod mark {
     pub(crate) const WAS_OFFERED: u32 = 64;
     /// It has gone home as a bulk transfer: see `bulk`.
     pub(crate) const REMEMBERED: u32 = 128;
+    /// Beside `FIXED`: the server is to be told why, if it becomes hot.
+    pub(crate) const UNTOLD: u32 = 256;
 }
 
 /// One descriptor number.
@@ -68,6 +71,8 @@ pub struct Entry {
     /// How often it has to become hot until it is offered again, and how often that was after the last refusal.
     put_off: AtomicU32,
     was_put_off: AtomicU32,
+    /// Why it never moves, a [`ReasonT`].
+    kept_for: AtomicU8,
 }
 
 /// How often a session that is refused again and again becomes hot between two offers, at most. What was wrong may be over by then.
@@ -135,6 +140,33 @@ impl Entry {
         self.was_put_off.store(0, Ordering::Relaxed);
     }
 
+    /// It never moves, for that reason.
+    pub(crate) fn keep(&self, reason: ReasonT) {
+        // There are far fewer reasons than fit.
+        self.kept_for.store(reason as u8, Ordering::Relaxed);
+        self.mark(mark::FIXED | mark::UNTOLD);
+    }
+
+    /// It never moves, and nobody is to be told any more.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & (mark::FIXED | mark::UNTOLD) == mark::FIXED
+    }
+
+    /// Why it does not move; none if it may, or if nobody need know.
+    pub(crate) fn kept_for(&self) -> Option<ReasonT> {
+        let reason = ReasonT::try_from(i32::from(self.kept_for.load(Ordering::Relaxed)));
+        match reason.unwrap_or(ReasonT::None) {
+            ReasonT::None => self.has(mark::SETS).then_some(ReasonT::Set),
+            reason => Some(reason),
+        }
+    }
+
+    /// As `other`, of which it is a duplicate.
+    pub(crate) fn keep_as(&self, other: &Self) {
+        self.kept_for.store(other.kept_for.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// The number means something new.
     pub(crate) fn reset(&self, marks: u32, epoch: u32) {
         self.version.fetch_add(1, Ordering::SeqCst);
@@ -144,6 +176,7 @@ impl Entry {
         self.set.store(0, Ordering::Relaxed);
         self.last_set.store(0, Ordering::Relaxed);
         self.epoll.store(0, Ordering::Relaxed);
+        self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
         self.was_taken();
     }
 
@@ -220,6 +253,12 @@ impl Table {
     pub(crate) fn with_sets(&self) -> impl Iterator<Item = i32> + '_ {
         let is_set = |entry: &Entry| entry.epoll.load(Ordering::SeqCst) != 0;
         self.all().filter_map(move |(number, entry)| is_set(entry).then_some(number))
+    }
+
+    /// Numbers of all entries that never move for a reason that somebody may want to know.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = i32> + '_ {
+        let is_kept = |entry: &Entry| entry.kept_for().is_some();
+        self.all().filter_map(move |(number, entry)| is_kept(entry).then_some(number))
     }
 
     fn all(&self) -> impl Iterator<Item = (i32, &Entry)> + '_ {

@@ -69,11 +69,7 @@ impl Library {
         if fd == 2 || self.host().stdio_uses(fd) {
             return Err(ReasonT::Stdio);
         }
-        if entry.has(mark::SETS) {
-            return Err(ReasonT::Set);
-        }
-        // Which of its reasons it was is not remembered here.
-        if entry.has(mark::FIXED) { Err(ReasonT::Operation) } else { Ok(()) }
+        entry.kept_for().map_or(Ok(()), Err)
     }
 }
 

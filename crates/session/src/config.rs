@@ -20,6 +20,7 @@ pub use settings::{SETTINGS, Setting};
 
 use crate::KindT;
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// When a waiter spins.
@@ -230,6 +231,18 @@ impl Config {
             KindT::Pipe => self.pipe,
             KindT::Udp => self.udp,
         }
+    }
+
+    /// Whether a TCP or UDP session between these ends may move, as far as ports and addresses go. A UDP socket that is not connected has no
+    /// remote end: its peers are any.
+    #[must_use]
+    pub fn allows_between(&self, local: SocketAddr, remote: Option<SocketAddr>) -> bool {
+        let Some(remote) = remote else {
+            return self.addresses == Addresses::default()
+                && self.ports.allow(local.port(), local.port());
+        };
+        self.ports.allow(local.port(), remote.port())
+            && self.addresses.allow(remote.ip().to_canonical())
     }
 }
 

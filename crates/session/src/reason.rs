@@ -25,7 +25,7 @@ pub const ALL: [Words; 30] = [
     words(
         ReasonT::NotHot,
         "not-hot",
-        "Too little has gone through the session so far. To move earlier, lower move_after_calls or move_after_bytes.",
+        "Too little has gone through the session so far, as far as can be seen: what the C library's stdio moves cannot. To move earlier, lower move_after_calls or move_after_bytes.",
     ),
     words(
         ReasonT::NoPeer,

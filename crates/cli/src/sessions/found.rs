@@ -1,8 +1,8 @@
 //! Sessions that only `/proc` shows, and why they are in the kernel, as seen from the outside.
 //!
 //! The configuration is that of the program's start, as `/proc` has it. What cannot be seen (options, use through
-//! stdio) is not guessed: such a session counts as not hot, unless its program has offered it to the server, which
-//! remembers what it refused.
+//! stdio) is not guessed: such a session counts as not hot, unless its program has told the server, which
+//! remembers what it was told and what it refused.
 
 use super::processes::{self, Object, Process};
 use super::tables::{Tables, Tcp, Udp, Unix};
@@ -81,7 +81,8 @@ impl View {
             }
         };
         let reason = match &peer {
-            Some(peer) => self.reason(index, object, kind, peer),
+            Some(_) if !self.is_allowed(index, object, kind) => ReasonT::Policy,
+            Some(peer) => self.reason(index, object, peer),
             None if all => ReasonT::State,
             None => return None,
         };
@@ -133,12 +134,26 @@ impl View {
         (name, Peer::Holders(self.held(Object::Socket(*peer))))
     }
 
-    /// What stands in the way, as far as it can be seen.
-    fn reason(&self, index: usize, object: Object, kind: KindT, peer: &Peer) -> ReasonT {
+    /// Whether the program's configuration lets it move.
+    fn is_allowed(&self, index: usize, object: Object, kind: KindT) -> bool {
         let process = &self.processes[index];
-        if process.config.as_ref().is_some_and(|config| !config.allows(kind)) {
-            return ReasonT::Policy;
+        let Some(config) = &process.config else { return true };
+        let names: Vec<&str> = process.names.iter().map(String::as_str).collect();
+        if !config.allows(kind) || !(names.is_empty() || config.programs.allow(&names)) {
+            return false;
         }
+        let (Object::Socket(inode), Some(tables)) = (object, self.tables.get(&process.network))
+        else {
+            return true;
+        };
+        let tcp = tables.tcp.get(&inode).map(|tcp| (tcp.local, Some(tcp.remote)));
+        let ends = tcp.or_else(|| tables.udp.get(&inode).map(|udp| (udp.local, udp.remote)));
+        ends.is_none_or(|(local, remote)| config.allows_between(local, remote))
+    }
+
+    /// What stands in the way, as far as it can be seen.
+    fn reason(&self, index: usize, object: Object, peer: &Peer) -> ReasonT {
+        let process = &self.processes[index];
         let peers: &[usize] = match peer {
             Peer::Elsewhere => return ReasonT::NoPeer,
             Peer::Holders(peers) => peers,

@@ -43,6 +43,8 @@ pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) uid: u32,
     pub(super) program: String,
+    /// The names by which `programs` may mean it; of a program under Sojourn only.
+    pub(super) names: Vec<String>,
     /// Each once, in order.
     pub(super) objects: Vec<Object>,
     /// What is standard error and nothing else: that never moves.
@@ -67,10 +69,12 @@ fn process(proc: &Path, pid: u32) -> Option<Process> {
     let (objects, errors) = objects(&directory)?;
     let has_library = has_library(&directory);
     let network = fs::read_link(directory.join("ns/net")).unwrap_or_default();
+    let program = program(proc, pid)?;
     Some(Process {
         pid,
         uid: fs::metadata(&directory).ok()?.uid(),
-        program: program(proc, pid)?,
+        names: if has_library { names(&directory, &program) } else { Vec::new() },
+        program,
         config: has_library.then(|| config(&directory)).flatten(),
         has_library,
         network: network.to_string_lossy().into_owned(),
@@ -87,6 +91,16 @@ fn config(directory: &Path) -> Option<Config> {
         Some((OsStr::from_bytes(&pair[..at]), OsStr::from_bytes(&pair[at + 1..])))
     });
     Some(Config::from_env(pairs))
+}
+
+/// What a process is called: by its file, by the link that it was started by, and by ps(1). The library goes by the same.
+fn names(directory: &Path, program: &str) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let file = fs::read_link(directory.join("exe")).ok();
+    let line = fs::read(directory.join("cmdline")).unwrap_or_default();
+    let link = line.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
+    let names = [file.map(|file| text(file.as_os_str().as_bytes())), link.map(text)];
+    names.into_iter().flatten().chain([program.to_owned()]).collect()
 }
 
 /// A process's name, as ps(1) shows it.

@@ -183,12 +183,6 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     assert_eq!(tcp[0].peer_pid, Some(server.0.id()));
     assert_eq!(tcp[0].peer_program.as_deref(), Some("holder"));
 
-    // What its configuration leaves to the kernel.
-    let off = [("SOJOURN_TCP", "off")];
-    let (stays, _) = start_with(&program, &[library, "connect", &port], &off);
-    let rows = rows_of(&stays, false);
-    let tcp = rows.iter().find(|row| row.kind == "tcp").unwrap();
-    assert_eq!(tcp.reason, "policy", "{rows:#?}");
     // What the server has refused.
     let mut rows = rows_of(&client, false);
     let found = rows.iter().find(|row| row.kind == "tcp").unwrap();
@@ -211,6 +205,31 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
     let listening: Vec<_> = all.iter().filter(|row| row.reason == "state").collect();
     assert_eq!(listening.len(), 1, "{all:#?}");
     assert_eq!(listening[0].from, to);
+}
+
+#[test]
+fn what_the_configuration_leaves_to_the_kernel() {
+    let scratch = Scratch::new("policy");
+    let program = program(&scratch);
+    let library = scratch.path(crate::beside::LIBRARY);
+    std::fs::write(&library, [0; 4096]).unwrap();
+    let library = library.to_str().unwrap();
+    let (_server, port) = start(&program, &[library, "listen"]);
+    let (this_port, not_this) = (format!("1-9,{port}"), format!("!{port}"));
+    let settings = [
+        ("SOJOURN_TCP", "off", "policy"),
+        ("SOJOURN_PORTS", not_this.as_str(), "policy"),
+        ("SOJOURN_PORTS", this_port.as_str(), "not-hot"),
+        ("SOJOURN_ADDRESSES", "10.0.0.0/8", "policy"),
+        ("SOJOURN_PROGRAMS", "!holder", "policy"),
+        ("SOJOURN_PROGRAMS", "holder", "not-hot"),
+    ];
+    for (name, value, reason) in settings {
+        let (peer, _) = start_with(&program, &[library, "connect", &port], &[(name, value)]);
+        let rows = rows_of(&peer, false);
+        let tcp = rows.iter().find(|row| row.kind == "tcp").unwrap();
+        assert_eq!(tcp.reason, reason, "{name}={value}: {rows:#?}");
+    }
 }
 
 #[test]

@@ -69,6 +69,15 @@ impl Thread {
         }
         self.served_since = Instant::now();
         self.adopt_all();
+        self.tell_all_kept();
+    }
+
+    /// A new server learns what of this process stays in the kernel.
+    fn tell_all_kept(&mut self) {
+        let kept: Vec<i32> = self.library.table.kept().collect();
+        for (inode, reason) in kept.into_iter().filter_map(|fd| self.library.kept(fd)) {
+            self.decline_inode(inode, reason);
+        }
     }
 
     fn open_client(&self) -> Option<SessionClient<Connection>> {
