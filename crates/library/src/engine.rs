@@ -34,6 +34,8 @@ pub(crate) enum Job {
     Flush { slot: u32 },
     /// A UDP socket's session is to learn how to send there.
     AskWay { local: u64, to: IpAddr },
+    /// An administrator wants what this process has of that inode away.
+    Wanted { inode: u64 },
     /// The number's descriptor is about to be something else: forget the offer.
     Withdraw { fd: i32 },
     /// A descriptor is kept in the kernel: the server is to know why.
@@ -118,8 +120,9 @@ impl Engine {
         self.is_running.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn take_job(&self) -> Option<Job> {
-        lock(&self.jobs).pop_front()
+    /// What is to be done now. What comes while it is done rings the bell again.
+    pub(crate) fn take_jobs(&self) -> VecDeque<Job> {
+        core::mem::take(&mut lock(&self.jobs))
     }
 
     /// Wakes the protocol thread.

@@ -74,8 +74,11 @@ impl Library {
             }
         }
         engine.away.fetch_add(1, Ordering::SeqCst);
-        for fd in &offer.numbers {
-            self.set_joined(*fd, session);
+        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
+            // It may be a matter of the moment: the set has as many inboxes as it can have, or the program has just changed its registration.
+            entry.was_refused();
+            session.leave(ReasonT::Set, false);
+            return Ok(session);
         }
         if join.is_carried {
             session.learn_keepalive();

@@ -181,7 +181,8 @@ impl Thread {
 
     fn do_jobs(&mut self) {
         let mut left = Vec::new();
-        while let Some(job) = self.engine.take_job() {
+        // These and no more: what has gone home is let go of after them, and a busy program always has another.
+        for job in self.engine.take_jobs() {
             match job {
                 Job::Offer { fd, version, kind } => {
                     if let Some(offer) = self.library.prepare_offer(fd, version, kind) {
@@ -197,6 +198,7 @@ impl Thread {
                     self.tell_left(local, reason, sent, received);
                     left.push(local);
                 }
+                Job::Wanted { inode } => self.offer_wanted(inode),
                 Job::Withdraw { fd } => self.withdraw(fd),
                 Job::Flush { slot } => self.follow(slot),
                 Job::AskWay { local, to } => self.ask_way(local, to),
@@ -312,7 +314,10 @@ impl Thread {
                         session.leave(recall.reason, false);
                     }
                 }
-                Ok(EventT::Wanted(wanted)) => self.offer_wanted(wanted.inode),
+                // In its turn: what has gone home before is to be forgotten first.
+                Ok(EventT::Wanted(wanted)) => {
+                    self.engine.push(self.library, Job::Wanted { inode: wanted.inode });
+                }
                 Ok(EventT::Lend(lent)) => self.carry(&lent),
                 Ok(EventT::Rerouted(rerouted)) => {
                     if let (Some(session), Some(net)) =

@@ -14,6 +14,7 @@ use core::time::Duration;
 use rustix::event::epoll;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::thread;
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
@@ -104,6 +105,31 @@ fn going_home_and_moving_again_loses_no_edge() {
         assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
         pair.warm_up();
     }
+}
+
+/// Inboxes of sessions that have gone home are there until the server knows of it, which on a busy machine may be a while.
+#[test]
+fn a_set_that_has_no_place_for_one_more_inbox_has_one_later() {
+    let set = Epoll::new();
+    let pair = joined_in(&set, bit::IN);
+    let mut kept = Vec::new();
+    let mut joins = || {
+        for end in 0..2 {
+            library().go_home(pair.fd(end), sojourn_session::ReasonT::User, false);
+        }
+        kept.push(inbox());
+        pair.join([(Arc::clone(&kept[kept.len() - 1]), set.id(pair.fd(0))), (common_inbox(), 0)])
+    };
+    assert!((0..20).any(|_| !joins()), "there is an end to inboxes");
+    // The other end has heard of that.
+    library().session_of(pair.fd(1)).unwrap().attend();
+    write(pair.fd(1), b"x").unwrap();
+    assert_eq!(set.wait(Some(LONG)), [(bit::IN, pair.fd(0))]);
+    assert_eq!(read(pair.fd(0), &mut [0; 9]), Ok(1));
+    kept.clear();
+    assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
+    pair.warm_up();
+    assert!(is_away(pair.fd(0)) && is_away(pair.fd(1)));
 }
 
 #[test]

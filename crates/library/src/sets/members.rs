@@ -9,15 +9,11 @@ use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
 impl Library {
-    /// A session joins a stream; it has not consented yet.
-    pub(crate) fn set_joined(&self, fd: i32, session: &Session) {
-        let Some(entry) = self.table.known(fd) else { return };
-        let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst)) else { return };
-        let joined = session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at));
-        if !joined {
-            entry.mark(mark::SETS);
-            session.leave(ReasonT::Set, false);
-        }
+    /// A session joins a stream; it has not consented yet. False: its set cannot take it, now or ever.
+    pub(crate) fn set_joined(&self, fd: i32, session: &Session) -> bool {
+        let Some(entry) = self.table.known(fd) else { return true };
+        let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst)) else { return true };
+        session.place().is_some_and(|(inbox, at)| slot.set.join(fd, &inbox, at))
     }
 
     /// It is carried by this process from now on.
