@@ -177,7 +177,8 @@ fn a_rule_that_goes_by_ports_is_made() {
         let before = links.each_ref().map(|link| sent_by(own, link.interface()));
         transfer.wait_for_progress("and again");
         let after = links.each_ref().map(|link| sent_by(own, link.interface()));
-        assert!(after[1] >= before[1] + 10, "{before:?} {after:?}");
+        // Progress may be a few long segments.
+        assert!(after[1] > before[1], "{before:?} {after:?}");
         assert!(after[0] <= before[0] + 5, "by the wrong link: {before:?} {after:?}");
         transfer.finish();
     }
