@@ -33,12 +33,14 @@ fn churn(kind: &str, way: &str, options: &[&str]) -> u64 {
         std::thread::sleep(Duration::from_millis(1));
         moves = admin.moves().unwrap().0;
     }
+    // What keeps it in the kernel, if it does not move any more.
+    let why: Vec<_> = admin.refused().unwrap().iter().map(|refused| refused.reason).collect();
     std::fs::write(&end, "").unwrap();
     for peer in running {
         peer.finish(LIMIT).unwrap().success(&format!("{kind} {way}")).unwrap();
     }
     println!("{kind} {way}: {moves} moves");
-    assert!(moves >= MOVES, "{kind} {way}: only {moves} moves");
+    assert!(moves >= MOVES, "{kind} {way}: only {moves} moves: {why:?}");
     moves
 }
 
