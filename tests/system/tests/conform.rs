@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long one program may run with all its cases.
@@ -48,18 +49,16 @@ struct Harness {
 }
 
 impl Harness {
-    fn start(sandbox: Sandbox) -> Arc<Self> {
+    fn start(sandbox: Sandbox) -> Serving {
         let socket = UnixDatagram::bind(sandbox.folder().join("harness")).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let harness =
             Self { sandbox: Mutex::new(sandbox), socket, is_over: AtomicBool::new(false) };
         let harness = Arc::new(harness);
         // Several, for recalls wait.
-        for _ in 0..4 {
-            let harness = Arc::clone(&harness);
-            std::thread::spawn(move || harness.serve());
-        }
-        harness
+        let threads = std::iter::repeat_with(|| Arc::clone(&harness)).take(4);
+        let threads = threads.map(|harness| std::thread::spawn(move || harness.serve())).collect();
+        Serving { harness, threads }
     }
 
     fn serve(&self) {
@@ -122,13 +121,46 @@ impl Harness {
     }
 }
 
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
+/// A harness and who serves for it. When this is gone nobody does, and the sandbox is gone with its server.
+struct Serving {
+    harness: Arc<Harness>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// The server ends as it does for an administrator, if there is one: cases may have killed it.
+    fn end(self) {
+        let mut sandbox = self.harness.sandbox.lock().unwrap();
+        if sandbox.server_pid().is_some() {
+            sandbox.stop_server().unwrap().success("the server's end").unwrap();
+        }
     }
 }
 
-struct Stop(Arc<Harness>);
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.harness.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // What it panicked of has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How a case differs.
+struct Difference {
+    text: String,
+    /// It hung, crashed or was given a byte that nobody sent: no busy machine explains that.
+    is_grave: bool,
+}
+
+/// Whether the line is of a case that hung, was ended by a signal, or got a wrong byte (`EBADMSG`: its peer did).
+fn is_grave(line: &str) -> bool {
+    line == "HANGS"
+        || line.starts_with("ended by signal")
+        || line.starts_with("WRONG BYTE")
+        || line.ends_with(" EBADMSG")
+}
 
 /// Lines by case, in order of appearance within each.
 fn by_case(text: &str) -> BTreeMap<String, Vec<String>> {
@@ -160,7 +192,7 @@ fn surround(command: &mut Command, at_once: u32) {
 }
 
 /// Runs the program both ways and compares. What differs must differ twice: on a busy machine single cases meet the
-/// moments that `docs/linux-differences.md` lists under known defects, and these are printed.
+/// moments that `docs/linux-differences.md` lists under known defects, and these are printed. What is grave fails at once.
 fn conform(name: &str, at_once: u32) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
     compile(&program, &[], &["conform.c", "driver.c", &format!("{name}.c")]);
@@ -168,15 +200,21 @@ fn conform(name: &str, at_once: u32) {
     if first.is_empty() {
         return;
     }
-    println!("once: {}", first.values().cloned().collect::<String>());
+    println!("once: {}", text_of(first.values()));
+    let grave = text_of(first.values().filter(|difference| difference.is_grave));
+    assert!(grave.is_empty(), "{name}: hung, crashed, or were given wrong bytes\n{grave}");
     let mut second = run_both(name, &program, at_once);
-    second.retain(|case, _| first.contains_key(case));
-    let text: String = second.values().cloned().collect();
-    assert!(second.is_empty(), "{} cases of {name} twice\n{text}", second.len());
+    second.retain(|case, difference| difference.is_grave || first.contains_key(case));
+    let text = text_of(second.values());
+    assert!(second.is_empty(), "{} cases of {name} twice, or gravely\n{text}", second.len());
+}
+
+fn text_of<'d>(differences: impl Iterator<Item = &'d Difference>) -> String {
+    differences.map(|difference| difference.text.as_str()).collect()
 }
 
 /// Runs the program plain and under Sojourn: the cases that differ, with how.
-fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, String> {
+fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, Difference> {
     let mut sandbox = Sandbox::new().unwrap();
     sandbox.set("MOVE_AFTER_CALLS", "1");
     let mut plain = sandbox.command(Mode::Plain, program);
@@ -184,30 +222,35 @@ fn run_both(name: &str, program: &Path, at_once: u32) -> BTreeMap<String, String
     let mut under = sandbox.command(Mode::Sojourn, program);
     surround(&mut under, at_once);
     under.env("CONFORM_HARNESS", sandbox.folder().join("harness"));
-    let stop = Stop(Harness::start(sandbox));
+    let serving = Harness::start(sandbox);
     let plain = Running::start(plain).unwrap().finish(LIMIT).unwrap().success("plain").unwrap();
     let under = Running::start(under).unwrap().finish(LIMIT).unwrap().success("sojourn").unwrap();
-    drop(stop);
+    serving.end();
     compare(name, &plain, &under)
 }
 
-fn compare(name: &str, plain: &str, under: &str) -> BTreeMap<String, String> {
+fn compare(name: &str, plain: &str, under: &str) -> BTreeMap<String, Difference> {
     let (plain, under) = (by_case(plain), by_case(under));
     assert!(!plain.is_empty(), "{name}: nothing was run");
-    let broken = |lines: &&Vec<String>| lines.iter().any(|line| line.starts_with("BROKEN"));
     let none = Vec::new();
-    let mut differ = BTreeMap::new();
-    for (case, lines) in &plain {
-        let others = under.get(case).unwrap_or(&none);
-        if broken(&lines) {
-            let text = format!("{case}\n  does not work without Sojourn: {lines:#?}\n");
-            differ.insert(case.clone(), text);
-        } else if others != lines {
-            differ.insert(case.clone(), show(case, lines, others));
-        }
-    }
+    let differ: BTreeMap<_, _> = plain
+        .iter()
+        .filter_map(|(case, lines)| {
+            Some((case.clone(), difference(case, lines, under.get(case).unwrap_or(&none))?))
+        })
+        .collect();
     println!("{name}: {} cases, {} differ", plain.len(), differ.len());
     differ
+}
+
+fn difference(case: &str, plain: &[String], under: &[String]) -> Option<Difference> {
+    if plain.iter().any(|line| line.starts_with("BROKEN")) {
+        let text = format!("{case}\n  does not work without Sojourn: {plain:#?}\n");
+        return Some(Difference { text, is_grave: false });
+    }
+    // Cases that a signal ends in the plain run, too, are meant so.
+    let is_grave = under.iter().any(|line| is_grave(line) && !plain.contains(line));
+    (plain != under).then(|| Difference { text: show(case, plain, under), is_grave })
 }
 
 #[test]

@@ -273,7 +273,7 @@ void go_home(void) {
 }
 
 void point(void) {
-    if (phase == 'p') ask("recall", 0);
+    if (phase == 'p') go_home();
 }
 
 void kill_server(void) { NEED(ask("kill", 1)); }
@@ -297,10 +297,13 @@ static int exchange(int *in_moved, int *out_moved) {
     return *in_moved && *out_moved;
 }
 
-void warm(void) {
+void warm(void) { warm_with(NULL); }
+
+void warm_with(void (*before_each)(void)) {
     int in, out;
     long limit = now_ms() + 5000;
     for (int i = 0; i < 3 || (moves && now_ms() < limit); i++) {
+        if (before_each) before_each();
         if (exchange(&in, &out) && i >= 2) return;
         if (i > 3) {
             struct timespec span = {0, 300000};
@@ -311,6 +314,10 @@ void warm(void) {
     say("NOT MOVED: in %d out %d", in, out);
     /* For who looks why: a command to run now. */
     if (getenv("CONFORM_STUCK") && system(getenv("CONFORM_STUCK"))) {}
+}
+
+void warm_again(void (*before_each)(void)) {
+    if (phase == 'm' || phase == 'p') warm_with(before_each);
 }
 
 /* ---- connections ---- */

@@ -136,10 +136,13 @@ long peer_done(void);
 /* The peer is killed, and is gone when this returns. */
 void kill_peer(void);
 
-/* The point in a case at which the session goes home in phase p. */
+/* The point in a case at which the session goes home in phase p; it is there when this returns. */
 void point(void);
 /* Sends small messages both ways until the session has moved, if it can. */
 void warm(void);
+void warm_with(void (*before_each)(void));
+/* The same in the phases in which it is away, after something that has sent it home. Nothing may be on its way. */
+void warm_again(void (*before_each)(void));
 /* Sends the session home; returns when it is there. */
 void go_home(void);
 /* The server of the sandbox is killed, or started again. */

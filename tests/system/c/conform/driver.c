@@ -11,7 +11,7 @@ struct entry { const char *name; int kinds; const char *phases; void (*run)(void
 struct role { const char *name; int (*run)(int, char **); };
 struct job { const struct entry *entry; int kind; char phase; pid_t pid; int out; long until; int status; int done; };
 
-enum { CASES_MAX = 200, JOBS_MAX = 6000, LIMIT_MS = 7000 };
+enum { CASES_MAX = 200, JOBS_MAX = 6000, LIMIT_MS = 15000 };
 static struct entry entries[CASES_MAX];
 static struct role roles[40];
 static struct job jobs[JOBS_MAX];
