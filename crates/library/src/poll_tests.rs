@@ -72,6 +72,20 @@ fn bytes_that_come_through_the_kernel_before_the_switch_are_seen() {
 }
 
 #[test]
+fn bytes_that_a_read_has_left_in_the_kernel_are_seen() {
+    let pair = Pair::joined();
+    let one = [(pair.fd(0), bit::IN)];
+    rustix::io::write(pair.ends[1].as_ref().unwrap(), b"abc").unwrap();
+    assert_eq!(poll(&[one[0], (-1, 0)], Some(LONG)).1[0], bit::IN);
+    assert_eq!(read(pair.fd(0), &mut [0; 1]), Ok(1));
+    let since = Instant::now();
+    assert_eq!(poll(&one, Some(LONG)).1[0], bit::IN);
+    assert!(since.elapsed() < LONG / 2, "it was there all the time, and nothing else arrives");
+    assert_eq!(read(pair.fd(0), &mut [0; 8]), Ok(2));
+    assert_eq!(poll(&one, SHORT).0, 0);
+}
+
+#[test]
 fn timeouts_last_as_long_as_they_say() {
     let pair = Pair::joined();
     pair.warm_up();

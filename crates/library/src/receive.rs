@@ -206,8 +206,7 @@ impl Session {
         }
         // Before the kernel is looked at: what it holds then is all it will ever hold.
         let rings = !self.is_carried() && stream.peer_rings();
-        self.has_stirred.store(false, Ordering::SeqCst);
-        let found = kernel::receive(self.number(), self.kind(), bufs, peek);
+        let found = self.receive_stirred(bufs, peek);
         match found {
             Err(Errno::AGAIN) if rings => {
                 rx.phase = RxPhase::Ring;
@@ -229,6 +228,22 @@ impl Session {
                 Step::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
             }
             other => Step::Done(other),
+        }
+    }
+
+    /// From the kernel. The session counts as stirred until the kernel has been found empty: it tells of what arrives, once, and not of
+    /// what a call has left there, for which others may be waiting.
+    fn receive_stirred(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno> {
+        loop {
+            let found = kernel::receive(self.number(), self.kind(), bufs, peek);
+            if found != Err(Errno::AGAIN) {
+                self.has_stirred.store(true, Ordering::SeqCst);
+                return found;
+            }
+            // What came between the look and this is found by another look, and tells of what comes later.
+            if !self.has_stirred.swap(false, Ordering::SeqCst) {
+                return found;
+            }
         }
     }
 

@@ -16,7 +16,8 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Span};
 use sojourn_stream::Stop;
 
-/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut.
+/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut. No manual says so of Unix sockets, but a kernel that
+/// takes a message into one buffer does not cut it, and programs log through them with several threads.
 pub(crate) const PIPE_BUF: usize = 4096;
 
 enum Step {
@@ -86,7 +87,8 @@ impl Session {
 
     /// Bytes that must go in one piece.
     fn atomic_len(&self, wanted: usize) -> usize {
-        if self.kind() == KindT::Pipe && wanted <= PIPE_BUF { wanted } else { 0 }
+        let is_whole = matches!(self.kind(), KindT::Pipe | KindT::Unix) && wanted <= PIPE_BUF;
+        if is_whole { wanted } else { 0 }
     }
 
     fn send_step(

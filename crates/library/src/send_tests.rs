@@ -41,3 +41,15 @@ fn one_that_waits_on_a_carried_session_sleeps_whatever_the_kernel_says_of_its_so
     assert!(took >= LIMIT, "{took:?}");
     assert!(busy < LIMIT / 2, "{busy:?} of {took:?}");
 }
+
+#[test]
+fn small_messages_to_a_unix_socket_go_whole_or_not_at_all() {
+    let pair = Pair::joined();
+    pair.warm_up();
+    while write(pair.fd(0), &[0; 700]).is_ok() {}
+    // Not even where some of it would fit.
+    assert_eq!(write(pair.fd(0), &[0; 100]), Ok(100), "64 KiB are no multiple of 700");
+    assert_eq!(write(pair.fd(0), &[0; 4096]), Err(Errno::AGAIN));
+    // What is longer goes in pieces.
+    assert!(write(pair.fd(0), &[0; 4097]).is_ok_and(|len| len < 4097));
+}

@@ -240,9 +240,14 @@ impl Session {
     }
 
     /// Room with which a session counts as writable (bytes): a pipe promises that the smallest writes go whole. Of a socket's ring some part must
-    /// be free, as of the kernel's buffers: a writer that was woken for each little that is read would do little else.
+    /// be free, as of the kernel's buffers: a writer that was woken for each little that is read would do little else. Those of a Unix socket go
+    /// whole as well.
     pub(crate) fn room_wanted(&self, stream: &Stream) -> usize {
-        if self.kind() == KindT::Pipe { crate::send::PIPE_BUF } else { worth_waking_for(stream) }
+        match self.kind() {
+            KindT::Pipe => crate::send::PIPE_BUF,
+            KindT::Unix => worth_waking_for(stream).max(crate::send::PIPE_BUF),
+            _ => worth_waking_for(stream),
+        }
     }
 
     /// What the rings say. The kernel may know more, see [`Ready`].

@@ -1,0 +1,97 @@
+//! Many threads at one session: several read, several write, and one forks, at both ends, while the session is away, and while it
+//! is sent home again and again. Every byte arrives once; records that pipes and Unix sockets promise to keep whole are whole.
+//!
+//! The program is `c/crowd`, which checks all that itself. Not here: whose bytes came in which order (`churn`, one thread at each end).
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::{Admin, LIMIT};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const KINDS: [&str; 5] = ["pipe", "pair", "unix", "tcp4", "tcp6"];
+/// As many as each thread may write: other things end it.
+const RECORDS_MAX: &str = "2000000";
+/// Streams to be made of one session, bytes to go through one, and how long either may take at most.
+const MOVES: u64 = 15;
+const BYTES: u64 = 4 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/crowd");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crowd");
+        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+        command.args(["-O1", "-g", "-Wall", "-Werror", "-pthread", "-o"]).arg(&program);
+        command.args(["crowd.c", "use.c"].map(|file| folder.join(file)));
+        assert!(command.status().unwrap().success(), "the crowd does not compile");
+        program
+    })
+}
+
+/// What is to be seen before the writing ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    /// So many bytes went through the rings of one stream.
+    Bytes,
+    /// So many streams were made: the program itself sends its session home.
+    Moves,
+    /// The same: every stream is sent home at once.
+    Recalls,
+}
+
+impl Goal {
+    fn is_reached(self, admin: &mut Admin) -> bool {
+        if self == Self::Bytes {
+            let away = admin.away().unwrap();
+            return away.iter().any(|session| session.received >= BYTES);
+        }
+        if self == Self::Recalls {
+            admin.recall_all().unwrap();
+        }
+        admin.moves().unwrap().0 >= MOVES
+    }
+}
+
+/// Runs the crowd with one kind of session until the goal is reached.
+fn crowd(kind: &str, words: &[&str], goal: Goal) {
+    let mut sandbox = Sandbox::new().unwrap();
+    sandbox.set("MOVE_AFTER_CALLS", "4");
+    // Small, so that writers often find no room.
+    sandbox.set("RING_BYTES", "16k");
+    let mut admin = Admin::new(&sandbox).unwrap();
+    let end = sandbox.folder().join("end");
+    let mut command = sandbox.command(Mode::Sojourn, program());
+    command.args([kind, RECORDS_MAX, "until"]).arg(&end).args(words);
+    let mut running = Running::start(command).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let mut is_reached = false;
+    while !is_reached && running.is_running() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+        is_reached = goal.is_reached(&mut admin);
+    }
+    std::fs::write(&end, "").unwrap();
+    let said = running.finish(LIMIT).unwrap().success(kind).unwrap();
+    let moves = admin.moves().unwrap().0;
+    println!("{kind} {words:?}: {moves} moves, {} bytes", said.trim());
+    assert!(is_reached, "{kind} {words:?}: {goal:?} not reached after {moves} moves");
+}
+
+#[test]
+fn threads_share_a_session_that_is_away() {
+    KINDS.iter().for_each(|kind| crowd(kind, &[], Goal::Bytes));
+}
+
+#[test]
+fn threads_share_a_session_that_moves() {
+    KINDS.iter().for_each(|kind| crowd(kind, &[], Goal::Recalls));
+}
+
+#[test]
+fn a_thread_forks_while_others_read_and_write() {
+    KINDS.iter().for_each(|kind| crowd(kind, &["fork"], Goal::Moves));
+}
