@@ -15,7 +15,7 @@ unsafe extern "C" fn before_exec(entry: &Entry, _: &[usize; 6]) -> usize {
 
 asks_first!(before_exec;
     execl = 0, execle = 0, execlp = 0, execv = 0, execve = 0, execveat = 0, execvp = 0, execvpe = 0, fexecve = 0,
-    posix_spawn = 0, posix_spawnp = 0, system = 0,
+    posix_spawn = 0, posix_spawnp = 0, system = 0, wordexp = 0,
 );
 
 /// `exit` calls the C library's own `_exit`, so destructors see that end, and these functions the others. Whoever is killed sees none.

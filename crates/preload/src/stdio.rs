@@ -223,6 +223,9 @@ asks_while!(ARMED, before_stdio;
 );
 
 asks_while!(ARMED, before_stdio;
+    fgetpwent = 0, fgetpwent_r = 0, fgetgrent = 0, fgetgrent_r = 0, fgetspent = 0, fgetspent_r = 0, getmntent = 0,
+    getmntent_r = 0, addmntent = 0, putpwent = 1, putgrent = 1, putspent = 1, malloc_info = 1, argp_help = 1,
+    argp_parse = BOTH, getpass = BOTH, fcloseall = BOTH,
     fseek = 0, fseeko = 0, fseeko64 = 0, rewind = 0, fsetpos = 0, fsetpos64 = 0, setvbuf = 0, setbuf = 0,
     setbuffer = 0, setlinebuf = 0, error = BOTH, error_at_line = BOTH,
 );
@@ -248,3 +251,19 @@ asks_first!(before_inner;
     dprintf = NUMBER, vdprintf = NUMBER, __dprintf_chk = NUMBER, __vdprintf_chk = NUMBER,
     aio_read = CONTROL_BLOCK, aio_read64 = CONTROL_BLOCK, aio_write = CONTROL_BLOCK, aio_write64 = CONTROL_BLOCK,
 );
+
+/// `lio_listio(MODE, LIST, COUNT, ...)`: the same for each control block of the list that there is.
+unsafe extern "C" fn before_list(entry: &Entry, arguments: &[usize; 6]) -> usize {
+    let (list, count) = (arguments[1] as *const *const c_int, arguments[2] as c_int);
+    // SAFETY: plain data, which the program leaves alone during the call; of each block the first member, as above.
+    let blocks = unsafe { crate::buffers::structures(list, count.max(0) as usize) };
+    for block in blocks.unwrap_or_default().iter().filter(|block| !block.is_null()) {
+        // SAFETY: as above.
+        if let Some(fd) = unsafe { crate::buffers::structure(*block) } {
+            tell(|library| library.go_home(*fd, ReasonT::Stdio, true));
+        }
+    }
+    entry.next()
+}
+
+asks_first!(before_list; lio_listio = 0, lio_listio64 = 0);

@@ -6,7 +6,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -48,10 +48,27 @@ fn server(name: &str) -> Server {
 
 fn away(name: &str, what: &str) {
     let server = server(name);
-    let away = common::build("away", name);
+    run(&server, &common::build("away", name), what);
+}
+
+/// The C library's headers put other functions in place of those that are written.
+#[test]
+fn fortified() {
+    for (level, name) in
+        [("-D_FORTIFY_SOURCE=2", "fortified-2"), ("-D_FORTIFY_SOURCE=3", "fortified-3")]
+    {
+        let server = server(name);
+        let away = common::build_with("away", name, &[level]);
+        for what in ["c", "w"] {
+            run(&server, &away, what);
+        }
+    }
+}
+
+fn run(server: &Server, away: &Path, what: &str) {
     for kind in [None, Some("tcp")] {
         common::same_command(|| {
-            let mut command = Command::new(&away);
+            let mut command = Command::new(away);
             command.arg(what).args(kind);
             command.env("SOJOURN_SERVER", server.folder.join("server"));
             command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
@@ -72,5 +89,5 @@ macro_rules! away {
 away!(
     data_calls: "c", waits: "w", interruptions: "i", cancelled_in_read: "x0", cancelled_in_poll: "x1",
     cancelled_in_select: "x2", new_processes: "p", stdio: "s", ends: "e", numbers: "n", storm: "t",
-    inside_the_c_library: "d",
+    inside_the_c_library: "d", other_names: "f", lists_of_operations: "l", shells_of_the_c_library: "g",
 );

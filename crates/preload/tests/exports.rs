@@ -38,3 +38,77 @@ fn only_functions_of_the_c_library_are_exported() {
     let own: Vec<_> = foreign.into_iter().filter(|name| !is_later(name)).collect();
     assert!(own.is_empty(), "exported, but not of the C library: {own:?}");
 }
+
+/// What functions of the C library are called, less prefixes and suffixes, that do something with descriptors which a session could be behind.
+const STEMS: &str = "read write readv writev pread pwrite preadv pwritev preadv2 pwritev2 recv send recvfrom sendto recvmsg sendmsg \
+    recvmmsg sendmmsg sendfile splice tee vmsplice copy_file_range close close_range closefrom dup dup2 dup3 pipe pipe2 fcntl ioctl \
+    socket socketpair accept accept4 connect bind listen shutdown setsockopt getsockopt getsockname getpeername sockatmark isfdtype \
+    select pselect poll ppoll epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 open openat creat \
+    open_by_handle_at lseek ftruncate fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead mmap fdopen fopen \
+    freopen fclose popen pclose fork vfork clone execl execle execlp execv execve execvp execvpe fexecve execveat posix_spawn \
+    posix_spawnp system wordexp daemon forkpty login_tty aio_read aio_write aio_fsync lio_listio dprintf vdprintf syscall \
+    pidfd_getfd eventfd_read eventfd_write fdelt prctl unshare setns exit _exit";
+
+/// Those that the library does not stand before, and why none need be.
+const EXPLAINED: [(&str, &str); 8] = [
+    (
+        "pread pwrite preadv pwritev lseek copy_file_range",
+        "refused by the kernel for sockets and pipes (ESPIPE, EINVAL)",
+    ),
+    (
+        "ftruncate fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead aio_fsync mmap",
+        "likewise, or nothing to do",
+    ),
+    (
+        "open openat creat open_by_handle_at",
+        "what is new is not away; docs/linux-differences.md has the rest",
+    ),
+    (
+        "bind listen getsockname getpeername isfdtype sockatmark",
+        "the descriptor is the kernel's, and knows",
+    ),
+    ("eventfd_read eventfd_write", "of no socket and no pipe"),
+    ("fork", "by pthread_atfork"),
+    ("exit", "the library's destructor runs in it"),
+    (
+        "fdelt pidfd_getfd",
+        "a check of a number; a way around the library, in docs/linux-differences.md",
+    ),
+];
+
+/// The function's name without what marks variants of one.
+fn stem(name: &str) -> &str {
+    let name = ["__libc_", "__"].iter().find_map(|start| name.strip_prefix(start)).unwrap_or(name);
+    let name =
+        ["_chk", "_nocancel", "_2"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    name.strip_suffix("64").unwrap_or(name)
+}
+
+#[test]
+fn every_function_that_uses_descriptors_is_served_or_explained() {
+    let Some(ours) = symbols(common::library().to_str().unwrap(), "--defined-only") else {
+        eprintln!("skipped: no nm");
+        return;
+    };
+    let ours: HashSet<String> = ours.into_iter().collect();
+    let stems: HashSet<&str> = STEMS.split_whitespace().collect();
+    let explained: HashSet<&str> =
+        EXPLAINED.iter().flat_map(|(names, _)| names.split_whitespace()).collect();
+    let theirs = public_symbols(&libc());
+    let concerned: Vec<&String> = theirs.iter().filter(|name| stems.contains(stem(name))).collect();
+    assert!(concerned.len() > 120, "only {}", concerned.len());
+    let is_open = |name: &&&String| !ours.contains(**name) && !explained.contains(stem(name));
+    let open: Vec<_> = concerned.iter().filter(is_open).collect();
+    assert!(open.is_empty(), "neither served nor explained: {open:?}");
+    let idle: Vec<_> = explained.iter().filter(|name| ours.contains(**name)).collect();
+    assert!(idle.is_empty(), "explained and served: {idle:?}");
+}
+
+/// What programs can be linked with: not what the C library's parts have for each other.
+fn public_symbols(file: &str) -> Vec<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only", file]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names = text.lines().filter_map(|line| line.split_whitespace().last());
+    let names = names.filter(|name| !name.ends_with("GLIBC_PRIVATE"));
+    names.filter_map(|name| Some(name.split('@').next()?.to_owned())).collect()
+}

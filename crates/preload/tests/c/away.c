@@ -1,6 +1,7 @@
 /* The same calls on a session that is away from the kernel: a child is the peer, told what to do over a pipe. */
 #include "check.h"
 #include <aio.h>
+#include <wordexp.h>
 
 static int s, told[2], answers[2];
 static pid_t peer;
@@ -76,6 +77,45 @@ static void end(void) {
     int status;
     close(s), close(told[1]), close(answers[0]);
     CHECK(waitpid(peer, &status, 0) == peer && status == 0);
+}
+
+/* The names that headers put in place of the ordinary ones (fortification), and those that libraries call. Nothing waits: past the
+   library they would find nothing, and no room to tell of. */
+extern ssize_t __read(int, void *, size_t), __write(int, const void *, size_t), __send(int, const void *, size_t, int);
+extern int __poll(struct pollfd *, nfds_t, int), __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
+extern ssize_t __read_chk(int, void *, size_t, size_t), __recv_chk(int, void *, size_t, size_t, int);
+extern ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+extern int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+extern int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+
+static void names(void) {
+    char b[64];
+    struct pollfd one = {s, POLLIN, 0};
+    struct timespec soon = {1, 0};
+    struct timeval then = {1, 0};
+    fd_set in;
+    SAY(fcntl(s, F_SETFL, O_NONBLOCK));
+    SAY(__read(s, b, 1)), SAY(__read_chk(s, b, 1, 64)), SAY(__recv_chk(s, b, 1, 64, 0)), SAY(__recvfrom_chk(s, b, 1, 64, 0, 0, 0));
+    SAY(__poll(&one, 1, 0)), SAY(__poll_chk(&one, 1, 0, sizeof one));
+    SAY(ask('s', 50));
+    SAY(__poll(&one, 1, 1000)), SAY(__poll_chk(&one, 1, 1000, sizeof one)), SAY(__ppoll_chk(&one, 1, &soon, 0, sizeof one));
+    FD_ZERO(&in);
+    FD_SET(s, &in);
+    SAY(__select(s + 1, &in, 0, 0, &then)), SAY(FD_ISSET(s, &in) != 0);
+    SAY(__read(s, b, 5)), SAY(__read_chk(s, b, 6, 64)), SAY(__recv_chk(s, b, 7, 64, 0));
+    SAY(__recvfrom_chk(s, b, 8, 64, MSG_PEEK, 0, 0)), SAY(__recvfrom_chk(s, b, 64, 64, 0, 0, 0));
+    SAY(__write(s, b, 9)), SAY(__send(s, b, 10, 0)), SAY(ask('r', 19));
+    CHECK(!getenv("LD_PRELOAD") || is_away());
+    /* Too large for its room: the C library ends the program. */
+    pid_t child = fork();
+    if (child == 0) {
+        close(2);
+        __read_chk(s, b, 65, 64);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    SAY(WTERMSIG(status));
 }
 
 static void calls(void) {
@@ -262,6 +302,24 @@ static void inner(void) {
     SAY(aio_return(&block));
 }
 
+static void listed(void) {
+    char b[8];
+    struct aiocb block = {.aio_fildes = s, .aio_buf = b, .aio_nbytes = 8, .aio_lio_opcode = LIO_READ}, *list[2] = {0, &block};
+    int64_t start = now_ms();
+    SAY(ask('s', 5)), SAY(lio_listio(LIO_NOWAIT, list, 2, 0));
+    while (aio_error(&block) == EINPROGRESS && now_ms() - start < 5000) usleep(1000);
+    SAY(aio_error(&block)), SAY(aio_return(&block));
+}
+
+/* A shell that the C library starts inherits what may be inherited. */
+static void expanded(void) {
+    char text[80];
+    wordexp_t words;
+    snprintf(text, sizeof text, "$(timeout 5 head -c 5 <&%d | wc -c)", s);
+    SAY(ask('s', 5)), SAY(wordexp(text, &words, 0));
+    fprintf(stderr, "%s\n", words.we_wordv[0]);
+}
+
 static void ends(void) {
     char b[8];
     SAY(ask('s', 3)), SAY(ask('c', 0)), SAY(read(s, b, 2)), SAY(read(s, b, 8)), SAY(read(s, b, 8));
@@ -285,6 +343,7 @@ int main(int argc, char **argv) {
     begin(tcp);
     switch (argv[1][0]) {
     case 'c': calls(); break;
+    case 'f': names(); break;
     case 'w': waits(); break;
     case 'i': interruptions(); break;
     case 'x': cancelled(argv[1][1] - '0'); break;
@@ -294,6 +353,8 @@ int main(int argc, char **argv) {
     case 'n': numbers(); break;
     case 't': storm(); break;
     case 'd': inner(); break;
+    case 'l': listed(); break;
+    case 'g': expanded(); break;
     }
     end();
     return 0;

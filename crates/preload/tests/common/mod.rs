@@ -38,12 +38,19 @@ pub(crate) fn library() -> &'static Path {
 
 /// Builds `tests/c/NAME.c` for the test `user`: tests run side by side.
 pub(crate) fn build(name: &str, user: &str) -> PathBuf {
+    build_with(name, user, &[])
+}
+
+/// The same with these options for the compiler.
+pub(crate) fn build_with(name: &str, user: &str, options: &[&str]) -> PathBuf {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{user}"));
     let status = Command::new("cc")
         // No warnings: these programs do on purpose what compilers warn of.
-        .args(["-std=gnu17", "-O2", "-g", "-w", "-pthread", "-o"])
+        .args(["-std=gnu17", "-O2", "-g", "-w", "-pthread"])
+        .args(options)
+        .arg("-o")
         .args([&program, &source])
         .status()
         .unwrap();
