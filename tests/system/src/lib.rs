@@ -135,13 +135,7 @@ impl Admin {
 /// # Errors
 /// If they cannot be started.
 pub fn peers(sandbox: &Sandbox, kind: &str, options: &[&str]) -> Result<Vec<Running>> {
-    let peer = sandbox.built().path("lab-peer");
-    let start = |words: &[&str]| {
-        // Four threads that wake each other all the time: kernels have been seen that let nobody else run for a minute. Whoever watches them comes first.
-        let mut command = sandbox.command(Mode::Sojourn, "chrt");
-        command.args(["--idle", "0"]).arg(&peer).args(words).args(options);
-        Running::start(command)
-    };
+    let start = |words: &[&str]| start_peer(sandbox, words, options);
     match kind {
         "pipe" => Ok(vec![start(&["pair", "pipe"])?]),
         "socketpair" => Ok(vec![start(&["pair", "unix"])?]),
@@ -151,12 +145,32 @@ pub fn peers(sandbox: &Sandbox, kind: &str, options: &[&str]) -> Result<Vec<Runn
             let path = path.to_string_lossy().into_owned();
             Ok(vec![start(&["serve", "unix", &path])?, start(&["call", "unix", &path])?])
         }
-        address => {
-            let port = free_port(address)?;
-            let address = format!("{address}:{port}");
-            Ok(vec![start(&["serve", "tcp", &address])?, start(&["call", "tcp", &address])?])
-        }
+        address => tcp_peers(sandbox, address, address, free_port(address)?, options),
     }
+}
+
+/// Two `lab-peer`s with a TCP session: one listens at an address, the other calls it by another, or the same.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn tcp_peers(
+    sandbox: &Sandbox,
+    at: &str,
+    by: &str,
+    port: u16,
+    options: &[&str],
+) -> Result<Vec<Running>> {
+    let serve = ["serve", "tcp", &format!("{at}:{port}")];
+    let call = ["call", "tcp", &format!("{by}:{port}")];
+    Ok(vec![start_peer(sandbox, &serve, options)?, start_peer(sandbox, &call, options)?])
+}
+
+fn start_peer(sandbox: &Sandbox, words: &[&str], options: &[&str]) -> Result<Running> {
+    let peer = sandbox.built().path("lab-peer");
+    // Four threads that wake each other all the time: kernels have been seen that let nobody else run for a minute. Whoever watches them comes first.
+    let mut command = sandbox.command(Mode::Sojourn, "chrt");
+    command.args(["--idle", "0"]).arg(&peer).args(words).args(options);
+    Running::start(command)
 }
 
 /// A port nobody listens on.
