@@ -11,6 +11,7 @@ mod calls;
 mod carried;
 mod datagrams;
 mod descriptors;
+mod ended;
 mod engine;
 mod environment;
 mod flush;

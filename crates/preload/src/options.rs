@@ -211,6 +211,7 @@ enum Asked {
     SegmentSize,
     QuickAck,
     Keepalive,
+    Error,
 }
 
 fn asked(level: c_int, name: c_int) -> Option<Asked> {
@@ -219,6 +220,7 @@ fn asked(level: c_int, name: c_int) -> Option<Asked> {
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Some(Asked::SegmentSize),
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => Some(Asked::QuickAck),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Some(Asked::Keepalive),
+        (libc::SOL_SOCKET, libc::SO_ERROR) => Some(Asked::Error),
         _ => None,
     }
 }
@@ -237,6 +239,9 @@ unsafe extern "C-unwind" fn getsockopt(
     if !is_open() || library().is_plain(fd) {
         return kernel();
     }
+    if let Asked::Error = asked {
+        return error_of(fd, value, len, kernel);
+    }
     let arguments = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
     // SAFETY: the program's arguments; the kernel checks them.
     let inside = || unsafe { raw::call(libc::SYS_getsockopt, arguments) };
@@ -250,12 +255,36 @@ unsafe extern "C-unwind" fn getsockopt(
     }
 }
 
+/// `SO_ERROR`: the kernel's; if it has none, what the library knows of a peer that was killed.
+#[inline(never)]
+fn error_of(
+    fd: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+    kernel: impl FnOnce() -> c_int,
+) -> c_int {
+    within(|library| library.look_for_end(fd));
+    let result = kernel();
+    if result == 0 {
+        put_over(value, len, |bytes| {
+            let is_none = bytes.iter().all(|byte| *byte == 0);
+            if is_none && within(|library| library.take_reset(fd)) == Some(true) {
+                put_number(bytes, libc::ECONNRESET);
+            }
+        });
+    }
+    result
+}
+
+fn put_number(bytes: &mut [u8], value: c_int) {
+    let len = bytes.len().min(size_of::<c_int>());
+    bytes[..len].copy_from_slice(&value.to_ne_bytes()[..len]);
+}
+
 fn overlay(asked: Asked, answer: &Answer, bytes: &mut [u8]) {
-    let mut number = |value: c_int| {
-        let len = bytes.len().min(size_of::<c_int>());
-        bytes[..len].copy_from_slice(&value.to_ne_bytes()[..len]);
-    };
+    let mut number = |value: c_int| put_number(bytes, value);
     match asked {
+        Asked::Error => {}
         Asked::Keepalive => number(answer.keepalive.into()),
         Asked::QuickAck => {
             if let Some(is_on) = answer.quickack {

@@ -464,6 +464,57 @@ CASE(peer_killed_with_unread_data_and_sent_some, LOCAL, ALL_PHASES) {
     SAY(read(S, bytes, 100));
 }
 
+/* The error is said once, by whatever asks first. */
+CASE(error_of_a_killed_peer, SOCK, ALL_PHASES) {
+    char bytes[10];
+    SAY(put(100));
+    point();
+    say_error();
+    kill_peer();
+    until_told(POLLHUP);
+    say_error();
+    say_error();
+    SAY(read(S, bytes, 10));
+    say_error();
+}
+
+CASE(error_of_a_killed_peer_asked_at_once, SOCK, ALL_PHASES) {
+    char bytes[10];
+    int value = -1;
+    socklen_t len = sizeof value;
+    SAY(put(100));
+    point();
+    kill_peer();
+    for (int i = 0; i < 5000 && getsockopt(S, SOL_SOCKET, SO_ERROR, &value, &len) == 0 && value == 0; i++) nap(1);
+    say("%s", strerrorname_np(value));
+    SAY(read(S, bytes, 10));
+}
+
+CASE(error_of_a_killed_peer_that_has_sent_some, LOCAL, ALL_PHASES) {
+    char bytes[100];
+    SAY(put(100));
+    SAY_PEER(OP_SEND, 50);
+    point();
+    kill_peer();
+    until_told(POLLHUP);
+    say_error();
+    check(bytes, SAY(read(S, bytes, 100)));
+    say_error();
+    SAY(read(S, bytes, 100));
+}
+
+/* Said by a receive, it is no more to be asked for. */
+CASE(error_of_a_killed_peer_received, SOCK, ALL_PHASES) {
+    char bytes[10];
+    SAY(put(100));
+    point();
+    kill_peer();
+    until_told(POLLHUP);
+    SAY(read(S, bytes, 10));
+    say_error();
+    SAY(read(S, bytes, 10));
+}
+
 CASE(peer_killed_in_the_middle, ANY, ALL_PHASES) {
     signal(SIGPIPE, SIG_IGN);
     if (kind != POUT) {
