@@ -7,6 +7,7 @@ use crate::session::lock;
 use crate::table::{Entry, Way, mark};
 use crate::{Library, Session, library};
 use core::sync::atomic::Ordering;
+use rustix::fs::FileType;
 use rustix::net::sockopt;
 use sojourn_session::{KindT, ReasonT};
 
@@ -120,6 +121,29 @@ impl Library {
         let kept = from.marks.load(Ordering::Relaxed) & !(mark::OFFERED | mark::SETS);
         to.reset(kept, from.epoch.load(Ordering::Relaxed));
         to.keep_as(from);
+    }
+
+    /// The process has made a pipe, or has one that is worth moving.
+    pub fn pipe_made(&self) {
+        self.has_pipes.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it may have pipes that matter: it has made some, or offered some.
+    #[inline]
+    pub fn has_pipes(&self) -> bool {
+        self.has_pipes.load(Ordering::Relaxed)
+    }
+
+    /// The program has opened `new` by a name. Whether it is an end of a pipe that the process has under other numbers, too (/proc has
+    /// names for them). Those are treated as its duplicates: the kernel's descriptions are two, but the bytes are the same.
+    pub fn opened_by_name(&self, new: i32) -> bool {
+        let Some(pipe) = pipe_at(new) else { return false };
+        let is_same = |fd: &i32| *fd != new && pipe_at(*fd) == Some(pipe);
+        let others: Vec<i32> = self.table.known_within(0, u32::MAX).filter(is_same).collect();
+        for fd in &others {
+            self.duplicated(*fd, new);
+        }
+        !others.is_empty()
     }
 
     /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more. If it was made under
@@ -267,6 +291,13 @@ impl Library {
         entry.session.store(0, Ordering::SeqCst);
         self.descriptor_closed(fd, false);
     }
+}
+
+/// Which pipe is open at `fd`, if one is.
+fn pipe_at(fd: i32) -> Option<(u64, u64)> {
+    let found = rustix::fs::fstat(crate::kernel::at(fd).ok()?).ok()?;
+    let is_pipe = FileType::from_raw_mode(found.st_mode) == FileType::Fifo;
+    is_pipe.then_some((found.st_dev, found.st_ino))
 }
 
 impl Session {

@@ -76,7 +76,7 @@ pub use sojourn_pump::ancillary;
 pub use sojourn_pump::options::Change;
 pub use sojourn_pump::tcp_info;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use engine::Engine;
 use std::sync::OnceLock;
 
@@ -100,6 +100,8 @@ pub struct Library {
     pub(crate) fork_epoch: AtomicU32,
     /// Counts duplicates of descriptions that may have had several numbers before: an offer made earlier may not know all.
     pub(crate) alias_epoch: AtomicU32,
+    /// See [`Library::has_pipes`].
+    has_pipes: AtomicBool,
 }
 
 static LIBRARY: Library = Library::new();
@@ -121,6 +123,7 @@ impl Library {
             generation: AtomicU32::new(0),
             fork_epoch: AtomicU32::new(0),
             alias_epoch: AtomicU32::new(0),
+            has_pipes: AtomicBool::new(false),
         }
     }
 

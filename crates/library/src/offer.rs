@@ -29,6 +29,9 @@ pub(crate) struct Offer {
 impl Library {
     /// Leaves the job, unless there is one.
     pub(crate) fn offer(&self, fd: i32, entry: &Entry, kind: KindT) {
+        if kind == KindT::Pipe {
+            self.pipe_made();
+        }
         let before = entry.marks.fetch_or(mark::OFFERED | mark::WAS_OFFERED, Ordering::SeqCst);
         if before & mark::OFFERED == 0 {
             let version = entry.version.load(Ordering::SeqCst);

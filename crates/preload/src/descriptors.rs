@@ -191,6 +191,7 @@ fn made(result: c_int, ends: *const c_int) -> c_int {
         let (reader, writer) = unsafe { (*ends, *ends.add(1)) };
         opened(reader, Origin::Fresh);
         opened(writer, Origin::Fresh);
+        tell(|library| library.pipe_made());
     }
     result
 }

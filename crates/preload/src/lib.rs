@@ -38,6 +38,7 @@ mod pause;
 mod process;
 mod raw;
 mod readiness;
+mod reopen;
 mod select;
 mod signals;
 mod sockets;

@@ -8,6 +8,7 @@ use crate::descriptors::opened;
 use crate::gate::{is_open, tell};
 use crate::library::{Origin, ReasonT};
 use crate::next::next;
+use crate::reopen::is_again;
 use crate::trampoline::{Entry, asks_first, asks_while};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -89,6 +90,9 @@ fn made(file: *mut FILE, is_new_number: bool) -> *mut FILE {
     }
     if is_new_number {
         opened(fd, Origin::Unknown);
+        if is_again(fd) {
+            tell(|library| library.go_home(fd, ReasonT::Stdio, true));
+        }
     }
     file
 }

@@ -105,6 +105,8 @@ served! {
     shutdown = SYS_shutdown(0 1) -> i32;
     setsockopt = SYS_setsockopt(0 1 2 3 4) -> i32;
     getsockopt = SYS_getsockopt(0 1 2 3 4) -> i32;
+    open = SYS_open(0 1 2) -> i32;
+    openat = SYS_openat(0 1 2 3) -> i32;
     pipe = SYS_pipe(0) -> i32;
     pipe2 = SYS_pipe2(0 1) -> i32;
     preadv2 = SYS_preadv2(0 1 2 3 5) -> i64;

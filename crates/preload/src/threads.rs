@@ -23,22 +23,6 @@ global_asm!(
     create = sym create,
 );
 
-// Likewise: the library opens its files here, and is cancelled in none of the C library's functions.
-global_asm!(
-    ".globl open64",
-    ".hidden open64",
-    ".type open64, @function",
-    "open64: jmp {open}",
-    open = sym open,
-);
-
-unsafe extern "C-unwind" fn open(path: *const core::ffi::c_char, flags: c_int, mode: u32) -> c_int {
-    let here = libc::AT_FDCWD as usize;
-    let arguments = [here, path as usize, flags as usize, mode as usize, 0, 0];
-    // SAFETY: passed on.
-    crate::errno::kernel(unsafe { raw::call(libc::SYS_openat, arguments) }) as c_int
-}
-
 /// The C library's own signals, 32 and 33: it waits for every thread to have had the second when the program changes
 /// its user or group, so none may block it.
 const INTERNAL: u64 = 3 << 31;

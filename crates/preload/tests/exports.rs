@@ -59,10 +59,7 @@ const EXPLAINED: [(&str, &str); 8] = [
         "ftruncate fallocate posix_fallocate lockf fsync fdatasync sync_file_range readahead aio_fsync mmap",
         "likewise, or nothing to do",
     ),
-    (
-        "open openat creat open_by_handle_at",
-        "what is new is not away; docs/linux-differences.md has the rest",
-    ),
+    ("open_by_handle_at", "of files only"),
     (
         "bind listen getsockname getpeername isfdtype sockatmark",
         "the descriptor is the kernel's, and knows",

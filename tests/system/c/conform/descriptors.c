@@ -332,3 +332,51 @@ CASE(through_proc, ANY, ALL_PHASES) {
         works("the first");
     }
 }
+
+/* What /proc calls this process's own end, opened: another description of the same pipe. Bytes come by either, in turn. */
+static void by_turns(int other) {
+    int first = S;
+    for (int i = 0; i < 40; i++) {
+        S = i % 2 ? first : other;
+        if (kind == PIN) NEED(peer(OP_SEND, 10) == 10);
+        if ((kind == PIN ? get(10) : put(10)) != 10) say("%d: not 10", i);
+        if (kind == POUT) NEED(peer(OP_RECV, 10) == 10);
+        if (i % 8 == 0) nap(1);
+    }
+    S = first;
+}
+
+CASE(opened_again_by_name, PIN | POUT, ALL_PHASES) {
+    static const char *const names[] = {"/dev/fd/%d", "/proc/self/fd/%d", "/proc/thread-self/fd/%d"};
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, names[i], S);
+        int other = open(name, kind == PIN ? O_RDONLY : O_WRONLY);
+        NEED(other >= 0);
+        by_turns(other);
+        point();
+        SAY(close(other));
+        works("after it");
+        warm();
+    }
+    int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY);
+    char number[16];
+    snprintf(number, sizeof number, "%d", S);
+    by_turns(openat(folder, number, kind == PIN ? O_RDONLY : O_WRONLY));
+}
+
+/* Standard input and output that were inherited, and are opened by the names that shells and scripts use. */
+CASE(opened_as_standard, PIN | POUT, ALL_PHASES) {
+    int is_in = kind == PIN, kept = dup(is_in ? 0 : 1);
+    NEED(dup2(S, is_in ? 0 : 1) >= 0);
+    int other = open(is_in ? "/dev/stdin" : "/dev/stdout", is_in ? O_RDONLY : O_WRONLY);
+    by_turns(other);
+    FILE *file = fopen(is_in ? "/dev/stdin" : "/dev/stdout", is_in ? "r" : "w");
+    char bytes[10];
+    if (is_in) NEED(peer(OP_SEND, 30) == 30);
+    long n = is_in ? (long)fread(bytes, 1, 10, file) : (setvbuf(file, NULL, _IONBF, 0), (long)fwrite(fill(bytes, 10), 1, 10, file));
+    if (is_in) check(bytes, 10);
+    else NEED(peer(OP_RECV, 10) == 10);
+    NEED(dup2(kept, is_in ? 0 : 1) >= 0);
+    say("by a FILE: %ld", n);
+}

@@ -1,0 +1,94 @@
+//! Files opened by name. Most are nothing to the library; but /proc, and what leads there (`/dev/stdin`, `/dev/fd/N`), has names for the
+//! process's own pipes, and what is opened so is the same end once more.
+//!
+//! What `fopen` and its like open the C library opens inside: see `stdio`.
+
+use crate::gate::{from_inside, is_open, within};
+use crate::library::library;
+use crate::next::next;
+use core::ffi::{c_char, c_int};
+
+type OpenFn = unsafe extern "C-unwind" fn(*const c_char, c_int, u32) -> c_int;
+type OpenAtFn = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int, u32) -> c_int;
+type Open2Fn = unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int;
+type OpenAt2Fn = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int) -> c_int;
+type CreateFn = unsafe extern "C-unwind" fn(*const c_char, u32) -> c_int;
+
+/// Whether `fd`, just opened, is an end of a pipe that the process has under other numbers, too. They count as duplicates from now on.
+#[inline]
+pub(crate) fn is_again(fd: c_int) -> bool {
+    fd >= 0 && is_open() && library().has_pipes() && look(fd)
+}
+
+#[cold]
+#[inline(never)]
+fn look(fd: c_int) -> bool {
+    within(|library| library.opened_by_name(fd)) == Some(true)
+}
+
+#[inline]
+fn opened(fd: c_int) -> c_int {
+    is_again(fd);
+    fd
+}
+
+/// Functions of the same meaning as another one here.
+macro_rules! same {
+    ($($name:ident = $of:ident($($argument:ident: $type:ty),+);)+) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($argument: $type),+) -> c_int {
+            // SAFETY: the same function.
+            unsafe { $of($($argument),+) }
+        }
+    )+};
+}
+
+// In C the mode is a variable argument. One that was not given is not looked at.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int {
+    let arguments = [path as usize, flags as usize, mode as usize];
+    if let Some(result) = from_inside(libc::SYS_open, arguments) {
+        return result as c_int;
+    }
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"open" as OpenFn)(path, flags, mode) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn openat(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+) -> c_int {
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"openat" as OpenAtFn)(folder, path, flags, mode) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"__open_2" as Open2Fn)(path, flags) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn creat(path: *const c_char, mode: u32) -> c_int {
+    // SAFETY: passed on.
+    opened(unsafe { next!(c"creat" as CreateFn)(path, mode) })
+}
+
+same! {
+    open64 = open(path: *const c_char, flags: c_int, mode: u32);
+    __open = open(path: *const c_char, flags: c_int, mode: u32);
+    __open64 = open(path: *const c_char, flags: c_int, mode: u32);
+    openat64 = openat(folder: c_int, path: *const c_char, flags: c_int, mode: u32);
+    __open64_2 = __open_2(path: *const c_char, flags: c_int);
+    __openat64_2 = __openat_2(folder: c_int, path: *const c_char, flags: c_int);
+    creat64 = creat(path: *const c_char, mode: u32);
+}
