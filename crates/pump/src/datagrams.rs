@@ -319,8 +319,9 @@ impl Pump {
         self.sockets.insert(number, one, at);
     }
 
-    /// A socket less.
+    /// A socket less. It gets what has arrived for it until now: nobody else looks for that, and nobody sends it again.
     pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
+        self.take_all(at);
         let one = self.sockets.remove(number)?;
         self.leave_link(one.link, at);
         Some(one)

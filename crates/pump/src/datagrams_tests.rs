@@ -136,3 +136,16 @@ fn the_last_counts_are_told_when_it_goes() {
         assert_eq!(end.pump.next_timeout(), None);
     }
 }
+
+#[test]
+fn what_has_arrived_goes_with_it_however_many_rounds_that_takes() {
+    let [mut one, mut other] = ends();
+    for number in 0..200_u64 {
+        assert_eq!(one.send(&number.to_be_bytes(), None, 10), Sent::Done(None));
+    }
+    let gone = other.pump.remove_datagrams(NUMBER, at(20)).unwrap();
+    let Kind::Udp(UdpRecord { receive_queue, .. }) = gone.leave().unwrap().kind else { panic!() };
+    let found: Vec<_> = receive_queue.iter().map(|datagram| datagram.payload.clone()).collect();
+    let expected: Vec<_> = (0..200_u64).map(|number| number.to_be_bytes().to_vec()).collect();
+    assert_eq!(found, expected);
+}

@@ -223,13 +223,18 @@ impl Pump {
     /// What has come for a session, by what its own frames say, since it was removed: its packets are the kernel's again.
     pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
         // What came before they were, and what nobody has looked at yet.
+        self.take_all(at);
+        self.strays.take(flow, at)
+    }
+
+    /// Takes whatever has arrived, however many rounds that is.
+    pub(crate) fn take_all(&mut self, at: Instant) {
         for _ in 0..LATE_ROUNDS {
             if !self.receive(None, at) {
                 break;
             }
         }
         self.serve(false, at);
-        self.strays.take(flow, at)
     }
 
     /// A session less. What still comes for it is kept for [`Pump::take_late`].

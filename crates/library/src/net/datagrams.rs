@@ -100,7 +100,6 @@ impl Net {
         let one = Datagrams::new(socket, other, lent.link);
         let record = self.with_pump(|pump| {
             pump.insert_datagrams(slot, one, now());
-            pump.turn(false, now());
             pump.remove_datagrams(slot, now())?.leave()
         });
         if let Some(record) = record.filter(has_unread) {
@@ -111,9 +110,7 @@ impl Net {
     /// Its datagrams come to the kernel again, and what was on its way has been taken: ends carrying it. Its token, and what was not read.
     pub(crate) fn end_datagrams(&self, slot: u32) -> (Option<u64>, Option<SessionRecord>) {
         let mut pump = lock(&self.pump);
-        let at = now();
-        pump.turn(false, at);
-        let removed = pump.remove_datagrams(slot, at);
+        let removed = pump.remove_datagrams(slot, now());
         self.leave(pump);
         let token = lock(&self.tokens).remove(&slot).map(|(token, _)| token);
         let Some(one) = removed else { return (token, None) };
