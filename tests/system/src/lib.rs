@@ -4,6 +4,8 @@
 
 pub mod leftovers;
 pub mod network;
+pub mod rights;
+pub mod row;
 
 use anyhow::{Context, Result};
 use sojourn_ipc::{Address, Connection, Deadline};

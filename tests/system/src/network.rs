@@ -2,6 +2,7 @@
 //!
 //! Not the lab (hosts, links, sandboxes are `sojourn-lab`'s), not the tests. Scripts are in `programs/net/`.
 
+use crate::rights;
 use crate::{Admin, LIMIT};
 use anyhow::{Context, Result, bail, ensure};
 use sojourn_lab::net::{End, Host, Link, is_possible};
@@ -97,6 +98,16 @@ pub fn received_datagrams(host: &Host) -> Result<u64> {
     Ok(v4.parse::<u64>()? + v6.context("no counter")?.trim().parse::<u64>()?)
 }
 
+/// Programs on that host that have a port of the packet filter's.
+///
+/// # Errors
+/// If its interfaces cannot be listed.
+pub fn filter_ports(host: &Host) -> Result<usize> {
+    let links = host.ip(&["-o", "link"])?;
+    let names = links.lines().filter_map(|line| line.split_whitespace().nth(1));
+    Ok(names.filter(|name| name.starts_with("sojourn")).count())
+}
+
 /// A port that no other test of this process has used.
 #[must_use]
 pub fn next_port() -> u16 {
@@ -121,6 +132,8 @@ pub struct Stage {
     pub address: String,
     /// On which port.
     pub port: u16,
+    /// Programs under Sojourn have no rights, and each a port of the filter's: see [`Stage::with_ports`].
+    pub has_ports: bool,
 }
 
 impl Stage {
@@ -138,12 +151,56 @@ impl Stage {
     /// # Errors
     /// If they cannot be made.
     pub fn between(hosts: [&Host; 2], address: &str, under: Under) -> Result<Self> {
-        let mut worlds = [Sandbox::on(hosts[0])?, Sandbox::on(hosts[1])?];
+        Self::of([Sandbox::on(hosts[0])?, Sandbox::on(hosts[1])?], address, under)
+    }
+
+    /// As [`Stage::new`], but packets reach and leave programs through ports, and those under Sojourn have no rights at all.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn with_ports(link: &Link, under: Under) -> Result<Self> {
+        let world = |end| Sandbox::with_ports(link.host(end));
+        let worlds = [world(End::A)?, world(End::B)?];
+        let mut stage = Self::of(worlds, &link.v4(End::A).to_string(), under)?;
+        stage.has_ports = true;
+        for world in &stage.worlds {
+            rights::open(world)?;
+        }
+        rights::open_folder(&stage.work())?;
+        rights::copy(&programs().join("net"), &stage.worlds[0].folder().join("net"))?;
+        Ok(stage)
+    }
+
+    /// [`Stage::with_ports`] or [`Stage::new`].
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn either(link: &Link, under: Under, has_ports: bool) -> Result<Self> {
+        if has_ports { Self::with_ports(link, under) } else { Self::new(link, under) }
+    }
+
+    fn of(mut worlds: [Sandbox; 2], address: &str, under: Under) -> Result<Self> {
         for world in &mut worlds {
             world.set("MOVE_AFTER_CALLS", "4");
         }
         std::fs::create_dir(worlds[0].folder().join("work"))?;
-        Ok(Self { worlds, under, address: address.to_owned(), port: next_port() })
+        let (address, port) = (address.to_owned(), next_port());
+        Ok(Self { worlds, under, address, port, has_ports: false })
+    }
+
+    /// A program of the lab's, where those of this stage may run it.
+    #[must_use]
+    pub fn built(&self, end: End, name: &str) -> String {
+        let world = &self.worlds[end as usize];
+        let path =
+            if self.has_ports { world.folder().join(name) } else { world.built().path(name) };
+        path.to_string_lossy().into_owned()
+    }
+
+    /// The folder of what programs are told to do, where those of this stage may read it.
+    #[must_use]
+    pub fn programs(&self) -> PathBuf {
+        if self.has_ports { self.worlds[0].folder().to_owned() } else { programs() }
     }
 
     /// Where both sides work.
@@ -162,8 +219,12 @@ impl Stage {
     #[must_use]
     pub fn command(&self, end: End, program: &str) -> Command {
         let world = &self.worlds[end as usize];
-        let mut command = world.command(self.under.mode(end), program);
-        command.current_dir(self.work()).env("PROGRAMS", programs()).env("END", self.end_file());
+        let mut command = match self.under.mode(end) {
+            Mode::Sojourn if self.has_ports => rights::none(world, program),
+            mode => world.command(mode, program),
+        };
+        command.current_dir(self.work()).env("PROGRAMS", self.programs());
+        command.env("END", self.end_file());
         command.env("ADDRESS", &self.address).env("PORT", self.port.to_string());
         command.env("HOME", self.work());
         command

@@ -7,11 +7,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use rustix::process::Signal;
-use rustix::thread::CapabilitySet;
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::network::{hosts, next_port};
-use sojourn_system::{Admin, LIMIT};
+use sojourn_system::{Admin, LIMIT, rights};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,8 +19,6 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Moves of each session.
 const MOVES: u64 = 20;
-/// A user that is nobody else's here.
-const USER: &str = "65531";
 
 /// What one transfer is.
 #[derive(Clone, Copy, Debug)]
@@ -39,28 +36,8 @@ const PLAIN: Plan<'_> = Plan { is_v6: false, calls: false, way: "blocking", opti
 fn world(link: &Link) -> Sandbox {
     let mut world = Sandbox::on(link.host(End::A)).unwrap();
     world.set("MOVE_AFTER_CALLS", "4");
-    let open = || PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(world.folder(), open()).unwrap();
-    for name in ["sojourn", "libsojourn_preload.so", "lab-peer"] {
-        // Where they were built not everybody may look.
-        std::fs::copy(world.built().path(name), world.folder().join(name)).unwrap();
-        std::fs::set_permissions(world.folder().join(name), open()).unwrap();
-    }
+    rights::open(&world).unwrap();
     world
-}
-
-/// A program under Sojourn with no right at all: another user's, or where the server may not look into those (ptrace(2)) of this one.
-fn without_rights(world: &Sandbox, program: &str) -> Command {
-    let held = rustix::thread::capabilities(None).unwrap().effective;
-    let mut command = world.command(Mode::Plain, "setpriv");
-    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
-    if held.contains(CapabilitySet::SYS_PTRACE) {
-        command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]);
-    }
-    command.arg(world.folder().join("sojourn")).args(["run", "--"]);
-    // An absolute path stays.
-    command.arg(world.folder().join(program)).env("HOME", "/");
-    command
 }
 
 /// Both ends of a session: the first under Sojourn, the second plain on the other host.
@@ -79,7 +56,7 @@ fn start(link: &Link, world: &Sandbox, plan: Plan<'_>) -> [Running; 2] {
     };
     let mut plain = Command::new(world.built().path("lab-peer"));
     link.host(End::B).place(&mut plain);
-    let under = without_rights(world, "lab-peer");
+    let under = rights::none(world, "lab-peer");
     match plan.calls {
         false => [start(under, false), start(plain, true)],
         true => {
@@ -243,7 +220,7 @@ fn a_program_that_becomes_another() {
         command.env("ADDRESS", link.v4(End::A).to_string());
         Running::start(command).unwrap()
     };
-    let server = run(without_rights(&world, "/usr/bin/python3"), "serve");
+    let server = run(rights::none(&world, "/usr/bin/python3"), "serve");
     wait_for_listener(&link, port);
     let mut plain = Command::new("/usr/bin/python3");
     b.place(&mut plain);
@@ -295,7 +272,7 @@ fn a_hostile_program_gets_nothing_through() {
         Running::start(hostile(command, &link, &world, role)).unwrap()
     };
     let tap = on_b("tap");
-    let program = without_rights(&world, "/usr/bin/python3");
+    let program = rights::none(&world, "/usr/bin/python3");
     let program = Running::start(hostile(program, &link, &world, "try")).unwrap();
     wait_for_listener(&link, 7999);
     let peer = on_b("ask");

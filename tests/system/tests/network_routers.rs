@@ -7,11 +7,11 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_lab::Running;
-use sojourn_lab::net::{Conditions, End, Host, Link};
+use sojourn_lab::net::End;
 use sojourn_session::SessionInfoT;
 use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::row::Row;
 use sojourn_system::{Admin, LIMIT};
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// How long anything that is waited for may take: less than what a sender that hears nothing waits before it gives up.
@@ -20,45 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MUCH: u64 = 4 << 20;
 /// What the link in the middle takes, in bytes, once it is narrow.
 const NARROW: u32 = 1300;
-
-/// `a` — router — router — `b`, the same in both directions.
-struct Row {
-    ends: [Host; 2],
-    links: [Link; 3],
-}
-
-impl Row {
-    fn new(a: Host, b: Host, mtu: u32) -> Self {
-        let routers = [Host::router().unwrap(), Host::router().unwrap()];
-        let near = Link::direct(&a, &routers[0], 1500).unwrap();
-        let middle = Conditions::default();
-        let middle = Link::through(&routers[0], &routers[1], mtu, 5, middle).unwrap();
-        let far = Link::direct(&routers[1], &b, 1500).unwrap();
-        for (host, link, end) in [
-            (&a, &near, End::B),
-            (&routers[0], &middle, End::B),
-            (&routers[1], &middle, End::A),
-            (&b, &far, End::A),
-        ] {
-            host.default_route(link.v4(end).into()).unwrap();
-            host.default_route(link.v6(end).into()).unwrap();
-        }
-        Self { ends: [a, b], links: [near, middle, far] }
-    }
-
-    /// The first host's address.
-    fn address(&self, is_v4: bool) -> IpAddr {
-        let near = &self.links[0];
-        if is_v4 { near.v4(End::A).into() } else { near.v6(End::A).into() }
-    }
-
-    /// Forgets what was learnt of paths, at both ends.
-    fn forget(&self) {
-        for (host, family) in self.ends.iter().flat_map(|host| [(host, "-4"), (host, "-6")]) {
-            host.ip(&[family, "route", "flush", "cache"]).unwrap();
-        }
-    }
-}
 
 /// A transfer both ways that goes on until it is told to end.
 struct Transfer {
@@ -156,10 +117,10 @@ const SIDES: [Under; 3] = [Under::Server, Under::Client, Under::Both];
 
 fn a_link_becomes_narrow(is_v4: bool) {
     let Some((a, b)) = hosts() else { return };
-    let row = Row::new(a, b, 1500);
+    let row = Row::new(a, b, 1500).unwrap();
     for under in SIDES {
         row.links[1].set_mtu(1500).unwrap();
-        row.forget();
+        row.forget().unwrap();
         let mut transfer = Transfer::start(&row, under, is_v4);
         transfer.wait_until_away();
         row.links[1].set_mtu(NARROW).unwrap();
@@ -183,9 +144,9 @@ fn a_link_beyond_a_router_becomes_narrow_ipv6() {
 #[test]
 fn a_link_beyond_a_router_is_narrow() {
     let Some((a, b)) = hosts() else { return };
-    let row = Row::new(a, b, NARROW);
+    let row = Row::new(a, b, NARROW).unwrap();
     for (under, is_v4) in SIDES.into_iter().flat_map(|under| [(under, true), (under, false)]) {
-        row.forget();
+        row.forget().unwrap();
         let mut transfer = Transfer::start(&row, under, is_v4);
         let before = transfer.wait_until_away();
         transfer.wait_for_much(&before);
@@ -198,7 +159,7 @@ fn a_link_beyond_a_router_is_narrow() {
 #[test]
 fn a_link_beyond_a_router_becomes_too_narrow() {
     let Some((a, b)) = hosts() else { return };
-    let row = Row::new(a, b, 1500);
+    let row = Row::new(a, b, 1500).unwrap();
     let mut transfer = Transfer::start(&row, Under::Client, true);
     let before = transfer.wait_until_away()[0].stream;
     row.links[1].set_mtu(400).unwrap();

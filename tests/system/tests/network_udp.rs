@@ -8,7 +8,7 @@
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running};
 use sojourn_session::{KindT, SessionInfoT};
-use sojourn_system::network::{Stage, Under, await_bound, hosts, received_datagrams};
+use sojourn_system::network::{Stage, Under, await_bound, filter_ports, hosts, received_datagrams};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn received(host: &Host) -> u64 {
 /// Runs the script's command at an end.
 fn script(stage: &Stage, end: End, words: &[&str]) -> Running {
     let mut command = stage.command(end, "python3");
-    let path = sojourn_system::network::programs().join("net/udp.py");
+    let path = stage.programs().join("net/udp.py");
     command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
     Running::start(command).unwrap()
 }
@@ -49,6 +49,8 @@ struct Plan<'p> {
     sizes: &'p str,
     /// How often the sessions are sent home meanwhile.
     recalls: usize,
+    /// See [`Stage::with_ports`].
+    has_ports: bool,
 }
 
 const PLAIN: Plan<'_> = Plan {
@@ -59,10 +61,11 @@ const PLAIN: Plan<'_> = Plan {
     form: "connected",
     sizes: "100,1,1200,4",
     recalls: 0,
+    has_ports: false,
 };
 
 fn play(link: &Link, plan: Plan<'_>) {
-    let mut stage = Stage::new(link, plan.under).unwrap();
+    let mut stage = Stage::either(link, plan.under, plan.has_ports).unwrap();
     let (address, any) = match plan.is_v6 {
         true => (link.v6(End::A).to_string(), "::".to_string()),
         false => (link.v4(End::A).to_string(), "0.0.0.0".to_string()),
@@ -97,6 +100,9 @@ fn play(link: &Link, plan: Plan<'_>) {
         let end = stage.end_file();
         match before {
             None if are_settled => {
+                for end in stage.ends_under().into_iter().filter(|_| plan.has_ports) {
+                    assert_eq!(filter_ports(link.host(end)).unwrap(), 1, "{plan:?}");
+                }
                 before =
                     Some((Instant::now(), [End::A, End::B].map(|end| received(link.host(end)))));
                 std::fs::write(end.with_extension("counts"), "").unwrap();
@@ -168,15 +174,33 @@ fn larger_than_the_path_takes() {
     }
 }
 
+/// Programs without any right, whose datagrams go through ports.
+#[test]
+fn through_ports() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let base = Plan { has_ports: true, ..PLAIN };
+    for (way, form, is_v6) in [
+        ("blocking", "connected", false),
+        ("poll", "unconnected", true),
+        ("epollet", "connected", true),
+    ] {
+        play(&link, Plan { way, form, is_v6, is_bound: form == "connected", ..base });
+    }
+    let sizes = "8000,1472,1473,100,700,300,200,40,90,60";
+    play(&link, Plan { way: "epoll", form: "unconnected", sizes, ..base });
+    play(&link, Plan { way: "select", recalls: 20, ..base });
+}
+
 /// What the cases answer, under Sojourn or not.
-fn cases(link: &Link, under: Under) -> String {
-    let mut stage = Stage::new(link, under).unwrap();
+fn cases(link: &Link, under: Under, has_ports: bool) -> String {
+    let mut stage = Stage::either(link, under, has_ports).unwrap();
     stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
     let port = stage.port.to_string();
     let _server = script(&stage, End::A, &["serve", "epoll", &stage.address, &port]);
     await_port(link.host(End::A), stage.port);
     let mut command = stage.command(End::B, "python3");
-    let path = sojourn_system::network::programs().join("net/udp_cases.py");
+    let path = stage.programs().join("net/udp_cases.py");
     command.arg(path).args([&stage.address, &port]).env("PYTHONUNBUFFERED", "1");
     let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
     if under == Under::Client {
@@ -191,9 +215,11 @@ fn cases(link: &Link, under: Under) -> String {
 fn calls_answer_as_the_kernel_does() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let [plain, ours] = [Under::Nobody, Under::Client].map(|under| cases(&link, under));
+    let plain = cases(&link, Under::Nobody, false);
     assert!(plain.lines().count() > 25, "{plain}");
-    assert_eq!(ours, plain);
+    for has_ports in [false, true] {
+        assert_eq!(cases(&link, Under::Client, has_ports), plain, "with ports: {has_ports}");
+    }
 }
 
 /// Waits until a UDP socket of a program of that world is away, and was so for a while.

@@ -20,7 +20,7 @@ const STAY: Duration = Duration::from_millis(3);
 
 fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {
     let mut command = stage.command(end, "python3");
-    let path = sojourn_system::network::programs().join("net").join(name);
+    let path = stage.programs().join("net").join(name);
     command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
     Running::start(command).unwrap()
 }
@@ -52,12 +52,10 @@ struct Came {
     moves: u64,
 }
 
-fn play(link: &Link, under: Under, way: &str, form: &str, spin: &str) -> Came {
+fn play(link: &Link, under: Under, way: &str, form: &str, has_ports: bool) -> Came {
     let wanted = std::env::var("MOVES").ok().and_then(|text| text.parse().ok()).unwrap_or(MOVES);
-    let mut stage = Stage::new(link, under).unwrap();
-    stage.worlds.iter_mut().for_each(|world| {
-        world.set("SPIN", spin);
-    });
+    let mut stage = Stage::either(link, under, has_ports).unwrap();
+    stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
     let port = stage.port.to_string();
     let serves = script(&stage, End::A, "udp.py", &["serve", way, &stage.address, &port]);
     sojourn_system::network::await_bound(link.host(End::A), stage.port).unwrap();
@@ -70,18 +68,19 @@ fn play(link: &Link, under: Under, way: &str, form: &str, spin: &str) -> Came {
     let said: serde_json::Value = serde_json::from_str(asks.out.trim()).unwrap();
     let number = |name: &str| said[name].as_u64().unwrap();
     let lost = said["lost"].as_array().unwrap().len();
-    println!("{under:?} {way} {form} {spin}: {moves} moves, {said}, {}", serves.out.trim());
+    let what = format!("{under:?} {way} {form} ports {has_ports}");
+    println!("{what}: {moves} moves, {said}, {}", serves.out.trim());
     stage.end().unwrap();
     Came { asked: number("asked"), lost, late: number("late"), twice: number("twice"), moves }
 }
 
 /// A link between two hosts loses nothing, and neither do moves.
-fn nothing_is_lost(under: Under, ways: &[&str]) {
+fn nothing_is_lost(under: Under, ways: &[&str], has_ports: bool) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     for way in ways {
         for form in ["connected", "unconnected"] {
-            let came = play(&link, under, way, form, "never");
+            let came = play(&link, under, way, form, has_ports);
             assert!(came.moves > 50 && came.asked > 500, "{came:?}");
             assert_eq!((came.lost, came.late, came.twice), (0, 0, 0), "{under:?} {way}: {came:?}");
         }
@@ -90,10 +89,16 @@ fn nothing_is_lost(under: Under, ways: &[&str]) {
 
 #[test]
 fn of_those_who_ask() {
-    nothing_is_lost(Under::Client, &["blocking", "poll", "epollet"]);
+    nothing_is_lost(Under::Client, &["blocking", "poll", "epollet"], false);
 }
 
 #[test]
 fn of_those_who_answer() {
-    nothing_is_lost(Under::Server, &["blocking", "epoll"]);
+    nothing_is_lost(Under::Server, &["blocking", "epoll"], false);
+}
+
+#[test]
+fn through_ports() {
+    nothing_is_lost(Under::Client, &["poll"], true);
+    nothing_is_lost(Under::Server, &["epoll"], true);
 }

@@ -9,7 +9,7 @@ use sojourn_lab::net::{End, Link};
 use sojourn_lab::{Finished, Running, Sandbox};
 use sojourn_session::KindT;
 use sojourn_system::leftovers::{Leftovers, keeper, keeper_path};
-use sojourn_system::network::{Stage, Under, await_bound, hosts, programs};
+use sojourn_system::network::{Stage, Under, await_bound, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,13 +29,13 @@ struct Exchange<'l> {
 }
 
 impl<'l> Exchange<'l> {
-    fn start(link: &'l Link, end: End, bound: &str, form: &str) -> Self {
+    fn start(link: &'l Link, end: End, bound: &str, form: &str, has_ports: bool) -> Self {
         let under = if end == End::A { Under::Server } else { Under::Client };
-        let stage = Stage::new(link, under).unwrap();
+        let stage = Stage::either(link, under, has_ports).unwrap();
         let port = stage.port.to_string();
         let start = |end, name: &str, words: &[&str]| {
             let mut command = stage.command(end, "python3");
-            let path = programs().join("net").join(name);
+            let path = stage.programs().join("net").join(name);
             command.arg(path).args(words).env("PYTHONUNBUFFERED", "1");
             Running::start(command).unwrap()
         };
@@ -121,8 +121,8 @@ fn assert_nothing_lost(asks: &Finished) {
 }
 
 /// The server dies twice; the session goes on past the kernel, the next one has it and can send it home.
-fn outlives(link: &Link, end: End, bound: &str, form: &str) {
-    let mut exchange = Exchange::start(link, end, bound, form);
+fn outlives(link: &Link, end: End, bound: &str, form: &str, has_ports: bool) {
+    let mut exchange = Exchange::start(link, end, bound, form, has_ports);
     let stream = exchange.await_away();
     for death in 1..=2 {
         exchange.world().kill_server();
@@ -156,9 +156,18 @@ fn sockets_outlive_servers() {
     let v4 = link.v4(End::A).to_string();
     for (end, bound) in [(End::A, &*v4), (End::A, "0.0.0.0"), (End::A, "::"), (End::B, &v4)] {
         for form in ["connected", "unconnected"] {
-            outlives(&link, end, bound, form);
+            outlives(&link, end, bound, form, false);
         }
     }
+}
+
+#[test]
+fn sockets_behind_ports_outlive_servers() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let bound = link.v4(End::A).to_string();
+    outlives(&link, End::A, "::", "unconnected", true);
+    outlives(&link, End::B, &bound, "connected", true);
 }
 
 /// As with TCP: a call.
@@ -167,7 +176,7 @@ fn what_sends_it_home_without_a_server_waits_for_the_next() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
     let bound = link.v4(End::A).to_string();
-    let mut exchange = Exchange::start(&link, End::B, &bound, "connected");
+    let mut exchange = Exchange::start(&link, End::B, &bound, "connected", false);
     exchange.await_away();
     exchange.world().kill_server();
     exchange.await_progress("answers without a server");
@@ -189,7 +198,7 @@ fn a_program_that_ends_without_a_server_leaves_its_port() {
     let link = Link::direct(&a, &b, 1500).unwrap();
     let bound = link.v4(End::A).to_string();
     for signal in [None, Some(rustix::process::Signal::KILL)] {
-        let mut exchange = Exchange::start(&link, End::A, &bound, "unconnected");
+        let mut exchange = Exchange::start(&link, End::A, &bound, "unconnected", false);
         exchange.await_away();
         exchange.world().kill_server();
         exchange.await_progress("answers without a server");

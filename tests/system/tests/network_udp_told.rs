@@ -9,7 +9,7 @@
 use sojourn_lab::Running;
 use sojourn_lab::net::{End, Link};
 use sojourn_session::{KindT, ReasonT, RefusedInfoT, SessionInfoT};
-use sojourn_system::network::{Stage, Under, hosts, programs};
+use sojourn_system::network::{Stage, Under, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
 
 fn script(stage: &Stage, link: &Link, end: End, words: &[&str]) -> Running {
     let mut command = stage.command(end, "python3");
-    command.arg(programs().join("net/udp_told.py")).args(words);
+    command.arg(stage.programs().join("net/udp_told.py")).args(words);
     command.env("ADDRESS6", link.v6(End::A).to_string()).env("PYTHONUNBUFFERED", "1");
     Running::start(command).unwrap()
 }
@@ -59,8 +59,8 @@ fn counted(admin: &mut Admin) -> Vec<SessionInfoT> {
 }
 
 /// What the program prints. Each time that it asks whether its socket is away, it is told so when that is true; how often it asked.
-fn told(link: &Link, under: Under) -> (String, usize) {
-    let mut stage = Stage::new(link, under).unwrap();
+fn told(link: &Link, under: Under, has_ports: bool) -> (String, usize) {
+    let mut stage = Stage::either(link, under, has_ports).unwrap();
     stage.worlds[1].set("SPIN", "never");
     let server = serve(&stage, link);
     let mut caller = script(&stage, link, End::B, &["call"]);
@@ -107,12 +107,15 @@ fn told(link: &Link, under: Under) -> (String, usize) {
 fn it_is_what_the_kernel_tells() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    let (plain, asked) = told(&link, Under::Nobody);
-    let (carried, asked_there) = told(&link, Under::Client);
-    let differ: Vec<_> =
-        plain.lines().zip(carried.lines()).filter(|(plain, carried)| plain != carried).collect();
-    assert!(differ.is_empty(), "(plain, carried): {differ:#?}");
-    assert_eq!((plain.lines().count(), asked), (carried.lines().count(), asked_there), "{carried}");
+    let (plain, asked) = told(&link, Under::Nobody, false);
+    for has_ports in [false, true] {
+        let (carried, asked_there) = told(&link, Under::Client, has_ports);
+        let differ: Vec<_> =
+            plain.lines().zip(carried.lines()).filter(|(plain, ours)| plain != ours).collect();
+        assert!(differ.is_empty(), "with ports: {has_ports} (plain, carried): {differ:#?}");
+        let counts = (carried.lines().count(), asked_there);
+        assert_eq!((plain.lines().count(), asked), counts, "{carried}");
+    }
     assert!(plain.lines().count() > 70 && asked > 20, "{plain}");
     // It has shown something.
     let has = |text: &str| plain.lines().any(|line| line.contains(text));
