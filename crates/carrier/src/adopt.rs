@@ -236,6 +236,7 @@ impl Carrier {
             home_by: None,
         };
         self.slots.insert((place.own_inbox, place.own_slot), local);
+        self.flows.extend(lodger.keys.iter().map(|key| (*key, local)));
         let phase = Phase::Datagrams(Box::new(lodger));
         self.entries.insert(local, Entry::adopted(key, phase, Some(Box::new(plan)), place));
         self.tokens.insert(label.token, local);

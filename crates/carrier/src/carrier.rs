@@ -199,7 +199,7 @@ pub struct Carrier {
     pub(crate) entries: HashMap<u64, Entry>,
     /// Those that are lent, by token.
     pub(crate) tokens: HashMap<u64, u64>,
-    /// Those of TCP, by what is in their packets.
+    /// Those that are lent, by what is in their packets.
     pub(crate) flows: HashMap<Key, u64>,
     pub(crate) paths: Paths,
     /// Those that were put back a moment ago.

@@ -231,7 +231,7 @@ impl Carrier {
 
     fn take_datagrams(&mut self, local: u64) -> Result<(), LinkError> {
         let program = self.entries.get(&local).and_then(|entry| self.program_of(entry));
-        let Self { entries, links, sessions, tokens, inboxes, peer_inboxes, .. } = self;
+        let Self { entries, links, sessions, tokens, flows, inboxes, peer_inboxes, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
         let (Some(plan), Some(program)) = (&entry.plan, program) else { return Ok(()) };
         let Some(place) = &entry.place else { return Ok(()) };
@@ -283,6 +283,7 @@ impl Carrier {
         let kept = Kept { label, region: joined.region, inbox, own };
         links.keeping.hold(&kept, None, parcel.as_fd());
         let hop = hop_of(&way, port);
+        flows.extend(taken.iter().map(|key| (*key, local)));
         let lodger = Lodger::new(*stream, way, taken, kept);
         entry.phase = Phase::Datagrams(Box::new(lodger));
         tokens.insert(token, local);
@@ -294,7 +295,7 @@ impl Carrier {
 
     /// Frozen: its datagrams are the kernel's from now on, which its library is told.
     pub(crate) fn attend_datagrams(&mut self, local: u64) {
-        let Self { entries, links, .. } = self;
+        let Self { entries, links, flows, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return };
         let Phase::Datagrams(lodger) = &mut entry.phase else { return };
         if !lodger.stream.is_frozen() {
@@ -308,6 +309,7 @@ impl Carrier {
             };
         }
         for key in core::mem::take(&mut lodger.keys) {
+            flows.remove(&key);
             links.give_back(lodger.way.interface, lodger.kept.label.link, &key);
         }
         // What it has of them already it shall have before it is told.
@@ -359,6 +361,7 @@ impl Carrier {
         self.tokens.remove(&label.token);
         self.links.keeping.release(label);
         for key in &lodger.keys {
+            self.flows.remove(key);
             self.links.give_back(label.interface, label.link, key);
         }
         let_go(&lodger.stream);

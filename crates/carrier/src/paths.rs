@@ -2,8 +2,10 @@
 //!
 //! The kernel hears the same ICMP messages, but takes them for forged, since its sockets know nothing of such sessions. Two raw sockets have a
 //! copy of those that matter, after the firewall's rules for what comes in; they are there as long as a session is away. raw(7), RFC 3542. It takes `CAP_NET_RAW`.
-//! Not here: what is believed (`too_big`). UDP sockets hear for themselves: of them the kernel knows everything. Read `docs/moves.md`,
-//! "The length of packets".
+//!
+//! What is said of datagrams the kernel judges: their sockets are there. Only what their libraries know of ways is then old, so they ask
+//! anew, and have the kernel send until they are answered.
+//! Not here: what is believed (`too_big`). Read `docs/moves.md`, "The length of packets".
 
 use crate::carrier::{Carrier, Entry, Lent, Phase, later};
 use crate::moves::hop_of;
@@ -110,9 +112,15 @@ impl Carrier {
 
     fn heed(&mut self, notice: &Notice, at: Instant) {
         let Self { entries, flows, sessions, .. } = self;
-        let Some(local) = flows.get(&notice.key).copied() else { return };
-        let Some(Entry { key, phase: Phase::Lent(lent), .. }) = entries.get_mut(&local) else {
+        let all = notice.unconnected();
+        let found = flows.get(&notice.key).or_else(|| flows.get(&all?)).copied();
+        let Some((local, entry)) = found.and_then(|at| Some((at, entries.get_mut(&at)?))) else {
             return;
+        };
+        let (key, lent) = match entry {
+            Entry { key, phase: Phase::Lent(lent), .. } => (key, lent),
+            Entry { phase: Phase::Datagrams(_), .. } => return self.look_at_way(local),
+            _ => return,
         };
         let Some(under_way) = position::under_way(&lent.stream.ledger().told()) else { return };
         // One that was adopted and has not registered cannot be told; routers say it again.

@@ -19,13 +19,13 @@ const LEAST_V6: u32 = 1280;
 /// So long what was learnt of a path counts (microseconds; `net.ipv4.route.mtu_expires`): it may have become wider.
 const EXPIRES_US: u64 = 600_000_000;
 
-/// A router's word that a packet of a TCP session was too long.
+/// A router's word that a packet of a session was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// Whose packet.
     pub(crate) key: Key,
-    /// Which one.
-    seq: SeqNum,
+    /// Which one, of TCP.
+    seq: Option<SeqNum>,
     /// What would not have been too long, in bytes; 0 if the router does not say.
     mtu: u32,
 }
@@ -49,12 +49,16 @@ impl Notice {
     }
 
     fn of(error: Error) -> Option<Self> {
-        let Error { reason: Reason::TooBig { mtu }, flow, seq: Some(seq) } = error else {
-            return None;
-        };
-        let FlowKey { protocol: Protocol::Tcp, source, target } = flow else { return None };
-        let key = Key::new(Protocol::Tcp, source, Some(target)).ok()?;
+        let Error { reason: Reason::TooBig { mtu }, flow, seq } = error else { return None };
+        let FlowKey { protocol, source, target } = flow;
+        let key = Key::new(protocol, source, Some(target)).ok()?;
         Some(Self { key, seq, mtu })
+    }
+
+    /// A datagram socket that may have sent the packet though it is not connected to where that went.
+    pub(crate) fn unconnected(&self) -> Option<Key> {
+        let is_udp = self.key.protocol() == Protocol::Udp;
+        is_udp.then(|| Key::new(Protocol::Udp, self.key.local(), None).ok())?
     }
 }
 
@@ -74,7 +78,7 @@ pub(crate) fn judge(
     (una, nxt): (SeqNum, SeqNum),
     known: u32,
 ) -> Option<Verdict> {
-    let is_under_way = notice.seq.is_in(una, nxt.since(una));
+    let is_under_way = notice.seq.is_some_and(|seq| seq.is_in(una, nxt.since(una)));
     if notice.key != *key || !is_under_way || notice.mtu >= known {
         return None;
     }

@@ -154,10 +154,6 @@ fn other_messages_say_nothing() {
         for reason in reasons {
             assert_eq!(read(&said(reason, &packet, ends.0.ip()), is_v4), None, "{reason:?}");
         }
-        let mut udp = packet;
-        udp[if is_v4 { 9 } else { 6 }] = 17;
-        let message = said(Reason::TooBig { mtu: 1300 }, &udp, ends.0.ip());
-        assert_eq!(read(&message, is_v4), None, "of a datagram");
     }
 }
 
@@ -198,4 +194,27 @@ fn what_was_learnt_is_forgotten() {
     assert!(path.expires(later(start, EXPIRES_US + 5)));
     assert_eq!(path.narrowed(1500), 1500);
     assert!(!path.expires(later(start, EXPIRES_US + 6)), "not again at once");
+}
+
+/// Nothing in a datagram tells whether it was sent, so there is no verdict: only whose it may be.
+#[test]
+fn of_datagrams_it_is_known_whose_they_may_be() {
+    for is_v4 in BOTH {
+        let (source, target) = ends(is_v4);
+        let flow = FlowKey { protocol: Protocol::Udp, source, target };
+        let header = Header::new(None, flow, Fields::default()).unwrap();
+        let mut packet = vec![0; HEADERS_BYTES_MAX];
+        let emitted =
+            header.emit_udp(&[&[7; 50]], Ecn::NotCapable, 0, Offload::Nothing, &mut packet);
+        packet.truncate(emitted.unwrap().len);
+        packet.extend([7; 50]);
+        let notice =
+            read(&said(Reason::TooBig { mtu: 1300 }, &packet, source.ip()), is_v4).unwrap();
+        assert_eq!(notice.key, Key::new(Protocol::Udp, source, Some(target)).unwrap());
+        assert_eq!(notice.unconnected(), Key::new(Protocol::Udp, source, None).ok());
+        assert_eq!(judge(&notice, &notice.key, UNDER_WAY, 1500), None);
+        let of_tcp =
+            read(&said(Reason::TooBig { mtu: 1300 }, &sent(ends(is_v4), UNA), source.ip()), is_v4);
+        assert_eq!(of_tcp.unwrap().unconnected(), None);
+    }
 }

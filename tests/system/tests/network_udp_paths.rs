@@ -1,0 +1,106 @@
+//! UDP beyond routers with a link between them that takes only short packets: a socket that is away is told what the kernel's own would be, at the
+//! same calls, and what is too long gets there in the same way.
+//!
+//! One program runs plainly and under Sojourn; what it prints must be the same. Not here: TCP on such paths (`network_routers.rs`), the host's
+//! own interface and how long its packets may be (`network_udp.rs`). Needs root and network namespaces, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::Running;
+use sojourn_lab::net::End;
+use sojourn_session::{KindT, SessionInfoT};
+use sojourn_system::LIMIT;
+use sojourn_system::network::{Stage, Under, await_bound, hosts};
+use sojourn_system::row::Row;
+use std::time::{Duration, Instant};
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the link in the middle takes, in bytes.
+const NARROW: u32 = 1300;
+/// Datagrams that a socket has received past the kernel before its case begins.
+const USED: u64 = 5;
+
+fn is_used(one: &SessionInfoT) -> bool {
+    one.kind == KindT::Udp && one.datagrams_received >= USED
+}
+
+/// Sees to it that each case begins with a path nobody knows of, and a socket that is away at each end that is under Sojourn.
+fn prepare(row: &Row, stage: &Stage, calls: &mut Running) -> u32 {
+    let mut admins = stage.admins().unwrap();
+    // The streams of sockets that were away before. The server's socket is the same in all cases.
+    let mut known: Vec<u64> = Vec::new();
+    let mut cases = 0;
+    let deadline = Instant::now() + LIMIT;
+    let asked = stage.end_file().with_extension("asked");
+    while calls.is_running() {
+        assert!(Instant::now() < deadline, "case {cases} does not end");
+        std::thread::sleep(Duration::from_millis(2));
+        let text = std::fs::read_to_string(&asked).unwrap_or_default();
+        if text.parse() != Ok(cases + 1) {
+            continue;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        for (admin, end) in admins.iter_mut().zip(stage.ends_under()) {
+            let is_it = |one: &SessionInfoT| {
+                is_used(one) && (end == End::A || !known.contains(&one.stream))
+            };
+            while !admin.away().unwrap().iter().any(is_it) {
+                assert!(Instant::now() < deadline, "no socket is away: {:?}", admin.away());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            known.extend(admin.away().unwrap().iter().map(|one| one.stream));
+        }
+        row.forget().unwrap();
+        cases += 1;
+        std::fs::write(stage.end_file().with_extension(cases.to_string()), "").unwrap();
+    }
+    cases
+}
+
+/// What the cases say, and how many there were.
+fn cases(row: &Row, under: Under, is_v4: bool) -> (String, u32) {
+    let hosts = row.ends.each_ref();
+    let mut stage = Stage::between(hosts, &row.address(is_v4).to_string(), under).unwrap();
+    stage.worlds.iter_mut().for_each(|world| world.set("SPIN", "never"));
+    let port = stage.port.to_string();
+    let start = |end, role: &str| {
+        let mut command = stage.command(end, "python3");
+        command.arg(stage.programs().join("net/udp_paths.py")).args([
+            role,
+            &*stage.address,
+            &*port,
+        ]);
+        Running::start(command).unwrap()
+    };
+    let serves = start(End::A, "serve");
+    await_bound(hosts[0], stage.port).unwrap();
+    let mut calls = start(End::B, "call");
+    let count = prepare(row, &stage, &mut calls);
+    let called = calls.finish(LIMIT).unwrap();
+    std::fs::write(stage.end_file(), "").unwrap();
+    let served = serves.finish(LIMIT).unwrap();
+    assert_eq!((called.status, served.status), (0, 0), "{under:?}: {called:#?} {served:#?}");
+    stage.end().unwrap();
+    (called.out, count)
+}
+
+fn same(is_v4: bool, ways: &[Under]) {
+    let Some((a, b)) = hosts() else { return };
+    let row = Row::new(a, b, NARROW).unwrap();
+    let plain = cases(&row, Under::Nobody, is_v4);
+    assert!(plain.0.lines().count() >= 15 && plain.1 >= 8, "{plain:?}");
+    for under in ways {
+        assert_eq!(cases(&row, *under, is_v4), plain, "{under:?}");
+    }
+}
+
+#[test]
+fn as_the_kernel_over_ipv4() {
+    same(true, &[Under::Client, Under::Server]);
+}
+
+#[test]
+fn as_the_kernel_over_ipv6() {
+    same(false, &[Under::Both]);
+}
