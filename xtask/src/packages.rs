@@ -36,6 +36,7 @@ pub(crate) const TEST: &[&str] = &[
     "bind9-dnsutils",
     "inetutils-telnet",
     "inetutils-telnetd",
+    "tcpdump",
     "tnftp",
     "vsftpd",
     "x11-apps",
