@@ -7,7 +7,7 @@
 
 use sojourn_lab::Running;
 use sojourn_lab::net::{Conditions, End, Host, Link};
-use sojourn_system::network::{Stage, Under, hosts};
+use sojourn_system::network::{Stage, Under, filter_ports, hosts};
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
@@ -34,12 +34,14 @@ struct Transfer {
 
 impl Transfer {
     fn start(link: &Link, under: Under, address: Option<&str>) -> Self {
-        let stage = Stage::new(link, under).unwrap();
+        Self::on(Stage::new(link, under).unwrap(), address)
+    }
+
+    fn on(stage: Stage, address: Option<&str>) -> Self {
         let address = format!("{}:{}", address.unwrap_or(&stage.address), stage.port);
         let end = stage.end_file().to_string_lossy().into_owned();
-        let peer = stage.worlds[0].built().path("lab-peer").to_string_lossy().into_owned();
         let start = |end_of: End, role: &str| {
-            let mut command = stage.command(end_of, &peer);
+            let mut command = stage.command(end_of, &stage.built(end_of, "lab-peer"));
             command.args([role, "tcp", &address, "--way", "blocking", "--until", &end]);
             Running::start(command).unwrap()
         };
@@ -214,45 +216,99 @@ fn the_link_goes_down_and_up() {
     }
 }
 
+/// Under what a transfer endures the weather.
+#[derive(Clone, Copy, Debug)]
+struct Ship {
+    under: Under,
+    is_v6: bool,
+    has_ports: bool,
+}
+
+const SERVER: Ship = Ship { under: Under::Server, is_v6: false, has_ports: false };
+const CLIENT: Ship = Ship { under: Under::Client, ..SERVER };
+const BOTH: Ship = Ship { under: Under::Both, ..SERVER };
+const BOTH_V6: Ship = Ship { is_v6: true, ..BOTH };
+const PORTS: Ship = Ship { has_ports: true, ..BOTH };
+
 /// What the link does to frames changes under the transfer; sessions are sent home in between.
-fn weather(under: Under, all: &[Conditions]) {
+fn weather(ship: Ship, all: &[Conditions]) {
     let Some((a, b)) = hosts() else { return };
     let link = Link::through(&a, &b, 1500, 11, Conditions::default()).unwrap();
-    let mut transfer = Transfer::start(&link, under, None);
+    let stage = Stage::either(&link, ship.under, ship.has_ports).unwrap();
+    let address = ship.is_v6.then(|| format!("[{}]", link.v6(End::A)));
+    let mut transfer = Transfer::on(stage, address.as_deref());
+    for end in transfer.stage.ends_under() {
+        let has_port = || filter_ports(link.host(end)).unwrap() > 0;
+        wait_for(&format!("{ship:?}: its way"), || has_port() == ship.has_ports);
+    }
     for conditions in all {
+        let begun = Instant::now();
         for end in [End::A, End::B] {
             link.set_conditions(end, *conditions).unwrap();
         }
-        transfer.wait_for_progress(&format!("with {conditions:?}"));
+        transfer.wait_for_progress(&format!("{ship:?} with {conditions:?}"));
         transfer.recall();
-        transfer.wait_for_progress(&format!("after a return, with {conditions:?}"));
+        transfer.wait_for_progress(&format!("{ship:?} after a return, with {conditions:?}"));
+        println!("{ship:?}: {:?}, {conditions:?}", begun.elapsed());
     }
     for end in [End::A, End::B] {
         link.set_conditions(end, Conditions::default()).unwrap();
     }
+    let begun = Instant::now();
     transfer.finish();
+    println!("{ship:?}: {:?} to the end", begun.elapsed());
 }
 
 #[test]
 fn packets_are_lost() {
     let loss = |loss| Conditions { loss, delay: Duration::from_millis(1), ..Conditions::default() };
-    weather(Under::Server, &[loss(0.001), loss(0.01), loss(0.03)]);
-    weather(Under::Client, &[loss(0.01), loss(0.1)]);
+    weather(SERVER, &[loss(0.001), loss(0.01), loss(0.03)]);
+    weather(CLIENT, &[loss(0.01), loss(0.1)]);
+    weather(BOTH, &[loss(0.03)]);
+    weather(BOTH_V6, &[loss(0.01)]);
 }
+
+/// Each of them alone.
+const BAD: [Conditions; 5] = {
+    let base = Conditions {
+        loss: 0.0,
+        duplicate: 0.0,
+        corrupt: 0.0,
+        mark: 0.0,
+        reorder: 0.0,
+        reorder_by: Duration::from_millis(2),
+        delay: Duration::from_millis(1),
+        jitter: Duration::ZERO,
+        rate: None,
+        queue_bytes: 256 << 10,
+    };
+    [
+        Conditions { reorder: 0.05, ..base },
+        Conditions { duplicate: 0.05, ..base },
+        Conditions { corrupt: 0.05, ..base },
+        Conditions { jitter: Duration::from_millis(5), ..base },
+        Conditions { rate: Some(20_000_000), queue_bytes: 30_000, ..base },
+    ]
+};
 
 #[test]
 fn packets_come_late_twice_and_damaged() {
-    let base = Conditions { delay: Duration::from_millis(1), ..Conditions::default() };
-    let all = [
-        Conditions { reorder: 0.05, ..base },
-        Conditions { duplicate: 0.05, ..base },
-        Conditions { corrupt: 0.01, ..base },
-        Conditions { jitter: Duration::from_millis(5), ..base },
-        Conditions { rate: Some(20_000_000), queue_bytes: 30_000, ..base },
-    ];
-    for under in SIDES {
-        weather(under, &all);
+    for ship in [SERVER, CLIENT] {
+        weather(ship, &BAD);
     }
+}
+
+#[test]
+fn packets_come_late_twice_and_damaged_at_both_ends() {
+    weather(BOTH, &BAD);
+    weather(BOTH_V6, &BAD);
+}
+
+/// Programs without any right.
+#[test]
+fn weather_through_ports() {
+    weather(PORTS, &BAD);
+    weather(Ship { under: Under::Client, is_v6: true, ..PORTS }, &BAD[..3]);
 }
 
 #[test]
