@@ -10,8 +10,11 @@ use sojourn_system::network::{Under, hosts, run};
 use std::path::Path;
 
 /// Programs and the Debian packages they are in.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 17] = [
     ("iperf3", "iperf3"),
+    ("redis-server", "redis-server"),
+    ("redis-benchmark", "redis-tools"),
+    ("redis-cli", "redis-tools"),
     ("nginx", "nginx"),
     ("curl", "curl"),
     ("sshd", "openssh-server"),
@@ -73,13 +76,18 @@ fn iperf3() {
 }
 
 #[test]
+fn redis() {
+    same(&["redis-server", "redis-cli", "redis-benchmark"], "redis.sh", [4, 4]);
+}
+
+#[test]
 fn nginx_and_curl() {
     same(&["nginx", "curl"], "nginx.sh", [2, 2]);
 }
 
 #[test]
 fn ssh_and_scp() {
-    same(&["sshd", "scp", "rsync"], "ssh.sh", [1, 1]);
+    same(&["sshd", "scp", "rsync", "socat"], "ssh.sh", [1, 1]);
 }
 
 #[test]

@@ -29,6 +29,7 @@ LogLevel ERROR
 END
     mkdir -p tree/sub
     for i in $(seq 40); do seq 1 $((i * 300)) >tree/sub/$i; done
+    socat TCP-LISTEN:$((PORT + 1)),bind=127.0.0.1,reuseaddr,fork SYSTEM:"seq 1 400000" &
     /usr/sbin/sshd -D -f server.conf -E log &
 }
 call() {
@@ -47,4 +48,10 @@ call() {
     rsync -a -e "$s" tree/ there:"$D/synced/"
     echo "rsync $?"
     diff -r tree synced && echo same
+    seq 1 300000 >large
+    printf 'put large %s/put\nget %s/put got\nls tree/sub\n' "$D" "$D" | sftp -q -F client.conf -b - there | grep -v "sftp>\|$D" | sum
+    echo "sftp ${PIPESTATUS[1]}"
+    cmp large put && cmp large got && echo same
+    # What listens on the server's own address alone.
+    for i in 1 2; do $s -W 127.0.0.1:$((PORT + 1)) there </dev/null | sum; done
 }
