@@ -42,12 +42,22 @@ pub(crate) enum Job {
     Kept { fd: i32, version: u32 },
 }
 
+impl Job {
+    /// A descriptor of the program's that it is about.
+    fn number(&self) -> Option<i32> {
+        match self {
+            Self::Offer { fd, .. } | Self::Kept { fd, .. } => Some(*fd),
+            _ => None,
+        }
+    }
+}
+
 /// One process's share of the library.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) pool: Pool,
-    /// Rung for jobs, by children, and by the server.
-    pub(crate) doorbell: Option<OwnedFd>,
+    /// Rung for jobs, by children, and by the server; made by the protocol thread.
+    doorbell: OnceLock<OwnedFd>,
     jobs: Mutex<VecDeque<Job>>,
     is_running: AtomicBool,
     /// Shared with children; see `fork`.
@@ -79,12 +89,9 @@ impl core::fmt::Debug for Pool {
 
 impl Engine {
     pub(crate) fn new() -> Box<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let doorbell = rustix::event::eventfd(0, flags).ok().map(hide);
-        let own = doorbell.iter().map(|fd| fd.as_raw_fd()).collect();
         Box::new(Self {
             pool: Pool::new(),
-            doorbell,
+            doorbell: OnceLock::new(),
             jobs: Mutex::default(),
             is_running: AtomicBool::new(false),
             board: OnceLock::new(),
@@ -97,7 +104,7 @@ impl Engine {
             net: OnceLock::new(),
             has_net_thread: AtomicBool::new(false),
             bulk: Mutex::default(),
-            own: Mutex::new(own),
+            own: Mutex::default(),
         })
     }
 
@@ -106,6 +113,9 @@ impl Engine {
         lock(&self.jobs).push_back(job);
         if !self.is_running.swap(true, Ordering::SeqCst) {
             self.note_serving();
+            if is_single_threaded() {
+                self.make_doorbell();
+            }
             let work = Box::new(move || crate::protocol::run(library, self));
             if !library.host().spawn("sojourn", work) {
                 self.is_running.store(false, Ordering::SeqCst);
@@ -127,10 +137,30 @@ impl Engine {
 
     /// Wakes the protocol thread.
     pub(crate) fn ring(&self) {
-        if let Some(doorbell) = &self.doorbell {
+        // SYNC: while there is none the thread has not looked for jobs; it makes one before it takes the lock of the jobs, under which this one was left.
+        if let Some(doorbell) = self.doorbell() {
             // Full means that it is awake anyhow.
             let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
+    }
+
+    /// Makes the doorbell, if there is none. The first descriptor far up makes the kernel enlarge the process's table, for which it has programs with
+    /// several threads wait for some 20 ms: that is the protocol thread's to wait for, then, and not while one of ours has a low number.
+    pub(crate) fn make_doorbell(&self) -> Option<&OwnedFd> {
+        if let Some(doorbell) = self.doorbell() {
+            return Some(doorbell);
+        }
+        let known = lock(&self.jobs).iter().find_map(Job::number);
+        if let Some(fd) = known.and_then(|fd| crate::kernel::at(fd).ok()) {
+            drop(rustix::io::fcntl_dupfd_cloexec(fd, hidden_from()));
+        }
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let doorbell = self.keep(rustix::event::eventfd(0, flags).ok()?);
+        Some(self.doorbell.get_or_init(|| doorbell))
+    }
+
+    pub(crate) fn doorbell(&self) -> Option<&OwnedFd> {
+        self.doorbell.get()
     }
 
     /// Puts one of the library's own descriptors out of the way of the program's numbers.
@@ -164,7 +194,7 @@ impl Engine {
 
     /// By which children ask for what is away.
     pub(crate) fn doorbell_number(&self) -> Option<i32> {
-        self.doorbell.as_ref().map(|fd| fd.as_raw_fd())
+        self.doorbell().map(|fd| fd.as_raw_fd())
     }
 }
 
@@ -175,11 +205,19 @@ impl Library {
     }
 }
 
+/// Whether this process has one thread, as far as can be seen. See proc(5): each is a folder there.
+fn is_single_threaded() -> bool {
+    rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3)
+}
+
 /// A duplicate with a high number in place of `fd`; `fd` itself if that cannot be.
 fn hide(fd: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).unwrap_or(fd)
+}
+
+/// The first of the high numbers.
+fn hidden_from() -> i32 {
     let limit =
         rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
-    let base = limit.saturating_sub(HIDDEN).max(limit / 2);
-    let Ok(base) = i32::try_from(base) else { return fd };
-    rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), base).unwrap_or(fd)
+    limit.saturating_sub(HIDDEN).max(limit / 2) as i32
 }

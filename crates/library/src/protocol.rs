@@ -105,10 +105,12 @@ pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
 
 impl Thread {
     fn new(library: &'static Library, engine: &'static Engine) -> Option<Self> {
+        let doorbell = engine.make_doorbell()?;
         let set = engine.keep(epoll::create(epoll::CreateFlags::CLOEXEC).ok()?);
         engine.watched.store(set.as_raw_fd(), Ordering::SeqCst);
-        let doorbell = engine.doorbell.as_ref()?;
         epoll::add(&set, doorbell, EventData::new_u64(DOORBELL), EventFlags::IN).ok()?;
+        // What was left before there was a bell.
+        engine.ring();
         Some(Self {
             library,
             engine,
@@ -158,7 +160,7 @@ impl Thread {
         let rest = data & !WHAT;
         match data & WHAT {
             DOORBELL => {
-                if let Some(doorbell) = &self.engine.doorbell {
+                if let Some(doorbell) = self.engine.doorbell() {
                     let _ = rustix::io::read(doorbell, &mut [0; 8]);
                 }
                 self.take_events();

@@ -58,7 +58,7 @@ impl Thread {
         let Some(mut client) = self.open_client() else { return };
         let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let program = std::ffi::CString::new(program.trim_end()).unwrap_or_default();
-        let Some(doorbell) = &self.engine.doorbell else { return };
+        let Some(doorbell) = self.engine.doorbell() else { return };
         let deadline = Deadline::after(ANSWER_LIMIT);
         if client.with_deadline(deadline).hello(&program, Some(doorbell.as_fd())).is_err() {
             return;
