@@ -79,9 +79,9 @@ impl<'l> Exchange<'l> {
     fn recall(&mut self) -> bool {
         let mut found = Vec::new();
         for admin in &mut self.admins {
-            let away = admin.away().unwrap().into_iter();
+            let mut away = admin.away().unwrap().into_iter();
             let is_it = |one: &SessionInfoT| is_used(one) && !self.known.contains(&one.stream);
-            let Some(one) = away.filter(is_it).next() else { return false };
+            let Some(one) = away.find(is_it) else { return false };
             found.push(one);
         }
         for (admin, one) in self.admins.iter_mut().zip(found) {
