@@ -1,6 +1,7 @@
 //! How a segment that was decided on is put together: header, options, window, and where its payload lies.
 //!
-//! What is sent and when is `output`'s to decide. Every segment that is built tells the newest acknowledgement and window.
+//! What is sent and when is `output`'s to decide. Every segment that is built tells the newest acknowledgement and window; of those of a probe the
+//! peer hears nothing.
 
 use super::connection::Connection;
 use crate::position::Span;
@@ -69,7 +70,10 @@ impl Connection {
             let (chosen, read) = (self.choose_window(), self.rcv.read);
             let capacity = self.rcv.ring.capacity();
             window = self.rcv.window.tell(self.rcv.nxt, chosen, read, capacity);
-            self.acks.on_sent(plan.span.is_empty() && !flags.contains(Flags::FIN));
+            // A probe lies before what the peer expects: it drops that before it looks for an acknowledgement (RFC 9293, 3.10.7.4, first).
+            if plan.span.start >= self.snd.una {
+                self.acks.on_sent(plan.span.is_empty() && !flags.contains(Flags::FIN));
+            }
         }
         let header = Header {
             source_port: self.local.port(),

@@ -16,6 +16,8 @@ pub(crate) struct Segment {
     pub(crate) urgent: u16,
     pub(crate) congestion: bool,
     pub(crate) segment_size: Option<u16>,
+    /// Timers that have run out are looked at after it.
+    pub(crate) is_late: bool,
     /// The disposition that is expected, by name.
     pub(crate) becomes: Option<String>,
 }
@@ -117,6 +119,7 @@ fn segment(words: &[&str]) -> Result<Segment, String> {
             "urg" => segment.urgent = number(rest.next())?,
             "gso" => segment.segment_size = Some(number(rest.next())?),
             "ce" | "ect" => segment.congestion = true,
+            "late" => segment.is_late = true,
             "sack" => {
                 let mut blocks = Vec::new();
                 while let Some(block) = rest.next_if(|word| word.contains('-')) {

@@ -55,8 +55,10 @@ impl Player {
             return setup::apply(&mut self.record, words);
         }
         self.begin()?;
-        if let Some(at) = line.at {
-            self.advance(at + BEGINNING)?;
+        match (line.at, &line.verb) {
+            (Some(at), Verb::From(segment)) if segment.is_late => self.now = at + BEGINNING,
+            (Some(at), _) => self.advance(at + BEGINNING)?,
+            (None, _) => {}
         }
         match &line.verb {
             Verb::With(_) => {}
@@ -66,6 +68,10 @@ impl Player {
             Verb::From(segment) => {
                 self.expect_silence()?;
                 self.hand_in(segment)?;
+                if segment.is_late {
+                    let now = self.now;
+                    self.connection().on_timeout(now);
+                }
             }
             Verb::Send(count, more) => self.write(*count, *more)?,
             Verb::Recv(count) => self.read(*count)?,
