@@ -22,6 +22,8 @@ pub(crate) fn run(all: bool) -> Result<()> {
     eprintln!("── layers");
     layers::check()?;
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
     // The C interface and whole-system tests run what ships.
     build::everything()?;
     // First: some tests have packages built by themselves, into the same folder, and what is then there of the libraries that
@@ -29,8 +31,6 @@ pub(crate) fn run(all: bool) -> Result<()> {
     run_step("examples in the documentation", &["test", "--workspace", "--doc"])?;
     let words = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
     let unsure = again::tests("tests", &words)?;
-    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
-    steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
     if all {
         models()?;
         build::bench_smoke()?;

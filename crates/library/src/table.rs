@@ -27,7 +27,7 @@ pub(crate) enum Way {
 
 /// Bits of [`Entry::marks`].
 pub(crate) mod mark {
-    /// Never moves; see [`Entry::kept_for`].
+    /// Never moves; see [`super::Entry::kept_for`].
     pub(crate) const FIXED: u32 = 1;
     /// Made by this process, by a call we saw.
     pub(crate) const BORN_HERE: u32 = 2;
