@@ -1,0 +1,90 @@
+//! UDP sockets that hear a group and everybody beside what is sent to them alone, some of it in fragments, while they move out and home: all
+//! of it comes, once, and says where it was sent to.
+//!
+//! Of these only whole datagrams to the host's own address go past the kernel, so both queues of a socket are in use all the time. Not here: links
+//! that lose (`network_udp_weather.rs`). Needs root and network namespaces, and says so if they cannot be had.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::Running;
+use sojourn_lab::net::{End, Link};
+use sojourn_session::{KindT, SessionInfoT};
+use sojourn_system::network::{Stage, Under, await_bound, hosts, received_datagrams};
+use sojourn_system::{Admin, LIMIT};
+use std::time::{Duration, Instant};
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the socket is sent home.
+const RECALLS: u64 = 15;
+/// A socket that is away is left there until so many datagrams have come past the kernel.
+const STAY: u64 = 100;
+/// Datagrams that the caller sends to a socket that stays in the kernel.
+const MANY: u64 = 5000;
+
+#[track_caller]
+fn wait_for(what: &str, calls: &mut Running, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(calls.is_running() && Instant::now() < deadline, "{what}: {calls:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends the socket home again and again.
+fn move_about(admin: &mut Admin, calls: &mut Running) {
+    let mut known = Vec::new();
+    for _ in 0..RECALLS {
+        wait_for("a socket that is used away", calls, || {
+            let is_it = |one: &SessionInfoT| {
+                one.kind == KindT::Udp
+                    && one.datagrams_received >= STAY
+                    && !known.contains(&one.stream)
+            };
+            let Some(one) = admin.away().unwrap().into_iter().find(is_it) else { return false };
+            known.push(one.stream);
+            admin.recall_of(&[one.pid]).unwrap();
+            true
+        });
+    }
+}
+
+fn play(under: Under, has_ports: bool) {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let stage = Stage::either(&link, under, has_ports).unwrap();
+    let start = |end, role: &str| {
+        let mut command = stage.command(end, "python3");
+        command.arg(stage.programs().join("net/udp_groups.py"));
+        command.args([role, &*stage.address, &stage.port.to_string()]);
+        Running::start(command).unwrap()
+    };
+    let serves = start(End::A, "serve");
+    await_bound(&a, stage.port).unwrap();
+    let mut calls = start(End::B, "call");
+    match stage.admins().unwrap().first_mut() {
+        Some(admin) => move_about(admin, &mut calls),
+        None => wait_for("many", &mut calls, || received_datagrams(&a).unwrap() > MANY),
+    }
+    std::fs::write(stage.end_file(), "").unwrap();
+    let [called, served] = [calls, serves].map(|one| one.finish(LIMIT).unwrap());
+    println!("{under:?}, ports: {has_ports}: {}", served.out.trim());
+    assert_eq!((called.status, served.status), (0, 0), "{under:?}: {called:#?} {served:#?}");
+    let said: serde_json::Value = serde_json::from_str(served.out.trim()).unwrap();
+    let none = serde_json::json!([]);
+    assert!(said["missing"] == none && said["twice"] == none, "{under:?}: {said}");
+    assert!(said["sent"].as_u64().unwrap() > 1000, "{under:?}: {said}");
+    stage.end().unwrap();
+}
+
+#[test]
+fn everything_comes_once() {
+    for under in [Under::Nobody, Under::Server] {
+        play(under, false);
+    }
+}
+
+#[test]
+fn everything_comes_once_through_a_port() {
+    play(Under::Server, true);
+}
