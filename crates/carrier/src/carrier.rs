@@ -26,7 +26,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
-use sojourn_proto::record::SessionRecord;
+use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
 use sojourn_pump::now;
 use sojourn_session::HopT;
@@ -99,7 +99,14 @@ pub(crate) enum Phase {
     /// The server has not joined it yet.
     Offered { socket: OwnedFd },
     /// Joined; the program's side, or the kernel, is not ready yet.
-    Waiting { socket: OwnedFd, stream: Box<Stream>, joined: Joined, since: Instant },
+    Waiting {
+        socket: OwnedFd,
+        stream: Box<Stream>,
+        joined: Joined,
+        since: Instant,
+        /// What will be in its record.
+        tuning: TcpTuning,
+    },
     /// The program's library carries it.
     Lent(Box<Lent>),
     /// A UDP socket's; joined; the program's side is not ready yet.

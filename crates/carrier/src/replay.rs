@@ -47,15 +47,6 @@ pub(crate) fn rest(record: &SessionRecord, tcp: &TcpRecord, has_ended: bool) -> 
     Ok(())
 }
 
-/// Says whole packets, as they are.
-///
-/// # Errors
-/// The kernel's; what has been said is said.
-pub(crate) fn packets(packets: &[Vec<u8>], local: SocketAddr) -> Result<(), Errno> {
-    let raw = Raw::open(local)?;
-    packets.iter().try_for_each(|packet| raw.say(packet))
-}
-
 /// Says a datagram, or each of several merged ones, to the socket at `local`.
 ///
 /// # Errors
@@ -88,13 +79,17 @@ pub(crate) fn datagram(datagram: &Datagram, local: SocketAddr) -> Result<(), Err
 }
 
 /// Gives the kernel packets that come in at an address of this host.
-struct Raw {
+pub(crate) struct Raw {
     socket: OwnedFd,
     target: SocketAddr,
 }
 
 impl Raw {
-    fn open(local: SocketAddr) -> Result<Self, Errno> {
+    /// `local`: that address; its port does not matter.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn open(local: SocketAddr) -> Result<Self, Errno> {
         let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))?;
@@ -107,7 +102,11 @@ impl Raw {
         Ok(Self { socket, target })
     }
 
-    fn say(&self, packet: &[u8]) -> Result<(), Errno> {
+    /// Says a whole packet, as it is.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn say(&self, packet: &[u8]) -> Result<(), Errno> {
         rustix::net::sendto(&self.socket, packet, SendFlags::DONTWAIT, &self.target).map(drop)
     }
 }
@@ -241,7 +240,8 @@ mod tests {
             segment(record.local, record.remote.unwrap(), tcp, &said).unwrap()
         };
         let late = [said(tcp.rcv_nxt, b"one "), said(tcp.rcv_nxt.wrapping_add(4), b"two")];
-        packets(&late, record.local).unwrap();
+        let raw = Raw::open(record.local).unwrap();
+        late.iter().for_each(|packet| raw.say(packet).unwrap());
         let mut heard = [0; 7];
         own.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"one two");

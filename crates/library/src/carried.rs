@@ -15,7 +15,7 @@ use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use sojourn_ipc::Connection;
-use sojourn_pump::Late;
+use sojourn_pump::{Late, now};
 use sojourn_session::{CarryClient, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
@@ -95,6 +95,8 @@ impl Session {
             match (parting, net) {
                 (Some(parting), Some((engine, net))) => {
                     net.give_back(library, engine, parting, &mut given);
+                    // What comes for it meanwhile is kept: work that would have to be done afterwards.
+                    while !is_decided() && net.with_pump(|pump| pump.turn(false, now())) {}
                 }
                 // The carrier has not taken it out, and never will.
                 _ if self.peer_process_is_gone() && stream.ledger().keep() => return true,

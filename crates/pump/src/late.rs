@@ -3,7 +3,7 @@
 //!
 //! They are kept. Without this they would be lost, and a peer that waits for the answer to a lone question would repeat it only after a
 //! time-out. When the engine gets the session it gets them first (`Late::for_each`). To the kernel they are said once it has the session: by the carrier,
-//! since a program may not be allowed to, from a file in which they are ([`Late::pack`], [`open`]). Nothing depends on it: what is lost even so the
+//! since a program may not be allowed to, from a file in which they are ([`Late::pack`], [`each_in`]). Nothing depends on it: what is lost even so the
 //! peer sends again. Not here: when a session goes and is there (`pump` and its owner), how they are said (`sojourn_carrier`).
 
 use crate::parcel;
@@ -23,6 +23,8 @@ const FLOWS_MAX: usize = 1024;
 const KEPT_US: u64 = 2_000_000;
 /// Bytes of a packet's length in a file.
 const LEN_BYTES: usize = 4;
+/// Bytes of a file that are read at once: any packet and its length fit.
+const PIECE_BYTES: usize = 128 << 10;
 
 /// What has come for sessions that are not here, by what their own frames say. Nobody else's frames come to this process.
 #[derive(Debug, Default)]
@@ -108,39 +110,51 @@ impl Late {
         }
     }
 
-    /// A file with them, for [`open`].
+    /// A file with them, for [`each_in`].
     ///
     /// # Errors
     /// No descriptors or no memory left.
     pub fn pack(&self) -> Result<OwnedFd, Errno> {
-        let mut bytes = Vec::with_capacity(self.bytes + self.packets.len() * LEN_BYTES);
-        for (packet, _) in &self.packets {
-            bytes.extend((packet.len() as u32).to_le_bytes());
-            bytes.extend(packet);
-        }
-        parcel::seal(&bytes)
+        let lens = self.packets.iter().map(|(packet, _)| (packet.len() as u32).to_le_bytes());
+        let lens: Vec<_> = lens.collect();
+        let packets = self.packets.iter().map(|(packet, _)| &packet[..]);
+        let pieces = lens.iter().map(|len| &len[..]).zip(packets);
+        parcel::seal(pieces.flat_map(|(len, packet)| [len, packet]))
     }
 }
 
-/// The packets in a file that a program has made ([`Late::pack`]): those of them that are segments of `flow`, as its own frames say; anew, so that
+/// Says each packet in a file that a program has made ([`Late::pack`]), as it is read: those of them that are segments of `flow`, as its own frames say; anew, so that
 /// nothing else of what is in the file is passed on. What is no such file has none.
-pub fn open(file: impl AsFd, flow: &FlowKey) -> Vec<Vec<u8>> {
-    let max = BYTES_MAX + BYTES_MAX / 8;
-    let Ok(bytes) = parcel::read(file, max as u64) else { return Vec::new() };
-    let (mut packets, mut rest) = (Vec::new(), &bytes[..]);
-    while let Some((len, after)) = rest.split_first_chunk::<LEN_BYTES>() {
-        let Some((packet, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize)
-        else {
-            break;
-        };
-        rest = after;
-        if let Ok(frame) = frame::parse(packet, Link::Raw)
-            && frame.key == flow.reversed()
-        {
-            packets.extend(packet_of(&frame));
+pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
+    // Read in pieces: what was read a moment ago is still in the cache when it is said.
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut at = 0;
+    while at < BYTES_MAX + BYTES_MAX / 8 {
+        let Ok(len) = parcel::read_at(&file, &mut piece, at as u64) else { return };
+        let read = &piece[..len];
+        let mut rest = read;
+        while let Some((packet, after)) = split_packet(rest) {
+            rest = after;
+            if let Ok(frame) = frame::parse(packet, Link::Raw)
+                && frame.key == flow.reversed()
+                && let Some(packet) = packet_of(&frame)
+            {
+                say(&packet);
+            }
         }
+        // Of the next piece it is the beginning, if that is longer.
+        let done = read.len() - rest.len();
+        if done == 0 {
+            return;
+        }
+        at += done;
     }
-    packets
+}
+
+/// The first packet of what [`Late::pack`] writes, and what comes after it.
+fn split_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, after) = bytes.split_first_chunk::<LEN_BYTES>()?;
+    after.split_at_checked(u32::from_le_bytes(*len) as usize)
 }
 
 /// The packet that a frame of TCP was, with all of its checksums: of what a host's own interfaces pass on they may be missing.
@@ -159,6 +173,14 @@ fn packet_of(frame: &Frame<'_>) -> Option<Vec<u8>> {
     packet.truncate(emitted.ok()?.len);
     packet.extend_from_slice(payload);
     Some(packet)
+}
+
+/// All that [`each_in`] says.
+#[cfg(test)]
+pub(crate) fn all_in(file: impl AsFd, flow: &FlowKey) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    each_in(file, flow, |packet| packets.push(packet.to_vec()));
+    packets
 }
 
 #[cfg(test)]
@@ -188,14 +210,30 @@ mod tests {
             let mut late = Late::new(Instant::ZERO);
             assert!(late.keep(&came, 7, 1000) > 0);
             let file = late.pack().unwrap();
-            let [kept] = &open(&file, &flow.reversed())[..] else { panic!("{late:?}") };
+            let [kept] = &all_in(&file, &flow.reversed())[..] else { panic!("{late:?}") };
             let kept = frame::parse(kept, Link::Raw).unwrap();
             assert!(kept.checksum_is_right());
             assert_eq!((kept.key, kept.traffic_class), (came.key, came.traffic_class));
             let segments = [kept, came].map(|frame| frame.segment().unwrap());
             assert_eq!(segments[0].header(), segments[1].header());
             assert_eq!(segments[0].payload(), b"late");
-            assert!(open(&file, &flow).is_empty(), "they are of another session");
+            assert!(all_in(&file, &flow).is_empty(), "they are of another session");
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_read_in_pieces() {
+        let (own, mut late) = (flow(1), Late::new(Instant::ZERO));
+        let sizes = [60_000, 1, 65_000, 40_000, 65_483, 65_483, 0, 9].into_iter().cycle().take(40);
+        for size in sizes.clone() {
+            let came = packet(own.reversed(), 7, &vec![size as u8; size], Offload::Nothing);
+            assert!(late.keep(&frame::parse(&came, Link::Raw).unwrap(), 0, usize::MAX) > 0);
+        }
+        let found = all_in(late.pack().unwrap(), &own);
+        assert_eq!(found.len(), 40);
+        for (size, packet) in sizes.zip(&found) {
+            let frame = frame::parse(packet, Link::Raw).unwrap();
+            assert_eq!(frame.segment().unwrap().payload(), vec![size as u8; size]);
         }
     }
 
@@ -204,13 +242,13 @@ mod tests {
         let own = flow(1);
         let whole = strays_with(&[(1, 0), (1, 0)]).take(&own, Instant::ZERO).unwrap();
         let good = parcel::read(whole.pack().unwrap(), 1 << 20).unwrap();
-        assert_eq!(open(parcel::seal(&good).unwrap(), &own).len(), 2);
+        assert_eq!(all_in(parcel::seal([&good[..]]).unwrap(), &own).len(), 2);
         for cut in 0..good.len() {
-            let file = parcel::seal(&good[..cut]).unwrap();
-            assert!(open(file, &own).len() <= 1, "{cut}");
+            let file = parcel::seal([&good[..cut]]).unwrap();
+            assert!(all_in(file, &own).len() <= 1, "{cut}");
         }
-        assert!(open(parcel::seal(&[0xff; 100]).unwrap(), &own).is_empty());
-        assert!(open(std::io::pipe().unwrap().0, &own).is_empty());
+        assert!(all_in(parcel::seal([&[0xff; 100][..]]).unwrap(), &own).is_empty());
+        assert!(all_in(std::io::pipe().unwrap().0, &own).is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use sojourn_proto::record::{RecordError, SessionRecord};
+use sojourn_proto::record::{Kind, RecordError, SessionRecord};
 
 /// Bytes of the largest record that is opened: both queues of the largest connection, and a little.
 const MAX: u64 = 96 << 20;
@@ -38,18 +38,28 @@ impl std::error::Error for ParcelError {}
 /// # Errors
 /// No descriptors or no memory left.
 pub fn pack(record: &SessionRecord) -> Result<OwnedFd, Errno> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(usual_bytes(record));
     record.encode(&mut bytes);
-    seal(&bytes)
+    seal([&bytes[..]])
 }
 
-/// The same with any bytes.
-pub(crate) fn seal(bytes: &[u8]) -> Result<OwnedFd, Errno> {
+/// So many bytes a record takes as a rule, so that room is made once: its queues, and the rest.
+fn usual_bytes(record: &SessionRecord) -> usize {
+    const REST: usize = 1024;
+    match &record.kind {
+        Kind::Tcp(tcp) => tcp.receive_queue.len() + tcp.send_queue.len() + REST,
+        Kind::Udp(_) => REST,
+    }
+}
+
+/// The same with any bytes, one piece after the other.
+pub(crate) fn seal<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("sojourn-record", flags)?;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        rest = &rest[rustix::io::write(&file, rest)?..];
+    for mut rest in pieces {
+        while !rest.is_empty() {
+            rest = &rest[rustix::io::write(&file, rest)?..];
+        }
     }
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
@@ -69,24 +79,30 @@ pub(crate) fn read(file: impl AsFd, max: u64) -> Result<Vec<u8>, ParcelError> {
     let size = rustix::fs::fstat(&file).map_err(ParcelError::System)?.st_size;
     let size = u64::try_from(size).ok().filter(|size| *size <= max).ok_or(ParcelError::TooLarge)?;
     let mut bytes = vec![0; size as usize];
+    // It may have shrunk: what is there is looked at.
+    let len = read_at(file, &mut bytes, 0).map_err(ParcelError::System)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// Fills `bytes` with what is in a file from `start` on, as far as it goes; how many these are.
+pub(crate) fn read_at(file: impl AsFd, bytes: &mut [u8], start: u64) -> Result<usize, Errno> {
     let mut done = 0;
     while done < bytes.len() {
-        match rustix::io::pread(&file, &mut bytes[done..], done as u64) {
-            // It has shrunk: what is there is looked at.
+        match rustix::io::pread(&file, &mut bytes[done..], start + done as u64) {
             Ok(0) => break,
             Ok(more) => done += more,
             Err(Errno::INTR) => {}
-            Err(error) => return Err(ParcelError::System(error)),
+            Err(error) => return Err(error),
         }
     }
-    bytes.truncate(done);
-    Ok(bytes)
+    Ok(done)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sojourn_proto::record::{IpOptions, Kind, TcpRecord};
+    use sojourn_proto::record::{IpOptions, TcpRecord};
 
     #[test]
     fn what_was_packed_is_opened() {

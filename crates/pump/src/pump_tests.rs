@@ -70,7 +70,7 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     pump.turn(false, AT);
     arrive(&arriving, 1, 16, b"seen by nobody");
     let late = pump.take_late(&flow(1), AT).unwrap();
-    let packets = late::open(late.pack().unwrap(), &flow(1));
+    let packets = late::all_in(late.pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
         let frame = frame::parse(packet, Link::Raw).unwrap();
         let segment = frame.segment().unwrap();
@@ -102,7 +102,7 @@ fn a_reset_is_kept_for_the_kernel_and_one_that_is_not_exact_is_challenged() {
     pump.turn(false, AT);
     assert!(program.is_frozen());
     pump.remove(7, AT).unwrap().leave(AT).unwrap();
-    let packets = late::open(pump.take_late(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
+    let packets = late::all_in(pump.take_late(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
         let header = frame::parse(packet, Link::Raw).unwrap().segment().unwrap().header();
         (header.seq.0, header.flags)

@@ -7,7 +7,7 @@ use super::{Carrier, Entry};
 use crate::carrier::{Lent, Phase};
 use crate::datagrams;
 use crate::import::{ImportError, Room, import};
-use crate::replay;
+use crate::replay::{self, Raw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -78,9 +78,11 @@ impl Carrier {
     /// What came for a session while it was on its way home, and its library had.
     pub(super) fn say_late(&mut self, token: u64, file: &OwnedFd) {
         let Some(flow) = self.returned.take(token, now()) else { return };
-        let packets = late::open(file, &flow);
+        let Ok(kernel) = Raw::open(flow.source) else { return };
         // What is lost the peer repeats.
-        let _ = replay::packets(&packets, flow.source);
+        late::each_in(file, &flow, |packet| {
+            let _ = kernel.say(packet);
+        });
     }
 
     /// The session is the kernel's again, wherever it was.

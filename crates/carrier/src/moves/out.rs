@@ -89,8 +89,10 @@ impl Carrier {
         // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
         stream.attention();
-        let since = now();
-        entry.phase = Phase::Waiting { socket, stream: Box::new(stream), joined, since };
+        let (since, stream) = (now(), Box::new(stream));
+        // Now, since the session does not wait for it yet.
+        let tuning = crate::tuning::read();
+        entry.phase = Phase::Waiting { socket, stream, joined, since, tuning };
         self.slots.insert((place.own_inbox, place.own_slot), local);
         entry.place = Some(place);
         self.look_at(local, Some(since));
@@ -190,8 +192,6 @@ impl Carrier {
     }
 
     fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
-        // Before the packets are turned away: it takes a while.
-        let tuning = crate::tuning::read();
         let Some(program) = self.entries.get(&local).and_then(|entry| self.program_of(entry))
         else {
             return Ok(());
@@ -201,7 +201,9 @@ impl Carrier {
         let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
             return Ok(());
         };
-        let Phase::Waiting { socket, stream, joined, .. } = &entry.phase else { return Ok(()) };
+        let Phase::Waiting { socket, stream, joined, tuning, .. } = &entry.phase else {
+            return Ok(());
+        };
         conntrack.iter_mut().for_each(|known| known.let_be(&entry.key));
         let Ticket { number: link, owner, socket: packets, port } =
             links.take(&way, program, entry.key)?;
@@ -209,7 +211,7 @@ impl Carrier {
         // If this process dies before that the program goes on with the socket as it is.
         let taken = match stream.ledger().take() {
             false => Err(TakeError::Kept),
-            true => read_out(socket, &tuning).and_then(|record| {
+            true => read_out(socket, tuning).and_then(|record| {
                 let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
                 Ok((record, parcel))
             }),
