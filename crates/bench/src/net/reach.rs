@@ -3,9 +3,11 @@
 use std::fmt;
 
 use super::measure::Cell;
+use super::rows::USUAL_GAP;
 use super::way::{Wait, Way};
 use crate::local::reach::advantage;
 use crate::reach::Reach;
+use crate::table::duration;
 
 /// What a figure, divided by the kernel's, must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +16,8 @@ pub(super) enum Target {
     AtMost(f64),
     /// At least so much.
     AtLeast(f64),
+    /// At most so many nanoseconds more.
+    MoreBy(f64),
 }
 
 impl fmt::Display for Target {
@@ -21,6 +25,7 @@ impl fmt::Display for Target {
         match self {
             Self::AtMost(limit) => write!(f, "<= {limit:.2}"),
             Self::AtLeast(limit) => write!(f, ">= {limit:.2}"),
+            Self::MoreBy(limit) => write!(f, "+ {}", duration(*limit)),
         }
     }
 }
@@ -42,6 +47,7 @@ pub(super) fn target(cell: &Cell) -> Option<Target> {
     match (cell.row.as_str(), cell.wait) {
         ("bulk-out" | "bulk-in", _) => Some(Target::AtLeast(1.2)),
         ("loss-1%", _) => Some(Target::AtLeast(0.95)),
+        ("stall", _) if cell.case == USUAL_GAP => Some(Target::MoreBy(1e6)),
         ("redis-c50", _) => Some(Target::AtLeast(1.5)),
         (_, Wait::Spinning) => Some(Target::AtMost(limits(cell.way).0)),
         _ => None,
@@ -74,6 +80,12 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
             Target::AtLeast(limit) => {
                 let text = format!("{name}: at least {limit:.2} x kernel");
                 reach.push(Reach::at_least(text, ours, of(cell.wait), limit));
+            }
+            Target::MoreBy(limit) => {
+                let target = format!("{name}: at most {} more than kernel", duration(limit));
+                let more = ours.zip(of(cell.wait)).map(|(ours, theirs)| (ours - theirs).max(0.0));
+                let measured = more.map_or("not measured".into(), duration);
+                reach.push(Reach { target, measured, reached: more.map(|more| more <= limit) });
             }
         }
     }
@@ -142,6 +154,16 @@ mod tests {
         ];
         let verdicts: Vec<_> = judge(&cells).iter().map(|one| one.reached).collect();
         assert_eq!(verdicts, [Some(true), Some(true), Some(true), Some(true), None, None]);
+    }
+
+    #[test]
+    fn a_move_may_take_a_millisecond() {
+        let of = |way, value| {
+            let case = USUAL_GAP.into();
+            Cell { case, ..cell("stall", way, Wait::Default, Unit::Ns, value) }
+        };
+        let verdict = |ours| judge(&[of(Way::Kernel, 5e5), of(Way::Client, ours)])[0].reached;
+        assert_eq!([1e5, 1.5e6, 1.6e6].map(verdict), [Some(true), Some(true), Some(false)]);
     }
 
     #[test]

@@ -24,6 +24,8 @@ const SEND_MANY: u8 = 5;
 /// Frames asked for at once, and such questions on their way.
 const MANY: u32 = 16;
 const QUESTIONS: u32 = 3;
+/// Of each such time the longest gap in a stream is noted.
+const SLICE: Duration = Duration::from_millis(100);
 
 /// Serves one client until it closes.
 pub fn serve(mut end: End) {
@@ -185,8 +187,33 @@ impl Client {
     }
 }
 
+/// The longest times without anything, one of each [`SLICE`].
+struct Gaps {
+    slice_start: Instant,
+    last: Instant,
+    longest: Duration,
+    of_slices: Vec<u64>,
+}
+
+impl Gaps {
+    fn new(start: Instant, options: &Options) -> Self {
+        let slices = options.time.div_duration_f64(SLICE) as usize + 2;
+        let of_slices = Vec::with_capacity(slices);
+        Self { slice_start: start, last: start, longest: Duration::ZERO, of_slices }
+    }
+
+    fn on_bytes(&mut self, now: Instant) {
+        self.longest = self.longest.max(now.duration_since(self.last));
+        self.last = now;
+        if now.duration_since(self.slice_start) >= SLICE {
+            self.of_slices.push(self.longest.as_nanos() as u64);
+            (self.slice_start, self.longest) = (now, Duration::ZERO);
+        }
+    }
+}
+
 /// The other way: the server sends without a pause, as it is always asked for more before it has sent what it was asked for. Says
-/// also the longest time between two reads that gave something.
+/// also the longest times between two reads that gave something, for each tenth of a second.
 pub fn pull(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;
@@ -195,16 +222,14 @@ pub fn pull(end: End, options: &Options) -> Result<Value> {
     let each = u64::from(MANY) * options.size as u64;
     let start = Instant::now();
     let (mut bytes, mut asked) = (0, 0);
-    let (mut last, mut longest) = (start, Duration::ZERO);
+    let mut gaps = Gaps::new(start, options);
     for _ in 0..QUESTIONS {
         client.ask_many()?;
         asked += each;
     }
     while bytes < asked {
         bytes += client.read_some(asked - bytes)?;
-        let now = Instant::now();
-        longest = longest.max(now.duration_since(last));
-        last = now;
+        gaps.on_bytes(Instant::now());
         if asked - bytes <= u64::from(QUESTIONS - 1) * each && start.elapsed() < options.time {
             client.ask_many()?;
             asked += each;
@@ -212,9 +237,7 @@ pub fn pull(end: End, options: &Options) -> Result<Value> {
     }
     let ns = start.elapsed().as_nanos() as u64;
     let cpu = client.cpu_ns()? - cpu;
-    let longest = longest.as_nanos() as u64;
     let ops = bytes / options.size as u64;
-    Ok(json!({
-        "operations": ops, "ns": ns, "cpu_ns": cpu, "bytes": bytes, "longest_gap_ns": longest
-    }))
+    let gaps = gaps.of_slices;
+    Ok(json!({ "operations": ops, "ns": ns, "cpu_ns": cpu, "bytes": bytes, "gaps_ns": gaps }))
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sojourn_lab::net::End;
 
+pub(super) use moves::USUAL_GAP;
+
 use super::row::Row;
 use super::way::{Side, Wait, Way};
 use super::world::{Place, World};

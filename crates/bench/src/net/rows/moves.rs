@@ -10,11 +10,17 @@ use crate::local::row::{Sample, Unit};
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Wait, Way};
 use crate::net::world::{Between, LIMIT, World, parse};
+use crate::stats::median;
 
 /// How long the sessions may take to move.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two commands to send a streaming session home.
 const EVERY: Duration = Duration::from_millis(100);
+
+/// The longest time without an arrival in each tenth of a second, in which a session goes home and moves out once: the median of these.
+pub(in crate::net) const USUAL_GAP: &str = "longest gap in a tenth of a second";
+/// Of all.
+const LONGEST_GAP: &str = "longest gap in a stream";
 
 /// All rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
@@ -122,13 +128,19 @@ impl Row for Stall {
         }
         let after = admin.as_mut().map(|admin| admin.moves()).transpose()?;
         let said = parse(&client.finish(LIMIT)?.success("lab-bench pull")?)?;
-        let gap = said["longest_gap_ns"].as_f64().context("no gap")?;
+        let gaps = said["gaps_ns"].as_array().context("no gaps")?;
+        let gaps: Vec<f64> = gaps.iter().filter_map(serde_json::Value::as_f64).collect();
+        let longest = gaps.iter().copied().fold(0.0, f64::max);
         let moves = before.zip(after).map(|(before, after)| after.0 - before.0);
         let moves = moves.map(|moves| moves as f64);
-        let sample = Sample::new("longest gap in a stream", Unit::Ns, gap, moves.unwrap_or(1.0));
-        // How often it moved is its rate; a session that moved less than twice has not shown a move while it streams.
-        let sample = Sample { rate: moves.map(|moves| moves / length.as_secs_f64()), ..sample };
+        // A session that moved less than twice has not shown a move while it streams.
         let away = moves.map(|moves| if moves < 2.0 { 0.0 } else { 1.0 });
-        Ok(vec![Measured { sample, wait: Wait::Default, away }])
+        let measured = |(case, gap)| {
+            let sample = Sample::new(case, Unit::Ns, gap, moves.unwrap_or(1.0));
+            // How often it moved is its rate.
+            let rate = moves.map(|moves| moves / length.as_secs_f64());
+            Measured { sample: Sample { rate, ..sample }, wait: Wait::Default, away }
+        };
+        Ok([(USUAL_GAP, median(&gaps)), (LONGEST_GAP, longest)].map(measured).to_vec())
     }
 }
