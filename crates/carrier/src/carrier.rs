@@ -13,7 +13,7 @@ use crate::conntrack::Conntrack;
 use crate::datagrams::{Lodger, Plan};
 use crate::inboxes::Inboxes;
 use crate::keeping::{Keeping, Label};
-use crate::links::Links;
+use crate::links::{Links, Ticket};
 use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
 use crate::paths::Paths;
@@ -99,14 +99,7 @@ pub(crate) enum Phase {
     /// The server has not joined it yet.
     Offered { socket: OwnedFd },
     /// Joined; the program's side, or the kernel, is not ready yet.
-    Waiting {
-        socket: OwnedFd,
-        stream: Box<Stream>,
-        joined: Joined,
-        since: Instant,
-        /// What will be in its record.
-        tuning: TcpTuning,
-    },
+    Waiting(Box<Waiting>),
     /// The program's library carries it.
     Lent(Box<Lent>),
     /// A UDP socket's; joined; the program's side is not ready yet.
@@ -148,6 +141,25 @@ impl Kept {
         let socket = socket.map(AsFd::as_fd);
         Some(socket.into_iter().chain([record, region]).chain(inboxes).collect())
     }
+}
+
+/// A session on its way out.
+pub(crate) struct Waiting {
+    pub(crate) socket: OwnedFd,
+    pub(crate) stream: Stream,
+    pub(crate) joined: Joined,
+    pub(crate) since: Instant,
+    /// What will be in its record.
+    pub(crate) tuning: TcpTuning,
+    /// Since when its packets are turned away from the kernel, and to whom, if they are.
+    pub(crate) turned: Option<Turned>,
+}
+
+/// What [`Waiting::turned`] says.
+pub(crate) struct Turned {
+    pub(crate) ticket: Ticket,
+    pub(crate) way: Way,
+    pub(crate) since: Instant,
 }
 
 /// A session that is away.
@@ -356,7 +368,7 @@ impl Carrier {
         let Some(entry) = self.entries.get(&local) else { return };
         match &entry.phase {
             Phase::Offered { .. } | Phase::Between => {}
-            Phase::Waiting { .. } => self.try_take(local),
+            Phase::Waiting(_) => self.try_take(local),
             // Frozen before the library has taken it up: it never will. Else the library gives it back.
             Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().revoke() => {
                 self.end(local);

@@ -214,7 +214,7 @@ impl Carrier {
         if stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
             return self.end(local);
         }
-        if !stream.has_consent() {
+        if !stream.ledger().has_given_up() {
             return self.look_at(local, Some(later(at, TAKE_EVERY_US)));
         }
         // Its library has gone home with it.

@@ -33,11 +33,13 @@ impl Session {
     }
 
     /// Receives from the ring only from now on: what is in the kernel the carrier will take from there.
-    pub(crate) fn give_up_kernel(&self, rx: &mut Receiver) {
+    pub(crate) fn give_up_kernel(&self, rx: &mut Receiver, stream: &Stream) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
             rx.promised = if self.is_datagram() { 0 } else { kernel::input_queue(self.number()) };
             rx.is_promised = rx.promised > 0;
+            stream.ledger().give_up_kernel();
+            stream.attention();
         }
     }
 

@@ -250,17 +250,14 @@ impl Session {
     /// The reader consents once none of its threads sits in the kernel on this session.
     pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
         if !stream.has_consented() && self.users(Way::Read) == 0 {
-            if self.is_carried() {
-                // The carrier begins when nothing is left that it would have to wait for.
-                if !stream.peer_rings() {
-                    return;
-                }
-                self.give_up_kernel(rx);
-            }
             stream.consent();
             if self.is_carried() {
                 stream.attention();
             }
+        }
+        // A carrier begins its ring once nothing comes to the kernel any more.
+        if self.is_carried() && stream.has_consented() && stream.peer_rings() {
+            self.give_up_kernel(rx, stream);
         }
     }
 

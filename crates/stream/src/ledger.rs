@@ -33,6 +33,8 @@ pub struct Ledger {
     version: AtomicU32,
     copies: [[AtomicU32; LEDGER_WORDS]; 2],
     figures: [AtomicU32; FIGURES_WORDS],
+    /// Not 0: the program reads from the kernel no more.
+    has_given_up: AtomicU32,
 }
 
 impl Ledger {
@@ -44,7 +46,20 @@ impl Ledger {
             version: AtomicU32::new(0),
             copies: [const { [const { AtomicU32::new(0) }; LEDGER_WORDS] }; 2],
             figures: [const { AtomicU32::new(0) }; FIGURES_WORDS],
+            has_given_up: AtomicU32::new(0),
         }
+    }
+
+    /// The program reads from the ring only: what is in the kernel is the carrier's to take.
+    pub fn give_up_kernel(&self) {
+        // SYNC: release; pairs with the acquire in `has_given_up`.
+        self.has_given_up.store(1, Ordering::Release);
+    }
+
+    /// Whether that is so.
+    pub fn has_given_up(&self) -> bool {
+        // SYNC: acquire; pairs with the release in `give_up_kernel`.
+        self.has_given_up.load(Ordering::Acquire) != 0
     }
 
     /// The carrier begins to take the session out of its socket. False: it is somebody's already.
@@ -220,6 +235,14 @@ mod tests {
             assert_eq!(copied(), Some(ledger.told()));
         }
         assert_eq!(Ledger::told_in(&[0; 64]), None);
+    }
+
+    #[test]
+    fn the_kernel_is_given_up_for_good() {
+        let ledger = Ledger::new();
+        assert!(!ledger.has_given_up());
+        ledger.give_up_kernel();
+        assert!(ledger.take() && ledger.put_down() && ledger.has_given_up());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! What becomes of the socket: `import`. Read the head of `carrier` and `docs/moves.md` first.
 
 use super::numbers::{add_slipped, last_known};
+use super::out::turn_back;
 use super::{Carrier, Entry};
 use crate::carrier::{Lent, Phase};
 use crate::datagrams;
@@ -95,8 +96,9 @@ impl Carrier {
         let Some(mut entry) = self.entries.remove(&local) else { return };
         let (sent, received) = match core::mem::replace(&mut entry.phase, Phase::Between) {
             Phase::Offered { .. } | Phase::Between => (0, 0),
-            Phase::Waiting { socket, stream, .. } => {
-                give_up(&socket, &stream);
+            Phase::Waiting(mut waiting) => {
+                turn_back(&mut self.links, &entry.key, &mut waiting);
+                give_up(&waiting.socket, &waiting.stream);
                 (0, 0)
             }
             Phase::Lent(lent) => self.put_back(&entry, &lent, known),

@@ -3,11 +3,11 @@
 //! What the socket says of its connection: `export`. Read the head of `carrier` and `docs/moves.md` first.
 
 use super::{Carrier, Entry, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token, way_of};
-use crate::carrier::{INBOX, Joined, Kept, Lent, Phase, Place, later};
+use crate::carrier::{INBOX, Joined, Kept, Lent, Phase, Place, Turned, Waiting, later};
 use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap};
 use crate::keeping::Label;
-use crate::links::{LinkError, Program, Ticket};
+use crate::links::{LinkError, Links, Program, Ticket};
 use crate::metastate::Way;
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::sessions::Sessions;
@@ -27,6 +27,8 @@ pub(crate) const RING_BYTES: u32 = u32::MAX;
 /// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
 /// processor: so long it takes at most (microseconds).
 const GRACE_US: u64 = 50;
+/// How long a session may be deaf because its program does not give up the kernel (microseconds); then it has it again, and is turned to when it does.
+const DEAF_LIMIT_US: u64 = 20_000;
 /// When it is looked whether a packet has slipped past the filter to the socket nevertheless (microseconds after the move); each look
 /// is ten times as late as the one before.
 const SLIP_FIRST_US: u64 = 1_000;
@@ -89,10 +91,11 @@ impl Carrier {
         // peer acknowledges what was sent takes a round trip or more.
         stream.consent();
         stream.attention();
-        let (since, stream) = (now(), Box::new(stream));
+        let since = now();
         // Now, since the session does not wait for it yet.
         let tuning = crate::tuning::read();
-        entry.phase = Phase::Waiting { socket, stream, joined, since, tuning };
+        let waiting = Waiting { socket, stream, joined, since, tuning, turned: None };
+        entry.phase = Phase::Waiting(Box::new(waiting));
         self.slots.insert((place.own_inbox, place.own_slot), local);
         entry.place = Some(place);
         self.look_at(local, Some(since));
@@ -119,58 +122,85 @@ impl Carrier {
         Some((stream, place))
     }
 
-    /// Takes the session out of the kernel, if that may be now.
+    /// Takes the session a step further out of the kernel, if that may be now.
     pub(crate) fn try_take(&mut self, local: u64) {
-        let Some(entry) = self.entries.get_mut(&local) else { return };
-        let Phase::Waiting { socket, stream, since, .. } = &entry.phase else { return };
+        let Some(Entry { phase: Phase::Waiting(waiting), key, .. }) = self.entries.get(&local)
+        else {
+            return;
+        };
         let at = now();
-        if self.is_leaving || stream.is_frozen() || at >= later(*since, TAKE_LIMIT_US) {
+        let Waiting { stream, turned, .. } = &**waiting;
+        if self.is_leaving || stream.is_frozen() || at >= later(waiting.since, TAKE_LIMIT_US) {
             return self.end(local);
         }
-        if !is_quiet(stream, socket) {
-            return self.look_at(local, Some(later(at, TAKE_EVERY_US)));
-        }
-        let is_ready = stream.is_ringing() && stream.has_consent();
-        let way = way_of(&mut self.metastate, &entry.key);
-        if !is_ready && let Some(way) = &way {
-            return self.ask_for_the_rest(local, way);
-        }
-        let lent = way.map(|way| self.take(local, way));
-        match lent {
-            Some(Ok(())) => self.look_at(local, Some(later(at, SLIP_FIRST_US))),
-            Some(Err(TakeError::Export(ExportError::Busy(_)))) => {
+        let is_deaf_for_long =
+            turned.as_ref().is_some_and(|turned| at >= later(turned.since, DEAF_LIMIT_US));
+        let may_begin = stream.has_consent() && !stream.is_ringing();
+        let step = match stream.ledger().has_given_up() {
+            true if turned.is_some() || is_quiet(waiting) => Step::Take,
+            false if is_deaf_for_long => Step::TurnBack,
+            false if may_begin && is_quiet(waiting) => Step::Turn,
+            _ => return self.look_at(local, Some(later(at, TAKE_EVERY_US))),
+        };
+        let Some(way) = way_of(&mut self.metastate, key) else { return self.end(local) };
+        let done = match step {
+            Step::Turn => self.turn_and_ask(local, way),
+            Step::TurnBack => self.turn_back(local),
+            Step::Take => self.take(local, way),
+        };
+        match done {
+            Ok(()) => {
+                let after = if matches!(step, Step::Take) { SLIP_FIRST_US } else { TAKE_EVERY_US };
+                self.look_at(local, Some(later(at, after)));
+            }
+            Err(TakeError::Export(ExportError::Busy(_))) => {
                 self.look_at(local, Some(later(at, TAKE_EVERY_US)));
             }
-            // Its program has kept it, having lost us.
-            Some(Err(TakeError::Kept)) => self.end(local),
-            // Closed meanwhile: what that means to the program the kernel knows best.
-            Some(Err(TakeError::Export(ExportError::State))) => self.end(local),
-            Some(Err(error)) => {
+            // Its program has kept it, having lost us; or it was closed meanwhile: what that means to the program the kernel knows best.
+            Err(TakeError::Kept | TakeError::Export(ExportError::State)) => self.end(local),
+            Err(error) => {
                 if let Some(entry) = self.entries.get(&local) {
                     self.sessions.warn(format_args!("{:?}: not taken out: {error}", entry.key));
                 }
                 self.end(local);
             }
-            None => self.end(local),
         }
     }
 
-    /// The program's side receives from the kernel for the time being; now it may give that up, too.
-    fn ask_for_the_rest(&mut self, local: u64, way: &Way) {
-        // Before it does: it takes a while.
-        let Some(entry) = self.entries.get(&local) else { return };
-        let prepared = self.program_of(entry).map(|program| self.links.prepare(way, program));
-        if let Some(Err(error)) = prepared {
-            self.sessions.warn(format_args!("{}: {error}", way.name));
-            return self.end(local);
+    /// From now on nothing comes to the kernel; so the program's side, which receives from there for the time being, may give that up
+    /// when it has read what is there.
+    fn turn_and_ask(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
+        self.turn(local, way)?;
+        let Some(Entry { key, phase: Phase::Waiting(waiting), .. }) = self.entries.get_mut(&local)
+        else {
+            return Ok(());
+        };
+        // What was on its way past the filter may have left a gap, which nothing would fill any more.
+        if !is_quiet(waiting) {
+            turn_back(&mut self.links, key, waiting);
+            return Ok(());
         }
-        if let Phase::Waiting { stream, .. } = &entry.phase
-            && !stream.is_ringing()
-        {
-            stream.start_ring();
-            stream.attention();
-        }
-        self.look_at(local, Some(later(now(), TAKE_EVERY_US)));
+        waiting.stream.start_ring();
+        waiting.stream.attention();
+        Ok(())
+    }
+
+    /// Turns the session's packets away from the kernel.
+    fn turn(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
+        let Some(program) = self.entries.get(&local).and_then(|entry| self.program_of(entry))
+        else {
+            return Ok(());
+        };
+        let Self { entries, links, conntrack, .. } = self;
+        let Some(Entry { key, phase: Phase::Waiting(waiting), .. }) = entries.get_mut(&local)
+        else {
+            return Ok(());
+        };
+        conntrack.iter_mut().for_each(|known| known.let_be(key));
+        let ticket = links.take(&way, program, *key)?;
+        waiting.turned = Some(Turned { ticket, way, since: now() });
+        grace();
+        Ok(())
     }
 
     pub(crate) fn program_of(&self, entry: &Entry) -> Option<Program> {
@@ -191,35 +221,60 @@ impl Carrier {
         }
     }
 
+    fn turn_back(&mut self, local: u64) -> Result<(), TakeError> {
+        if let Some(Entry { key, phase: Phase::Waiting(waiting), .. }) =
+            self.entries.get_mut(&local)
+        {
+            turn_back(&mut self.links, key, waiting);
+        }
+        Ok(())
+    }
+
     fn take(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
-        let Some(program) = self.entries.get(&local).and_then(|entry| self.program_of(entry))
+        let Some(Entry { key, phase: Phase::Waiting(waiting), .. }) = self.entries.get_mut(&local)
         else {
             return Ok(());
         };
-        let Self { entries, links, sessions, tokens, flows, peer_inboxes, conntrack, .. } = self;
-        let Some(entry) = entries.get_mut(&local) else { return Ok(()) };
-        let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else {
+        // Another interface's meanwhile.
+        if waiting.turned.as_ref().is_some_and(|turned| turned.way.interface != way.interface) {
+            turn_back(&mut self.links, key, waiting);
+        }
+        if waiting.turned.is_none() {
+            self.turn(local, way.clone())?;
+        }
+        let Some(Entry { key, phase: Phase::Waiting(waiting), .. }) = self.entries.get_mut(&local)
+        else {
             return Ok(());
         };
-        let Phase::Waiting { socket, stream, joined, tuning, .. } = &entry.phase else {
-            return Ok(());
-        };
-        conntrack.iter_mut().for_each(|known| known.let_be(&entry.key));
-        let Ticket { number: link, owner, socket: packets, port } =
-            links.take(&way, program, entry.key)?;
-        grace();
         // If this process dies before that the program goes on with the socket as it is.
-        let taken = match stream.ledger().take() {
+        let taken = match waiting.stream.ledger().take() {
             false => Err(TakeError::Kept),
-            true => read_out(socket, tuning).and_then(|record| {
+            true => read_out(&waiting.socket, &waiting.tuning).and_then(|record| {
                 let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
                 Ok((record, parcel))
             }),
         };
-        let (record, parcel) = taken.inspect_err(|_| {
-            links.give_back(way.interface, link, &entry.key);
-            stream.ledger().put_down();
-        })?;
+        match taken {
+            Ok((record, parcel)) => self.lend(local, way, record, parcel),
+            Err(error) => {
+                waiting.stream.ledger().put_down();
+                turn_back(&mut self.links, key, waiting);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the program what was taken out. `parcel`: the record.
+    fn lend(&mut self, local: u64, way: Way, record: SessionRecord, parcel: OwnedFd) {
+        let Self { entries, links, sessions, tokens, flows, peer_inboxes, .. } = self;
+        let Some(entry) = entries.get_mut(&local) else { return };
+        let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else { return };
+        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
+        let Phase::Waiting(waiting) = phase else { return };
+        let Waiting { socket, stream, joined, turned, .. } = *waiting;
+        let Some(Turned { ticket, .. }) = turned else { return };
+        let Ticket { number: link, owner, socket: packets, port } = ticket;
         let token = token();
         let label = Label {
             token,
@@ -236,14 +291,12 @@ impl Carrier {
             datagrams: None,
         };
         let inbox = peer_inboxes.descriptors(peer_inbox).unwrap_or_default();
-        let kept = Kept { label, region: joined.region.clone(), inbox, own: None };
-        links.keeping.hold(&kept, Some(socket), parcel.as_fd());
+        let kept = Kept { label, region: joined.region, inbox, own: None };
+        links.keeping.hold(&kept, Some(&socket), parcel.as_fd());
         let hop = hop_of(&way, port);
-        let phase = core::mem::replace(&mut entry.phase, Phase::Between);
-        let Phase::Waiting { socket, stream, .. } = phase else { return Ok(()) };
         let lent = Lent {
             socket,
-            stream: *stream,
+            stream,
             record,
             token,
             way,
@@ -262,7 +315,6 @@ impl Carrier {
         let (packets, record) = (packets.into(), parcel.into());
         let ring = links.ring();
         sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
-        Ok(())
     }
 }
 
@@ -279,9 +331,24 @@ enum TakeError {
     Kept,
 }
 
+/// What is to be done next.
+#[derive(Clone, Copy)]
+enum Step {
+    Turn,
+    TurnBack,
+    Take,
+}
+
+/// The session's packets come to the kernel again, if they did not.
+pub(super) fn turn_back(links: &mut Links, key: &Key, waiting: &mut Waiting) {
+    if let Some(Turned { ticket, way, .. }) = waiting.turned.take() {
+        links.give_back(way.interface, ticket.number, key);
+    }
+}
+
 /// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
 /// and there is no gap in what it has sent.
-fn is_quiet(stream: &Stream, socket: &OwnedFd) -> bool {
+fn is_quiet(Waiting { stream, socket, .. }: &Waiting) -> bool {
     stream.peer_rings() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
 }
 
