@@ -10,8 +10,8 @@ use rustix::net::sockopt;
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminListOut, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionInfoT,
-    admin_connect_options, config,
+    AdminClient, AdminListOut, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionClient,
+    SessionInfoT, admin_connect_options, config, session_connect_options,
 };
 use std::time::Duration;
 
@@ -60,6 +60,17 @@ fn places(place: &Where) -> Result<(Vec<String>, bool)> {
         places.push(own);
     }
     Ok((places, around.server.is_some()))
+}
+
+/// Whether the server at `text`, which answers, speaks with programs as our library does.
+pub(crate) fn speaks_with_programs(text: &str) -> Result<()> {
+    let mut options = session_connect_options();
+    options.wait = Wait::Park;
+    options.timeout = ANSWER_WITHIN;
+    let connection = Connection::connect(Address::parse(text)?, &options)?;
+    SessionClient::bind_by(connection, Deadline::after(ANSWER_WITHIN)).map(drop).with_context(
+        || format!("{text}: the session server does not take programs of this version, which would stay in the kernel; replace it: sojourn server stop"),
+    )
 }
 
 impl Client {

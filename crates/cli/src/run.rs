@@ -6,10 +6,11 @@
 use crate::failure::{Failure, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
 use crate::inspect::{Runner, inspect};
 use crate::search::SearchError;
-use crate::{args, beside, environment, launch, output, server};
+use crate::{args, beside, client, environment, launch, output, server};
 use anyhow::anyhow;
 use rustix::io::Errno;
 use sojourn_ipc::Address;
+use sojourn_session::place::Surroundings;
 use sojourn_session::{Config, ConfigError, config};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,16 @@ fn accelerated(file: &Path, mut config: Config) -> Result<(PathBuf, Config), Obs
     if let Some(elsewhere) = reached {
         config.server = elsewhere;
     }
+    // Otherwise this is the library's to find out: it takes longer than to look whether anybody is there.
+    if is_strict {
+        speaks_with_us(&config).map_err(obstructed)?;
+    }
     Ok((library, config))
+}
+
+/// Whether the server that answers can do anything for the program.
+fn speaks_with_us(config: &Config) -> anyhow::Result<()> {
+    client::speaks_with_programs(&Surroundings::of_this_process(&config.server).for_client()?)
 }
 
 /// An address that means the same in programs with another working directory.

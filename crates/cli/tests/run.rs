@@ -8,13 +8,19 @@
 mod common;
 
 use common::{Scratch, cc, sojourn};
+use sojourn_ipc::rt::{Caller, Fault};
+use sojourn_ipc::{Address, Deadline, Endpoint, ServerOptions, Wait};
+use sojourn_session::{CarryServer, CarryService};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A library that programs can be asked about, and a server that listens.
 struct World {
     scratch: Scratch,
-    _server: std::os::fd::OwnedFd,
+    _server: OwnedFd,
 }
 
 impl World {
@@ -210,4 +216,38 @@ fn a_server_that_is_named_and_does_not_answer_is_told_with_what_to_do() {
     let (status, _, err) = ended(stats);
     assert_eq!(status, 1);
     assert_eq!(err.matches("no session server").count(), 1, "{err}");
+}
+
+/// A server of an interface that sessions are not offered by.
+#[derive(Debug)]
+struct Other;
+
+impl CarryServer for Other {
+    fn give_back(&self, _: &Caller, _: u64, _: bool, _: Option<OwnedFd>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn give_late(&self, _: &Caller, _: u64, _: Option<OwnedFd>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_server_that_does_not_take_programs_of_this_version_is_an_error_if_strict() {
+    let world = World::new("version");
+    let path = world.scratch.path("other");
+    let address = Address::parse(path.to_str().unwrap()).unwrap();
+    let options = ServerOptions { wait: Wait::Park, ..ServerOptions::default() };
+    let endpoint = Endpoint::bind(address, options).unwrap();
+    let mut server = endpoint.server();
+    std::thread::spawn(move || {
+        let mut service = CarryService::<Other>::new(Arc::new(Other));
+        service.serve(&mut server, Deadline::after(Duration::from_secs(60)))
+    });
+    let (status, out, err) = world.run(&["--server", path.to_str().unwrap(), "echo", "plain"]);
+    assert_eq!((status, out.as_str()), (0, "plain\n"), "{err}");
+    let strict = ["--server", path.to_str().unwrap(), "--strict", "echo", "plain"];
+    let (status, out, err) = world.run(&strict);
+    assert_eq!((status, out.as_str()), (125, ""), "{err}");
+    assert!(err.contains("replace it: sojourn server stop"), "{err}");
 }

@@ -2,7 +2,7 @@
 
 use super::Item;
 use crate::args::Where;
-use crate::client::{Client, Unserved};
+use crate::client::{Client, Unserved, speaks_with_programs};
 use crate::output::span;
 use crate::server::Silent;
 use crate::{beside, environment};
@@ -93,6 +93,13 @@ fn describe(mut client: Client) -> Item {
     let version = version(client.pid, client.uid).unwrap_or_else(|| "version unknown".into());
     let address = client.address.clone();
     let who = format!("{address}: {version}, process {}, user {}", client.pid, client.uid);
+    if let Err(error) = speaks_with_programs(&address) {
+        return Item::missing(
+            SERVER,
+            format!("{who}: {:#}", error.root_cause()),
+            "it is of another version than the library: sojourn server stop",
+        );
+    }
     match client.stats() {
         Ok(stats) => Item::ok(SERVER, format!("{who}, up for {}", span(stats.counters.uptime_ms))),
         Err(error) => Item::missing(
