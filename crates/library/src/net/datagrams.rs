@@ -148,6 +148,11 @@ impl Net {
         segment: Option<u16>,
     ) -> bool {
         let mut pump = lock(&self.pump);
+        // It may have been withdrawn before the lock was had: what is sent by a port after that is nobody's any more.
+        if !session.is_lent() {
+            self.leave(pump);
+            return false;
+        }
         let sent = pump.send_datagram(session.slot(), target, parts, segment, now());
         self.leave(pump);
         let (is_sent, asks) = match sent {
