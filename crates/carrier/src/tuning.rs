@@ -6,18 +6,81 @@
 use sojourn_proto::record::TcpTuning;
 use sojourn_proto::time::Duration;
 
-fn text(name: &str) -> Option<String> {
-    std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok()
+/// The settings now.
+pub(crate) fn read() -> TcpTuning {
+    of(|name| std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}")).ok())
 }
 
-fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
-    text(name)?.split_whitespace().next()?.parse().ok()
+/// The settings of which `text` has what the kernel's files say, by their names without `tcp_`.
+fn of(text: impl Fn(&str) -> Option<String>) -> TcpTuning {
+    let settings = Settings { text };
+    let mut tuning = TcpTuning::default();
+    settings.switches(&mut tuning);
+    settings.numbers(&mut tuning);
+    settings.times(&mut tuning);
+    if let Some([least, usual, most]) = settings.three("rmem") {
+        (tuning.rmem_min, tuning.rmem_default, tuning.rmem_max) = (least, usual, most);
+    }
+    if let Some([least, usual, most]) = settings.three("wmem") {
+        (tuning.wmem_min, tuning.wmem_default, tuning.wmem_max) = (least, usual, most);
+    }
+    tuning
 }
 
-fn three(name: &str) -> Option<[u32; 3]> {
-    let text = text(name)?;
-    let mut words = text.split_whitespace().map(|word| word.parse().ok());
-    Some([words.next()??, words.next()??, words.next()??])
+struct Settings<T> {
+    text: T,
+}
+
+impl<T: Fn(&str) -> Option<String>> Settings<T> {
+    fn switches(&self, tuning: &mut TcpTuning) {
+        let is_on = |name| self.number::<u32>(name).map(|value| value != 0);
+        set(&mut tuning.dsack, is_on("dsack"));
+        set(&mut tuning.frto, is_on("frto"));
+        set(&mut tuning.slow_start_after_idle, is_on("slow_start_after_idle"));
+        set(&mut tuning.moderate_rcvbuf, is_on("moderate_rcvbuf"));
+        set(&mut tuning.autocorking, is_on("autocorking"));
+        set(&mut tuning.shrink_window, is_on("shrink_window"));
+        set(&mut tuning.thin_linear_timeouts, is_on("thin_linear_timeouts"));
+        set(&mut tuning.workaround_signed_windows, is_on("workaround_signed_windows"));
+        set(&mut tuning.rfc1337, is_on("rfc1337"));
+    }
+
+    fn numbers(&self, tuning: &mut TcpTuning) {
+        set(&mut tuning.recovery, self.number("recovery"));
+        set(&mut tuning.early_retrans, self.number("early_retrans"));
+        set(&mut tuning.reordering, self.number("reordering"));
+        set(&mut tuning.max_reordering, self.number("max_reordering"));
+        // With none at all the kernel gives a connection up at its first timeout, and so does the engine with one.
+        set(&mut tuning.retries2, self.number("retries2").map(|count: u32| count.max(1)));
+        set(&mut tuning.orphan_retries, self.number("orphan_retries"));
+        set(&mut tuning.pingpong_thresh, self.number("pingpong_thresh"));
+        set(&mut tuning.challenge_ack_limit, self.number("challenge_ack_limit"));
+        set(&mut tuning.limit_output_bytes, self.number("limit_output_bytes"));
+        set(&mut tuning.min_tso_segs, self.number("min_tso_segs"));
+        set(&mut tuning.tso_win_divisor, self.number("tso_win_divisor"));
+        set(&mut tuning.pacing_ss_ratio, self.number("pacing_ss_ratio"));
+        set(&mut tuning.pacing_ca_ratio, self.number("pacing_ca_ratio"));
+        set(&mut tuning.min_snd_mss, self.number("min_snd_mss"));
+    }
+
+    fn times(&self, tuning: &mut TcpTuning) {
+        let time = |name, unit: fn(u64) -> Duration| self.number(name).map(unit);
+        set(&mut tuning.rto_min, time("rto_min_us", Duration::from_micros));
+        set(&mut tuning.rto_max, time("rto_max_ms", Duration::from_millis));
+        set(&mut tuning.invalid_ratelimit, time("invalid_ratelimit", Duration::from_millis));
+        set(&mut tuning.min_rtt_window, time("min_rtt_wlen", Duration::from_secs));
+        set(&mut tuning.fin_timeout, time("fin_timeout", Duration::from_secs));
+    }
+
+    fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
+        (self.text)(name)?.split_whitespace().next()?.parse().ok()
+    }
+
+    fn three(&self, name: &str) -> Option<[u32; 3]> {
+        let text = (self.text)(name)?;
+        let mut words = text.split_whitespace().map(|word| word.parse().ok());
+        Some([words.next()??, words.next()??, words.next()??])
+    }
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {
@@ -26,32 +89,61 @@ fn set<T>(field: &mut T, value: Option<T>) {
     }
 }
 
-/// The settings now.
-pub(crate) fn read() -> TcpTuning {
-    let mut tuning = TcpTuning::default();
-    let is_on = |name| number::<u32>(name).map(|value| value != 0);
-    set(&mut tuning.dsack, is_on("dsack"));
-    set(&mut tuning.frto, is_on("frto"));
-    set(&mut tuning.slow_start_after_idle, is_on("slow_start_after_idle"));
-    set(&mut tuning.moderate_rcvbuf, is_on("moderate_rcvbuf"));
-    set(&mut tuning.autocorking, is_on("autocorking"));
-    set(&mut tuning.shrink_window, is_on("shrink_window"));
-    set(&mut tuning.recovery, number("recovery"));
-    set(&mut tuning.early_retrans, number("early_retrans"));
-    set(&mut tuning.reordering, number("reordering"));
-    set(&mut tuning.max_reordering, number("max_reordering"));
-    set(&mut tuning.retries2, number("retries2"));
-    set(&mut tuning.limit_output_bytes, number("limit_output_bytes"));
-    set(&mut tuning.min_tso_segs, number("min_tso_segs"));
-    set(&mut tuning.tso_win_divisor, number("tso_win_divisor"));
-    set(&mut tuning.challenge_ack_limit, number("challenge_ack_limit"));
-    set(&mut tuning.rto_min, number("rto_min_us").map(Duration::from_micros));
-    set(&mut tuning.invalid_ratelimit, number("invalid_ratelimit").map(Duration::from_millis));
-    if let Some([least, usual, most]) = three("rmem") {
-        (tuning.rmem_min, tuning.rmem_default, tuning.rmem_max) = (least, usual, most);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sojourn_proto::record::{IpOptions, Kind, SessionRecord, TcpRecord};
+
+    /// What a machine says whose settings are all different from Linux's own.
+    fn changed(name: &str) -> Option<String> {
+        let text = match name {
+            "dsack" | "frto" | "slow_start_after_idle" | "moderate_rcvbuf" | "autocorking" => "0",
+            "shrink_window" | "thin_linear_timeouts" | "workaround_signed_windows" | "rfc1337" => {
+                "1"
+            }
+            "rmem" | "wmem" => "5000\t6000\t7000\n",
+            "rto_max_ms" => "9000",
+            "rto_min_us" => "5000",
+            _ => "7",
+        };
+        Some(text.into())
     }
-    if let Some([least, usual, most]) = three("wmem") {
-        (tuning.wmem_min, tuning.wmem_default, tuning.wmem_max) = (least, usual, most);
+
+    #[test]
+    fn every_setting_is_read() {
+        let (usual, changed) = (TcpTuning::default(), of(changed));
+        assert_eq!(of(|_| None), usual);
+        // The names of those that are as they were, by what is printed of both.
+        let (usual, changed) = (format!("{usual:?}"), format!("{changed:?}"));
+        let both = usual.split(", ").zip(changed.split(", "));
+        let same = both.filter(|(usual, changed)| usual == changed);
+        let same = same.filter_map(|(field, _)| field.split_once(": ").map(|(name, _)| name));
+        let constants = ["delayed_ack_max", "delayed_ack_min", "time_wait", "pacing"];
+        assert!(
+            same.clone().all(|name| constants.contains(&name)),
+            "{:?}",
+            same.collect::<Vec<_>>()
+        );
     }
-    tuning
+
+    #[test]
+    fn no_setting_makes_a_record_that_is_refused() {
+        let records = |tuning| {
+            let tcp = TcpRecord { tuning, ..TcpRecord::default() };
+            let record = SessionRecord {
+                local: "192.0.2.1:1".parse().unwrap(),
+                remote: Some("192.0.2.2:2".parse().unwrap()),
+                ip: IpOptions::default(),
+                kind: Kind::Tcp(tcp),
+            };
+            record.check()
+        };
+        for text in ["0", "1", "2147483647"] {
+            let but_of_bounds = |name: &str| {
+                // The kernel takes none that are not in order: 1 to 120 s, and at most a second.
+                (!matches!(name, "rto_min_us" | "rto_max_ms")).then(|| text.to_owned())
+            };
+            assert_eq!(records(of(but_of_bounds)), Ok(()), "{text}");
+        }
+    }
 }

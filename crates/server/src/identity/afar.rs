@@ -14,8 +14,26 @@ const WAY: [i32; 3] = [5, 36, 62];
 /// TCP level: `TCP_THIN_LINEAR_TIMEOUTS`, `TCP_NOTSENT_LOWAT`.
 const TCP: [i32; 2] = [16, 25];
 
+/// Settings of the system that give every socket what the engine does not do (the second of `TCP`'s, the first, and looking for the path's MTU by
+/// trying), and their values without it.
+const USUAL: [(&str, &str); 3] = [
+    ("tcp_notsent_lowat", "4294967295"),
+    ("tcp_thin_linear_timeouts", "0"),
+    ("tcp_mtu_probing", "0"),
+];
+
 /// Whether a session of that socket can be obeyed by the engine.
 pub(super) fn can_obey(end: BorrowedFd<'_>) -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
+    is_usual(read) && is_obeyed(end)
+}
+
+/// Whether the system asks for none of `USUAL`. What this kernel does not have it does not ask for.
+fn is_usual(read: impl Fn(&str) -> Option<String>) -> bool {
+    USUAL.iter().all(|(name, usual)| read(name).is_none_or(|text| text.trim() == *usual))
+}
+
+fn is_obeyed(end: BorrowedFd<'_>) -> bool {
     let level = |name| number(end, libc::SOL_SOCKET, name);
     WAY.iter().all(|name| level(*name) == 0)
         && TCP.iter().all(|name| number(end, libc::IPPROTO_TCP, *name) == 0)
@@ -92,6 +110,17 @@ mod tests {
             (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
         ] {
             assert!(!is_obeyed_with(level, name, &one), "{level} {name}");
+        }
+    }
+
+    #[test]
+    fn what_the_system_gives_to_all_counts_as_their_own() {
+        assert!(is_usual(|_| None));
+        for (changed, usual) in USUAL {
+            let of = |value: &'static str| {
+                is_usual(|name| (name == changed).then(|| format!("{value}\n")))
+            };
+            assert!(of(usual) && !of("1"), "{changed}");
         }
     }
 
