@@ -30,7 +30,10 @@ def ask(place):
             peer.sendall(b"question" * 100)
             got = 0
             while got < 800:
-                got += len(peer.recv(800 - got))
+                text = peer.recv(800 - got)
+                if not text:
+                    return  # It has seen END first.
+                got += len(text)
 
 
 def answer(listener):
