@@ -9,11 +9,12 @@ use crate::net::Net;
 use crate::session::{Pool, lock};
 use crate::strangers::Strangers;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::process::Resource;
 use sojourn_session::{KindT, ReasonT};
-use sojourn_shm::Mapping;
+use sojourn_shm::{Deadline, Mapping};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock};
@@ -22,6 +23,10 @@ use std::sync::{Mutex, OnceLock};
 pub(crate) const BOARD_SLOTS: u32 = 16_384;
 /// Numbers below the limit of open files that the library keeps to itself, if it can.
 const HIDDEN: u64 = 256;
+
+/// How long the protocol thread is waited for, and how often it is looked.
+const QUIET_LIMIT: Duration = Duration::from_millis(200);
+const QUIET_SLICE: Duration = Duration::from_micros(50);
 
 /// Work for the protocol thread.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub(crate) struct Engine {
     doorbell: OnceLock<OwnedFd>,
     jobs: Mutex<VecDeque<Job>>,
     is_running: AtomicBool,
+    /// The protocol thread sleeps, so it holds no lock, neither of ours nor of the C library's.
+    pub(crate) is_asleep: AtomicBool,
     /// Shared with children; see `fork`.
     pub(crate) board: OnceLock<Option<Mapping>>,
     /// Held while a descriptor's meaning changes and while a session joins.
@@ -94,6 +101,7 @@ impl Engine {
             doorbell: OnceLock::new(),
             jobs: Mutex::default(),
             is_running: AtomicBool::new(false),
+            is_asleep: AtomicBool::new(false),
             board: OnceLock::new(),
             joining: Mutex::default(),
             pid: std::process::id(),
@@ -124,6 +132,18 @@ impl Engine {
             }
         }
         self.ring();
+    }
+
+    /// Waits until the protocol thread has done what there is and sleeps, if it runs in this process.
+    pub(crate) fn await_quiet(&self) {
+        let deadline = Deadline::after(QUIET_LIMIT);
+        while self.is_running() && self.pid == std::process::id() && !deadline.is_over() {
+            // SYNC: in this order; pairs with the stores around its wait: awake comes before it takes jobs.
+            if lock(&self.jobs).is_empty() && self.is_asleep.load(Ordering::SeqCst) {
+                return;
+            }
+            std::thread::sleep(QUIET_SLICE);
+        }
     }
 
     pub(crate) fn is_running(&self) -> bool {

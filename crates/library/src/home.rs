@@ -275,6 +275,14 @@ impl Library {
         }
     }
 
+    /// Waits until no thread of the library's own has anything to do. A program's thread that may not make all system calls any more is killed if it
+    /// must wait for a lock of the C library's, as in malloc(3), which without us nobody else would have.
+    pub fn await_quiet(&self) {
+        if let Some(engine) = self.engine() {
+            engine.await_quiet();
+        }
+    }
+
     /// Sends every session home; with `forbid` none moves again in this process.
     pub fn all_home(&self, reason: ReasonT, forbid: bool) {
         if forbid {

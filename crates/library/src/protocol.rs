@@ -135,7 +135,11 @@ impl Thread {
             let looks = self.client.is_none() && !self.joined.is_empty();
             let limit = looks.then(|| self.search.left()).and_then(|limit| limit.try_into().ok());
             let spare = rustix::buffer::spare_capacity(&mut events);
-            match epoll::wait(&self.set, spare, limit.as_ref()) {
+            // SYNC: pairs with the loads in `Engine::await_quiet`.
+            self.engine.is_asleep.store(true, Ordering::SeqCst);
+            let woken = epoll::wait(&self.set, spare, limit.as_ref());
+            self.engine.is_asleep.store(false, Ordering::SeqCst);
+            match woken {
                 Ok(_) | Err(Errno::INTR) => {}
                 // The set was closed under us: a program that closes what is not its own.
                 Err(_) => {

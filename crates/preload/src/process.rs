@@ -103,7 +103,10 @@ extern "C" fn after_vfork(result: isize) -> c_int {
 /// All sessions are in the kernel from now on, and nothing here has any part in anything.
 pub(crate) fn shut(reason: ReasonT) {
     if is_open() {
-        within(|library| library.all_home(reason, true));
+        within(|library| {
+            library.all_home(reason, true);
+            library.await_quiet();
+        });
         gate::shut();
     }
 }
