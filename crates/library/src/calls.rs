@@ -5,6 +5,7 @@
 
 use crate::Library;
 use crate::datagrams::{Attempt, Got};
+use crate::from_kernel::FromKernel;
 use crate::session::Session;
 use crate::table::{Entry, Way, mark};
 use core::sync::atomic::Ordering;
@@ -131,10 +132,15 @@ impl Call<'_> {
         self.entry.version.load(Ordering::SeqCst) != self.version
     }
 
-    /// Receives. `None`: the session has gone home; ask again where to go.
+    /// Receives; `kernel` takes what is in the kernel still. `None`: the session has gone home; ask again where to go.
     #[inline]
-    pub fn recv(&self, bufs: &mut [IoSliceMut<'_>], how: Recv) -> Option<Result<usize, Errno>> {
-        self.session.recv(self.generation, bufs, how)
+    pub fn recv(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+        kernel: &mut dyn FromKernel,
+    ) -> Option<Result<usize, Errno>> {
+        self.session.recv(self.generation, bufs, how, kernel)
     }
 
     /// Sends. `None` as above, or not yet away in this direction: the kernel serves this call.

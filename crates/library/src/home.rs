@@ -254,6 +254,25 @@ impl Library {
         }
     }
 
+    /// Sends the session of `fd` home for a message that carries more than bytes. What the kernel has no room for follows, and is waited for by who
+    /// sends next. One that does so again and again moves less and less often.
+    pub fn go_home_with_control(&self, fd: i32) {
+        let Some(entry) = self.table.known(fd) else { return };
+        entry.cool();
+        if entry.session.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.own_session(entry) {
+            Some((session, _)) => {
+                if session.stream().is_some_and(|stream| !stream.is_frozen()) {
+                    entry.put_off_longer();
+                }
+                session.leave(ReasonT::Operation, false);
+            }
+            None => self.recall_from_parent(entry),
+        }
+    }
+
     /// Before this process ends of its own will. Of what its peers have not read, and have sent to it, as much as there is room for is in the
     /// kernel then, where whoever holds the descriptors next finds it. (A process that is killed leaves it in the rings, to the peers'
     /// libraries.) What goes to other hosts the carrier sees to.

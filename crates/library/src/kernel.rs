@@ -19,25 +19,9 @@ pub(crate) fn at(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
     sojourn_shm::descriptor::of_program(fd).ok_or(Errno::BADF)
 }
 
-/// Receives without waiting.
-pub(crate) fn receive(
-    fd: i32,
-    kind: KindT,
-    bufs: &mut [IoSliceMut<'_>],
-    peek: bool,
-) -> Result<usize, Errno> {
+/// Reads from a pipe without waiting.
+pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     let fd = at(fd)?;
-    if kind == KindT::Pipe {
-        return read_pipe(fd, bufs);
-    }
-    let mut flags = RecvFlags::DONTWAIT;
-    if peek {
-        flags |= RecvFlags::PEEK;
-    }
-    rustix::net::recvmsg(fd, bufs, &mut RecvAncillaryBuffer::default(), flags).map(|got| got.bytes)
-}
-
-fn read_pipe(fd: BorrowedFd<'_>, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     match rustix::io::preadv2(fd, bufs, u64::MAX, ReadWriteFlags::NOWAIT) {
         // Kernels whose pipes do not know the flag: only this thread reads here, so what a poll
         // promises is still there for the read.
@@ -132,7 +116,9 @@ fn unsent(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// says that it has bytes.
 pub(crate) fn peek(fd: i32, kind: KindT, byte: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     if kind != KindT::Pipe {
-        return receive(fd, kind, byte, true);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let mut beside = RecvAncillaryBuffer::default();
+        return rustix::net::recvmsg(at(fd)?, byte, &mut beside, flags).map(|got| got.bytes);
     }
     let found = poll(at(fd)?, PollFlags::IN)?;
     if found.contains(PollFlags::IN) {

@@ -18,6 +18,9 @@ mod flush;
 #[cfg(test)]
 mod flush_tests;
 mod fork;
+mod from_kernel;
+#[cfg(test)]
+mod from_kernel_tests;
 mod home;
 mod host;
 mod hot;
@@ -66,6 +69,7 @@ pub use asks::{Answer, Queue, Set};
 pub use calls::{Call, Path, Recv, Send, Use};
 pub use datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use descriptors::{Origin, SocketOption};
+pub use from_kernel::{BytesOnly, FromKernel};
 pub use host::{Host, Interrupt, Plain};
 pub use poll::PollFd;
 pub use session::Session;

@@ -4,6 +4,7 @@
 //! lock; no wait happens under it.
 
 use crate::calls::Recv;
+use crate::from_kernel::FromKernel;
 use crate::kernel;
 use crate::landing::Room;
 use crate::session::{Receiver, RxPhase, Session, lock};
@@ -12,7 +13,7 @@ use crate::table::Way;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
-use sojourn_session::ReasonT;
+use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
 
@@ -42,6 +43,7 @@ impl Session {
         generation: u32,
         bufs: &mut [IoSliceMut<'_>],
         how: Recv,
+        kernel: &mut dyn FromKernel,
     ) -> Option<Result<usize, Errno>> {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
@@ -51,7 +53,7 @@ impl Session {
         let mut has_turned = false;
         loop {
             let step = match core::mem::take(&mut landed) {
-                0 => self.receive_step(generation, bufs, got, how.peek),
+                0 => self.receive_step(generation, bufs, got, how.peek, kernel),
                 len => Step::Done(Ok(len)),
             };
             let result = match step {
@@ -73,7 +75,7 @@ impl Session {
                 Step::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
                 Step::Done(Ok(len)) => {
                     got += len;
-                    if got >= wanted || how.peek || !how.wait_all {
+                    if got >= wanted || how.peek || !how.wait_all || kernel.has_ended() {
                         // As below. Seldom so, and looking is cheaper.
                         if self.is_over.load(Ordering::Relaxed) {
                             self.settle();
@@ -127,13 +129,14 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
         peek: bool,
+        kernel: &mut dyn FromKernel,
     ) -> Step {
         let mut rx = lock(&self.rx);
         if self.generation.load(Ordering::Relaxed) != generation {
             return Step::Home;
         }
         if skip == 0 {
-            return self.look(&mut rx, bufs, peek);
+            return self.look(&mut rx, bufs, peek, kernel);
         }
         // Only `MSG_WAITALL` comes here: buffer by buffer, which is rare enough.
         let mut before = 0;
@@ -141,7 +144,7 @@ impl Session {
             let len = buf.len();
             if skip < before + len {
                 let part = &mut [IoSliceMut::new(&mut buf[skip - before..])];
-                return self.look(&mut rx, part, peek);
+                return self.look(&mut rx, part, peek, kernel);
             }
             before += len;
         }
@@ -149,7 +152,13 @@ impl Session {
     }
 
     #[inline]
-    fn look(&self, rx: &mut Receiver, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+    fn look(
+        &self,
+        rx: &mut Receiver,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Step {
         let Some(stream) = &rx.stream else { return Step::Home };
         if rx.phase == RxPhase::Ring {
             match stream.read(bufs, peek) {
@@ -165,21 +174,27 @@ impl Session {
                 Err(_) => {}
             }
         }
-        self.look_further(rx, bufs, peek)
+        self.look_further(rx, bufs, peek, kernel)
     }
 
     #[cold]
     #[inline(never)]
-    fn look_further(&self, rx: &mut Receiver, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+    fn look_further(
+        &self,
+        rx: &mut Receiver,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Step {
         let Some(stream) = rx.stream.clone() else { return Step::Home };
         match rx.phase {
             RxPhase::Home => Step::Home,
-            RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, peek),
+            RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, peek, kernel),
             RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, peek),
-            RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek),
+            RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek, kernel),
             RxPhase::Reset => {
                 // What has come is told before how it ended, as the kernel does it.
-                if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, peek) {
+                if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, peek, kernel) {
                     return Step::Done(Ok(len));
                 }
                 rx.is_reset = false;
@@ -196,6 +211,7 @@ impl Session {
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
+        kernel: &mut dyn FromKernel,
     ) -> Step {
         if stream.is_frozen() {
             return Step::Leave(ReasonT::PeerLeft);
@@ -206,7 +222,7 @@ impl Session {
         }
         // Before the kernel is looked at: what it holds then is all it will ever hold.
         let rings = !self.is_carried() && stream.peer_rings();
-        let found = self.receive_stirred(bufs, peek);
+        let found = self.receive_stirred(bufs, peek, kernel);
         match found {
             Err(Errno::AGAIN) if rings => {
                 rx.phase = RxPhase::Ring;
@@ -233,9 +249,14 @@ impl Session {
 
     /// From the kernel. The session counts as stirred until the kernel has been found empty: it tells of what arrives, once, and not of
     /// what a call has left there, for which others may be waiting.
-    fn receive_stirred(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno> {
+    fn receive_stirred(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Result<usize, Errno> {
         loop {
-            let found = kernel::receive(self.number(), self.kind(), bufs, peek);
+            let found = self.take(bufs, peek, kernel);
             if found != Err(Errno::AGAIN) {
                 self.has_stirred.store(true, Ordering::SeqCst);
                 return found;
@@ -322,31 +343,31 @@ impl Session {
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
+        kernel: &mut dyn FromKernel,
     ) -> Step {
         let Ok(owed) = stream.peer_leftover() else {
             self.finish(rx);
             return Step::Home;
         };
         rx.seen_flushing = stream.peer_flushing();
+        let flushed = flushed(stream, rx);
+        // Where all of it is in the kernel, in order, nothing is left to be counted either.
+        if rx.since_freeze >= owed || flushed == Some(owed) {
+            self.finish(rx);
+            return Step::Home;
+        }
         if rx.before_owed > 0
-            && let Ok(len @ 1..) = self.receive_some(bufs, rx.before_owed, peek)
+            && let Ok(len @ 1..) = self.receive_some(bufs, rx.before_owed, peek, kernel)
         {
             rx.before_owed -= if peek { 0 } else { len };
             return Step::Done(Ok(len));
         }
-        let flushed = flushed(stream, rx);
         let from_kernel = flushed.unwrap_or(owed).min(owed);
-        // Where all of it is in the kernel, in order, nothing is left to be counted either.
-        let is_in_kernel = flushed == Some(owed) && !peek;
-        if rx.since_freeze >= owed || is_in_kernel {
-            self.finish(rx);
-            return Step::Home;
-        }
         if rx.since_freeze >= from_kernel {
             return self.rest_from_ring(rx, stream, bufs, peek, owed);
         }
         let len = from_kernel - rx.since_freeze;
-        match self.receive_some(bufs, len, peek) {
+        match self.receive_some(bufs, len, peek, kernel) {
             Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
                 // It died before it was done: the ring has what the kernel has not.
                 self.rest_from_ring(rx, stream, bufs, peek, owed)
@@ -367,12 +388,26 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         max: usize,
         peek: bool,
+        kernel: &mut dyn FromKernel,
     ) -> Result<usize, Errno> {
         let Some(buf) = bufs.iter_mut().find(|buf| !buf.is_empty()) else { return Ok(0) };
         let len = buf.len().min(max);
         let part = &mut [IoSliceMut::new(&mut buf[..len])];
         self.has_stirred.store(false, Ordering::SeqCst);
-        kernel::receive(self.number(), self.kind(), part, peek)
+        self.take(part, peek, kernel)
+    }
+
+    /// From the kernel, without waiting.
+    fn take(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Result<usize, Errno> {
+        match self.kind() {
+            KindT::Pipe => kernel::read_pipe(self.number(), bufs),
+            _ => kernel.take(self.number(), bufs, peek),
+        }
     }
 
     fn rest_from_ring(

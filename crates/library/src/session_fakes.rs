@@ -4,6 +4,7 @@
 
 use crate::calls::{Path, Recv, Send};
 use crate::descriptors::Origin;
+use crate::from_kernel::BytesOnly;
 use crate::join::Parts;
 use crate::offer::Offer;
 use crate::table::mark;
@@ -146,7 +147,8 @@ pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
         match library().reading(fd) {
             Path::Plain | Path::Kernel(_) => return rustix::io::read(kernel::at(fd)?, buf),
             Path::Session(call) => {
-                if let Some(done) = call.recv(&mut [IoSliceMut::new(buf)], Recv::default()) {
+                let bufs = &mut [IoSliceMut::new(buf)];
+                if let Some(done) = call.recv(bufs, Recv::default(), &mut BytesOnly::default()) {
                     return done;
                 }
             }

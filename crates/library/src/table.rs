@@ -71,6 +71,8 @@ pub struct Entry {
     /// How often it has to become hot until it is offered again, and how often that was after the last refusal.
     put_off: AtomicU32,
     was_put_off: AtomicU32,
+    /// The same for [`Entry::put_off_longer`].
+    returns: AtomicU32,
     /// Why it never moves, a [`ReasonT`].
     kept_for: AtomicU8,
 }
@@ -127,6 +129,13 @@ impl Entry {
         self.cool();
     }
 
+    /// It has gone home for what may come again: as [`Entry::was_refused`], but a move does not begin that anew.
+    pub(crate) fn put_off_longer(&self) {
+        let times = (2 * self.returns.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
+        self.returns.store(times, Ordering::Relaxed);
+        self.put_off.store(times, Ordering::Relaxed);
+    }
+
     /// It has become hot. Whether it is not to be offered yet.
     pub(crate) fn is_put_off(&self) -> bool {
         let left = self.put_off.load(Ordering::Relaxed);
@@ -178,6 +187,7 @@ impl Entry {
         self.epoll.store(0, Ordering::Relaxed);
         self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
         self.was_taken();
+        self.returns.store(0, Ordering::Relaxed);
     }
 
     /// Whether this process may have other numbers of the same description.

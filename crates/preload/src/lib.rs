@@ -19,6 +19,7 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!("the preload library is written for x86-64 Linux with the GNU C library so far");
 
+mod beside;
 mod buffers;
 mod control;
 mod datagrams;

@@ -2,7 +2,8 @@
 
 pub(crate) use sojourn_library::ancillary::Told;
 pub(crate) use sojourn_library::{
-    Answer, Attempt, Call, Change, Datagram, EpollEvent, Got, Host, Interrupt, Library, Origin,
-    PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use, library, tcp_info,
+    Answer, Attempt, BytesOnly, Call, Change, Datagram, EpollEvent, FromKernel, Got, Host,
+    Interrupt, Library, Origin, PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use,
+    library, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

@@ -1,5 +1,6 @@
 //! `sendmsg`, `recvmsg` and their plural forms; descriptors that are passed on.
 
+use crate::beside::Beside;
 use crate::buffers;
 use crate::gate::{is_open, tell};
 use crate::library::{Path, Recv, Send};
@@ -33,9 +34,7 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_
     }
     if !header.msg_control.is_null() && header.msg_controllen > 0 && !datagrams::is_concerned(fd) {
         pass_on(header);
-        // What comes with the bytes is the kernel's to carry.
-        home(fd, false);
-        return addressed(fd, kernel);
+        return transfer::send_by_kernel(fd, flags & libc::MSG_DONTWAIT != 0, kernel);
     }
     if !header.msg_name.is_null() && header.msg_namelen > 0 {
         return addressed(fd, kernel);
@@ -105,15 +104,12 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         from_kernel.set(true);
         took_in(kernel(), message)
     };
-    let got = transfer::receive(
-        fd,
-        how,
-        Some(flags),
-        Buffers::Many(header.msg_iov, header.msg_iovlen),
-        serve,
-    );
+    let mut beside = Beside::of(&header, flags);
+    let buffers = Buffers::Many(header.msg_iov, header.msg_iovlen);
+    let got = transfer::receive_noted(fd, how, Some(flags), buffers, Some(&mut beside), serve);
     if !from_kernel.get() && got >= 0 {
-        answer_header(fd, message, &header, flags);
+        answer_header(fd, message, &header, &beside);
+        return took_in(got, message);
     }
     got
 }
@@ -155,7 +151,7 @@ fn answer_message(message: *mut msghdr, filled: &msghdr) {
 }
 
 /// What the kernel answers beside the bytes of a stream.
-fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, flags: c_int) {
+fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, beside: &Beside) {
     // SAFETY: zeroes are an address.
     let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let mut name_len = 0;
@@ -173,14 +169,12 @@ fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, flags: c_int) 
             };
         }
     }
-    // SAFETY: writable, as the caller has seen. The kernel, too, gives this flag back.
-    unsafe {
-        if !asked.msg_name.is_null() {
-            (*message).msg_namelen = name_len as libc::socklen_t;
-        }
-        (*message).msg_controllen = 0;
-        (*message).msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: writable, as the caller has seen.
+    let message = unsafe { &mut *message };
+    if !asked.msg_name.is_null() {
+        message.msg_namelen = name_len as libc::socklen_t;
     }
+    beside.answer(message);
 }
 
 /// Descriptors that came with a message are new here, and others may hold them.

@@ -1,11 +1,14 @@
 //! What all data calls have in common: whether a session or the kernel serves them, and the rest of one that was half done when its session went
 //! home. Not here: the calls (`io`, `sockets`, `messages`, `files`).
 
+use crate::beside::Beside;
 use crate::buffers;
 use crate::datagrams;
 use crate::errno;
 use crate::gate::{is_open, within};
-use crate::library::{Attempt, Call, Path, ReasonT, Recv, Send, Use, library};
+use crate::library::{
+    Attempt, BytesOnly, Call, FromKernel, Path, ReasonT, Recv, Send, Use, library,
+};
 use crate::process::was_cancelled;
 use crate::raw;
 use crate::vectors::{self, IOV_MAX, Rounds};
@@ -102,7 +105,7 @@ pub(crate) fn receive(
     buffers: Buffers,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
-    if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, kernel) }
+    if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, None, kernel) }
 }
 
 /// Handlers that ended calls of this thread until now.
@@ -117,12 +120,14 @@ pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
     breaks() != before && !dont_wait && !raw::is_nonblocking(fd)
 }
 
+/// The same of a descriptor that somebody wants to know of; `beside`: where what comes with the bytes goes.
 #[inline(never)]
-fn receive_noted(
+pub(crate) fn receive_noted(
     fd: c_int,
     how: Recv,
     flags: Option<c_int>,
     buffers: Buffers,
+    mut beside: Option<&mut Beside>,
     kernel: impl FnOnce() -> isize + Copy,
 ) -> isize {
     let breaks = breaks();
@@ -158,11 +163,13 @@ fn receive_noted(
             home(fd, true);
             return kernel();
         }
-        match receive_on(&call, buffers, how) {
+        match receive_on(&call, buffers, how, beside.as_deref_mut()) {
             Rounds::Left(0) => {}
-            Rounds::Left(done) => return receive_rest(fd, buffers, done, total, how, flags),
+            Rounds::Left(done) => {
+                return receive_rest(fd, (buffers, done, total), how, flags, beside);
+            }
             Rounds::Done(Ok(done)) if how.wait_all && done > 0 && done < total => {
-                return receive_rest(fd, buffers, done, total, how, flags);
+                return receive_rest(fd, (buffers, done, total), how, flags, beside);
             }
             // The same call again, where a cancelled thread ends.
             Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
@@ -183,11 +190,24 @@ fn receive_noted(
 }
 
 #[inline(never)]
-fn receive_on(call: &Call<'static>, buffers: &[iovec], how: Recv) -> Rounds {
+fn receive_on(
+    call: &Call<'static>,
+    buffers: &[iovec],
+    how: Recv,
+    beside: Option<&mut Beside>,
+) -> Rounds {
+    let mut bytes_only = BytesOnly::default();
+    let kernel: &mut dyn FromKernel = match beside {
+        Some(beside) => beside,
+        None => &mut bytes_only,
+    };
     within(|_| {
         vectors::receive(buffers, how.peek, |slices, is_further| {
+            if is_further && kernel.has_ended() {
+                return Some(Ok(0));
+            }
             let dont_wait = how.dont_wait || (is_further && !how.wait_all);
-            call.recv(slices, Recv { dont_wait, ..how })
+            call.recv(slices, Recv { dont_wait, ..how }, kernel)
         })
     })
     .unwrap_or(Rounds::Left(0))
@@ -198,15 +218,17 @@ fn receive_on(call: &Call<'static>, buffers: &[iovec], how: Recv) -> Rounds {
 #[inline(never)]
 fn receive_rest(
     fd: c_int,
-    buffers: &[iovec],
-    done: usize,
-    total: usize,
+    (buffers, done, total): (&[iovec], usize, usize),
     how: Recv,
     flags: Option<c_int>,
+    beside: Option<&mut Beside>,
 ) -> isize {
     let (Some(flags), true, true) = (flags, how.wait_all, done < total) else {
         return done as isize;
     };
+    if beside.as_ref().is_some_and(|beside| beside.has_ended()) {
+        return done as isize;
+    }
     if let Path::Session(_) = way_in(fd) {
         // Not home: a signal or a time limit cut it short.
         return done as isize;
@@ -216,7 +238,10 @@ fn receive_rest(
     }
     let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
     let rest = vectors::beyond(buffers, done, &mut rest);
-    let got = message_call(libc::SYS_recvmsg, fd, rest, flags);
+    let got = match beside {
+        Some(beside) => beside.receive(fd, rest, flags),
+        None => message_call(libc::SYS_recvmsg, fd, rest, flags),
+    };
     done as isize + got.max(0)
 }
 
@@ -272,6 +297,35 @@ fn send_noted(
             return errno::count(Err(Errno::BADF));
         }
         if is_broken(fd, breaks, how.dont_wait) {
+            return errno::count(Err(Errno::INTR));
+        }
+    }
+}
+
+/// Sends a message with something beside its bytes, which is the kernel's to carry: after what the session holds. A kernel that is full is waited
+/// for as by a call of bytes.
+#[cold]
+#[inline(never)]
+pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Fn() -> isize) -> isize {
+    let breaks = breaks();
+    loop {
+        crate::gate::tell(|library| library.go_home_with_control(fd));
+        let call = match way_out(fd) {
+            Path::Plain => return kernel(),
+            Path::Kernel(usage) => return counted(usage, kernel),
+            Path::Session(call) if call.is_datagram() => return kernel(),
+            Path::Session(call) => call,
+        };
+        // It has moved once more, or not everything that it held is in the kernel yet: then sending nothing waits for that.
+        match within(|_| call.send(&[], Send { dont_wait })).flatten() {
+            None | Some(Ok(_)) => {}
+            Some(Err(Errno::INTR)) if was_cancelled() => {}
+            Some(Err(error)) => return errno::count(Err(error)),
+        }
+        if call.number_is_another() {
+            return errno::count(Err(Errno::BADF));
+        }
+        if is_broken(fd, breaks, dont_wait) {
             return errno::count(Err(Errno::INTR));
         }
     }

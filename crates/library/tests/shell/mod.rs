@@ -2,7 +2,7 @@
 
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
-use sojourn_library::{Path, Recv, Send, library};
+use sojourn_library::{BytesOnly, Path, Recv, Send, library};
 
 /// As a shell serves `read`.
 pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
@@ -15,7 +15,8 @@ pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
                 return result;
             }
             Path::Session(call) => {
-                if let Some(done) = call.recv(&mut [IoSliceMut::new(buf)], Recv::default()) {
+                let bufs = &mut [IoSliceMut::new(buf)];
+                if let Some(done) = call.recv(bufs, Recv::default(), &mut BytesOnly::default()) {
                     return done;
                 }
             }

@@ -1,0 +1,64 @@
+//! What comes with a message beside its bytes: the program's control buffer, filled by the kernel while the library says how many bytes may
+//! be taken. Not here: control data of datagrams that the library receives itself (`datagrams`).
+
+use crate::library::FromKernel;
+use crate::raw;
+use core::ffi::{c_int, c_void};
+use libc::{iovec, msghdr};
+use rustix::io::{Errno, IoSliceMut};
+
+/// The control buffer of a `recvmsg`, and what the kernel has put there.
+pub(crate) struct Beside {
+    control: *mut c_void,
+    room: usize,
+    /// `MSG_CMSG_CLOEXEC`, if the program asks for it.
+    flags: c_int,
+    /// Bytes in the buffer, and the flags that the kernel gave with them.
+    came: (usize, c_int),
+}
+
+impl Beside {
+    pub(crate) fn of(header: &msghdr, flags: c_int) -> Self {
+        let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
+        let flags = flags & libc::MSG_CMSG_CLOEXEC;
+        // The kernel gives that flag back.
+        Self { control: header.msg_control, room, flags, came: (0, flags) }
+    }
+
+    /// Receives into `buffers`, and what comes beside that into the program's buffer; the kernel's answer.
+    pub(crate) fn receive(&mut self, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
+        // SAFETY: zeroes are an empty header.
+        let mut header: msghdr = unsafe { core::mem::zeroed() };
+        header.msg_iov = buffers.as_ptr().cast_mut();
+        header.msg_iovlen = buffers.len();
+        header.msg_control = self.control;
+        header.msg_controllen = self.room;
+        let flags = (flags | self.flags) as usize;
+        let arguments = [fd as usize, (&raw mut header) as usize, flags, 0, 0, 0];
+        // SAFETY: the header is good; what it names is the program's, for the kernel to check.
+        let got = unsafe { raw::call(libc::SYS_recvmsg, arguments) };
+        if got >= 0 {
+            self.came = (header.msg_controllen, header.msg_flags);
+        }
+        got
+    }
+
+    /// Writes it into the program's header, as the kernel does.
+    pub(crate) fn answer(&self, message: &mut msghdr) {
+        (message.msg_controllen, message.msg_flags) = self.came;
+    }
+}
+
+impl FromKernel for Beside {
+    fn take(&mut self, fd: i32, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno> {
+        let peek = if peek { libc::MSG_PEEK } else { 0 };
+        // SAFETY: an `IoSliceMut` is an `iovec`.
+        let buffers = unsafe { core::slice::from_raw_parts(bufs.as_ptr().cast(), bufs.len()) };
+        let got = self.receive(fd, buffers, libc::MSG_DONTWAIT | peek);
+        usize::try_from(got).map_err(|_| Errno::from_raw_os_error(-got as i32))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.came.0 > 0 || self.came.1 & libc::MSG_CTRUNC != 0
+    }
+}
