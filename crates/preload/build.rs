@@ -12,6 +12,10 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // What other crates export for C is no business of the programs that this is loaded into.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
+    // What this library calls by a name that it gives to programs is its own function, whoever else has one of that name.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    // See `unwinder`.
+    println!("cargo:rustc-cdylib-link-arg=-nostartfiles");
     if env::var_os("OPT_LEVEL").is_some_and(|level| level != "0") {
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
         // The linker looks here first for the library that `std` asks for, and finds a script.

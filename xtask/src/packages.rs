@@ -17,6 +17,7 @@ pub(crate) const TEST: &[&str] = &[
     "nftables",
     "libc6-dev",
     "make",
+    "musl-tools",
     "pkg-config",
     "redis-server",
     "redis-tools",

@@ -4,25 +4,29 @@ use crate::gate::{self, is_open, tell, within};
 use crate::library::{Origin, ReasonT};
 use crate::next::next;
 use crate::trampoline::{Entry, asks_first};
-use crate::{descriptors, errno, raw, tls};
+use crate::{descriptors, errno, objects, raw, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-unsafe extern "C" {
-    /// `pthread_atfork`, which glibc keeps in a static library, under the name that it is exported by.
-    fn __register_atfork(
-        prepare: Option<unsafe extern "C" fn()>,
-        parent: Option<unsafe extern "C" fn()>,
-        child: Option<unsafe extern "C" fn()>,
-        object: *mut c_void,
-    ) -> c_int;
-}
+type HandlerFn = unsafe extern "C" fn();
+/// `pthread_atfork`, which glibc keeps in a static library, under the name that it is exported by.
+type RegisterFn = unsafe extern "C" fn(
+    prepare: Option<HandlerFn>,
+    parent: Option<HandlerFn>,
+    child: Option<HandlerFn>,
+    object: *mut c_void,
+) -> c_int;
 
 /// Has the library told of every `fork`, also of those that the C library makes (`daemon`, `forkpty`). The parent has
-/// nothing to do afterwards.
-pub(crate) fn watch_forks() {
-    // SAFETY: two functions that live as long as the program.
-    unsafe { __register_atfork(Some(before_fork), None, Some(in_child), core::ptr::null_mut()) };
+/// nothing to do afterwards. False: this is another C library than ours.
+pub(crate) fn watch_forks() -> bool {
+    let Some(register) = objects::of_c_library(c"__register_atfork") else { return false };
+    // SAFETY: the C library's function of that name has that type; two functions that live as long as the program.
+    unsafe {
+        let register = core::mem::transmute::<usize, RegisterFn>(register);
+        register(Some(before_fork), None, Some(in_child), core::ptr::null_mut());
+    }
+    true
 }
 
 unsafe extern "C" fn before_fork() {

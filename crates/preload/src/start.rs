@@ -11,13 +11,16 @@ use core::ffi::{CStr, c_char};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    // Of another C library everything is as it would be without us: the gate stays closed.
+    if !process::watch_forks() {
+        return;
+    }
     if !cfg!(debug_assertions) {
         // What fails here is dealt with here (`gate`); the program's standard error is the program's.
         std::panic::set_hook(Box::new(|_| ()));
     }
     library().set_host(&SHELL);
     library().keep_environment(environment());
-    process::watch_forks();
     gate::start();
 }
 

@@ -7,19 +7,16 @@
 use crate::descriptors::opened;
 use crate::gate::{is_open, tell};
 use crate::library::{Origin, ReasonT};
-use crate::next::next;
+use crate::next::{c_library, next};
+use crate::objects;
 use crate::reopen::is_again;
 use crate::trampoline::{Entry, asks_first, asks_while};
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use libc::FILE;
 
-unsafe extern "C" {
-    static stdin: *mut FILE;
-    static stdout: *mut FILE;
-    fn __fbufsize(file: *mut FILE) -> usize;
-    fn fileno_unlocked(file: *mut FILE) -> c_int;
-}
+type FileFn = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
+type SizeFn = unsafe extern "C-unwind" fn(*mut FILE) -> usize;
 
 /// Bits 0 and 1: `stdin`, `stdout` may have a descriptor away from the kernel.
 static ARMED: AtomicU32 = AtomicU32::new(0);
@@ -31,9 +28,22 @@ static FILES: [AtomicU64; KNOWN / WORD] = [const { AtomicU64::new(0) }; KNOWN / 
 /// How many there are beyond those.
 static FILES_BEYOND: AtomicU32 = AtomicU32::new(0);
 
+/// `stdin` and `stdout`, which may be the program's own copies of the variables.
 fn standard() -> [*mut FILE; 2] {
-    // SAFETY: the program may assign these, as it may at any time.
-    unsafe { [(&raw const stdin).read_volatile(), (&raw const stdout).read_volatile()] }
+    static SLOTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    [(&SLOTS[0], c"stdin"), (&SLOTS[1], c"stdout")].map(|(slot, name)| {
+        // Every thread would store the same.
+        let mut at = slot.load(Ordering::Relaxed);
+        if at == 0 {
+            at = objects::first(name).unwrap_or(0);
+            slot.store(at, Ordering::Relaxed);
+        }
+        if at == 0 {
+            return core::ptr::null_mut();
+        }
+        // SAFETY: a variable of that name; the program may assign it, as it may at any time.
+        unsafe { (at as *const *mut FILE).read_volatile() }
+    })
 }
 
 fn number_of(file: *mut FILE) -> c_int {
@@ -42,7 +52,7 @@ fn number_of(file: *mut FILE) -> c_int {
     }
     let kept = crate::errno::value();
     // SAFETY: a `FILE`, as the caller knows.
-    let fd = unsafe { fileno_unlocked(file) };
+    let fd = unsafe { c_library!(c"fileno_unlocked" as FileFn)(file) };
     crate::errno::set_raw(kept);
     fd
 }
@@ -59,7 +69,7 @@ pub(crate) fn uses(fd: c_int) -> bool {
             ARMED.fetch_or(1 << index, Ordering::SeqCst);
             // A stream has a buffer, of one byte at least, from its first use on.
             // SAFETY: a standard stream.
-            if unsafe { __fbufsize(file) } > 0 {
+            if unsafe { c_library!(c"__fbufsize" as SizeFn)(file) } > 0 {
                 return true;
             }
         }

@@ -1,10 +1,9 @@
-//! Functions of the C library as the library itself uses them: threads that are always inside, and without signals.
-//!
-//! Only calls made from within this shared object come here: the symbol is hidden.
+//! The library's own threads: always inside, and without signals. Other functions of the C library as the library itself uses
+//! them are in `inside`.
 
-use crate::next::next;
+use crate::inside::hidden;
+use crate::next::c_library;
 use crate::{gate, raw, tls};
-use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 
 type StartFn = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -15,17 +14,11 @@ type CreateFn = unsafe extern "C-unwind" fn(
     *mut c_void,
 ) -> c_int;
 
-global_asm!(
-    ".globl pthread_create",
-    ".hidden pthread_create",
-    ".type pthread_create, @function",
-    "pthread_create: jmp {create}",
-    create = sym create,
-);
+hidden!(pthread_create = create);
 
 /// The C library's own signals, 32 and 33: it waits for every thread to have had the second when the program changes
 /// its user or group, so none may block it.
-const INTERNAL: u64 = 3 << 31;
+pub(crate) const INTERNAL: u64 = 3 << 31;
 
 /// What a new thread is to do.
 struct Task {
@@ -43,7 +36,7 @@ unsafe extern "C-unwind" fn create(
     let before = set_mask(!INTERNAL);
     // SAFETY: passed on, with a start function of ours and what it expects.
     let result =
-        unsafe { next!(c"pthread_create" as CreateFn)(thread, attributes, run, task.cast()) };
+        unsafe { c_library!(c"pthread_create" as CreateFn)(thread, attributes, run, task.cast()) };
     set_mask(before);
     if result != 0 {
         // SAFETY: no thread has taken it.

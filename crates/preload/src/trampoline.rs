@@ -4,52 +4,60 @@
 //! of ours below them. So these save every register that can carry an argument, call a hook, put the
 //! registers back and jump.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 use core::sync::atomic::AtomicUsize;
 
-/// One such function.
+/// Bytes for a name and its zero.
+const NAME: usize = 32;
+
+/// One such function. No address is in it, which the loader would have to correct in every program at its start.
 #[repr(C)]
 pub(crate) struct Entry {
     /// The next function of that name; 0: not looked up yet. First, for the trampolines.
-    pub(crate) slot: AtomicUsize,
-    pub(crate) hook: unsafe extern "C" fn(&Entry, &[usize; 6]) -> usize,
-    name: *const c_char,
+    slot: AtomicUsize,
     /// The hook's own: what it has to know of this function.
     pub(crate) detail: usize,
+    name: [u8; NAME],
 }
 
-// SAFETY: the name is constant text; everything else is atomic or constant.
-unsafe impl Sync for Entry {}
-
 impl Entry {
-    /// `name` ends in a zero: constant text, so another would not compile.
-    pub(crate) const fn new(
-        name: &'static str,
-        hook: unsafe extern "C" fn(&Entry, &[usize; 6]) -> usize,
-        detail: usize,
-    ) -> Self {
-        let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
-            panic!("the name of a function does not end in its only zero")
-        };
-        Self { slot: AtomicUsize::new(0), hook, name: name.as_ptr(), detail }
+    /// `name` is constant text, so one that is too long would not compile.
+    pub(crate) const fn new(name: &'static str, detail: usize) -> Self {
+        let mut own = [0; NAME];
+        let mut at = 0;
+        while at < name.len() {
+            own[at] = name.as_bytes()[at];
+            at += 1;
+        }
+        assert!(own[NAME - 1] == 0, "no room for its zero");
+        Self { slot: AtomicUsize::new(0), detail, name: own }
+    }
+
+    fn name(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.name).unwrap_or_default()
     }
 
     /// Where the next function is.
     #[inline]
     pub(crate) fn next(&self) -> usize {
-        // SAFETY: made from a `CStr` that lives as long as the program.
-        crate::next::address(&self.slot, unsafe { CStr::from_ptr(self.name) })
+        crate::next::address(&self.slot, self.name())
+    }
+
+    /// Where the C library's own function is.
+    pub(crate) fn of_c_library(&self) -> usize {
+        crate::next::of_c_library(&self.slot, self.name())
     }
 }
 
-/// With an [`Entry`] in `r11`: calls its hook with the entry and the six integer arguments, and jumps to where the hook
-/// says with every argument register, and the count of vector registers in `al`, as they were.
+/// With an [`Entry`] in `r11`, and its hook's address pushed: calls the hook with the entry and the six integer arguments, and jumps to where
+/// the hook says with every argument register, and the count of vector registers in `al`, as they were.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn ask_first() {
     core::arch::naked_asm!(
         ".cfi_startproc",
-        "sub rsp, 200",
-        ".cfi_adjust_cfa_offset 200",
+        ".cfi_def_cfa_offset 16",
+        "sub rsp, 192",
+        ".cfi_adjust_cfa_offset 192",
         "mov [rsp], rdi",
         "mov [rsp + 8], rsi",
         "mov [rsp + 16], rdx",
@@ -68,7 +76,7 @@ pub(crate) unsafe extern "C" fn ask_first() {
         "movups [rsp + 176], xmm7",
         "mov rdi, r11",
         "mov rsi, rsp",
-        "call [r11 + {hook}]",
+        "call [rsp + 192]",
         "mov r11, rax",
         "mov rdi, [rsp]",
         "mov rsi, [rsp + 8]",
@@ -90,7 +98,6 @@ pub(crate) unsafe extern "C" fn ask_first() {
         ".cfi_adjust_cfa_offset -200",
         "jmp r11",
         ".cfi_endproc",
-        hook = const core::mem::offset_of!(Entry, hook),
     )
 }
 
@@ -99,13 +106,16 @@ macro_rules! asks_first {
     ($hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
         const _: () = {
             static ENTRY: $crate::trampoline::Entry =
-                $crate::trampoline::Entry::new(concat!(stringify!($name), "\0"), $hook, $detail);
+                $crate::trampoline::Entry::new(stringify!($name), $detail);
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
                 core::arch::naked_asm!(
+                    "lea r11, [rip + {hook}]",
+                    "push r11",
                     "lea r11, [rip + {entry}]",
                     "jmp {ask}",
+                    hook = sym $hook,
                     entry = sym ENTRY,
                     ask = sym $crate::trampoline::ask_first,
                 )
@@ -120,7 +130,7 @@ macro_rules! asks_while {
     ($armed:path, $hook:path; $($name:ident = $detail:expr),+ $(,)?) => {$(
         const _: () = {
             static ENTRY: $crate::trampoline::Entry =
-                $crate::trampoline::Entry::new(concat!(stringify!($name), "\0"), $hook, $detail);
+                $crate::trampoline::Entry::new(stringify!($name), $detail);
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
@@ -131,9 +141,12 @@ macro_rules! asks_while {
                     "test r11, r11",
                     "jz 2f",
                     "jmp r11",
-                    "2: lea r11, [rip + {entry}]",
+                    "2: lea r11, [rip + {hook}]",
+                    "push r11",
+                    "lea r11, [rip + {entry}]",
                     "jmp {ask}",
                     armed = sym $armed,
+                    hook = sym $hook,
                     entry = sym ENTRY,
                     ask = sym $crate::trampoline::ask_first,
                 )

@@ -1,0 +1,266 @@
+//! The C library's functions as this library itself uses them, through the language's own library above all.
+//!
+//! A program, and other preloaded libraries, may have functions of these names, which are none of our business: a shell has `getenv`, a
+//! clock that is turned back `clock_gettime`. So each name is defined here, hidden: only calls made from within this shared
+//! object come here. They make the system call, or go to the C library's function, looked up when it is first needed. Nothing of it is
+//! bound at start, and nothing binds this library to the version of the C library that it was built with.
+//!
+//! Not here: names that the library gives to programs (`read`, `close`), which know calls from inside; `threads`.
+
+use crate::trampoline::Entry;
+use crate::{errno, objects, raw};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use libc::{stat64, timespec};
+
+/// Defines hidden names for functions here.
+macro_rules! hidden {
+    ($($name:ident = $function:path),+ $(,)?) => {$(
+        core::arch::global_asm!(
+            concat!(".globl ", stringify!($name)),
+            concat!(".hidden ", stringify!($name)),
+            concat!(".type ", stringify!($name), ", @function"),
+            concat!(stringify!($name), ": jmp {to}"),
+            to = sym $function,
+        );
+    )+};
+}
+pub(crate) use hidden;
+
+/// Defines hidden names for the C library's functions of the same name, whatever their arguments.
+macro_rules! passed_on {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use super::{Entry, find};
+
+            static ENTRY: Entry = Entry::new(stringify!($name), 0);
+            #[unsafe(naked)]
+            unsafe extern "C" fn go() {
+                core::arch::naked_asm!(
+                    "mov r11, [rip + {entry}]",
+                    "test r11, r11",
+                    "jz 2f",
+                    "jmp r11",
+                    "2: lea r11, [rip + {find}]",
+                    "push r11",
+                    "lea r11, [rip + {entry}]",
+                    "jmp {ask}",
+                    find = sym find,
+                    entry = sym ENTRY,
+                    ask = sym crate::trampoline::ask_first,
+                )
+            }
+            hidden!($name = go);
+        }
+    )+};
+}
+
+unsafe extern "C" fn find(entry: &Entry, _: &[usize; 6]) -> usize {
+    entry.of_c_library()
+}
+
+passed_on!(
+    abort,
+    closedir,
+    dirfd,
+    opendir,
+    readdir64,
+    realpath,
+    sysconf,
+    dl_iterate_phdr,
+    getenv,
+    __cxa_thread_atexit_impl,
+    __xpg_strerror_r,
+    pthread_attr_destroy,
+    pthread_attr_getguardsize,
+    pthread_attr_getstack,
+    pthread_attr_init,
+    pthread_attr_setstacksize,
+    pthread_detach,
+    pthread_getattr_np,
+    pthread_getcpuclockid,
+    pthread_join,
+    pthread_key_create,
+    __pthread_key_create,
+    pthread_key_delete,
+    pthread_getspecific,
+    pthread_setspecific,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    pthread_once,
+    pthread_self,
+    pthread_setname_np,
+    sigaddset,
+    sigismember,
+);
+
+/// Makes a system call and answers in the C manner.
+macro_rules! system_call {
+    ($number:ident $(, $argument:expr)*) => {
+        // SAFETY: the caller's own, for the kernel to check.
+        errno::kernel(unsafe { raw::call(libc::$number, arguments([$($argument as usize),*])) })
+    };
+}
+
+/// As many as a system call has.
+fn arguments<const N: usize>(some: [usize; N]) -> [usize; 6] {
+    let mut all = [0; 6];
+    all[..N].copy_from_slice(&some);
+    all
+}
+
+extern "C" fn process() -> c_int {
+    system_call!(SYS_getpid) as c_int
+}
+
+extern "C" fn thread() -> c_int {
+    system_call!(SYS_gettid) as c_int
+}
+
+extern "C" fn wait_for_signal() -> c_int {
+    system_call!(SYS_pause) as c_int
+}
+
+extern "C" fn folder(at: *mut c_char, len: usize) -> *mut c_char {
+    if system_call!(SYS_getcwd, at, len) < 0 { core::ptr::null_mut() } else { at }
+}
+
+extern "C" fn random(at: *mut c_void, len: usize, flags: u32) -> isize {
+    system_call!(SYS_getrandom, at, len, flags)
+}
+
+extern "C" fn seek(fd: c_int, offset: i64, from: c_int) -> i64 {
+    system_call!(SYS_lseek, fd, offset, from) as i64
+}
+
+extern "C" fn read_at(fd: c_int, at: *mut c_void, len: usize, offset: i64) -> isize {
+    system_call!(SYS_pread64, fd, at, len, offset)
+}
+
+extern "C" fn read_link(path: *const c_char, at: *mut c_char, len: usize) -> isize {
+    system_call!(SYS_readlink, path, at, len)
+}
+
+extern "C" fn map(
+    at: *mut c_void,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    system_call!(SYS_mmap, at, len, protection, flags, fd, offset) as *mut c_void
+}
+
+extern "C" fn alternate_stack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+    system_call!(SYS_sigaltstack, new, old) as c_int
+}
+
+extern "C" fn status_of_file(fd: c_int, status: *mut stat64) -> c_int {
+    // The kernel's structure is the C library's on this machine.
+    system_call!(SYS_fstat, fd, status) as c_int
+}
+
+extern "C" fn status_of_path(path: *const c_char, status: *mut stat64) -> c_int {
+    system_call!(SYS_stat, path, status) as c_int
+}
+
+extern "C" fn status_extended(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: u32,
+    status: *mut libc::statx,
+) -> c_int {
+    system_call!(SYS_statx, folder, path, flags, mask, status) as c_int
+}
+
+/// Answers an error's number.
+extern "C" fn sleep(
+    clock: c_int,
+    flags: c_int,
+    span: *const timespec,
+    left: *mut timespec,
+) -> c_int {
+    let words = arguments([clock as usize, flags as usize, span as usize, left as usize]);
+    // SAFETY: the caller's own, for the kernel to check.
+    -unsafe { raw::call(libc::SYS_clock_nanosleep, words) } as c_int
+}
+
+/// The kernel's function of that name in this process, looked up once; 0: there is none.
+fn of_kernel(slot: &AtomicUsize, name: &CStr) -> usize {
+    const NONE: usize = 1;
+    // Every thread would store the same.
+    let mut at = slot.load(Ordering::Relaxed);
+    if at == 0 {
+        at = objects::of_kernel(name).unwrap_or(NONE);
+        slot.store(at, Ordering::Relaxed);
+    }
+    if at == NONE { 0 } else { at }
+}
+
+extern "C" fn time(clock: c_int, now: *mut timespec) -> c_int {
+    static SLOT: AtomicUsize = AtomicUsize::new(0);
+    type TimeFn = extern "C" fn(c_int, *mut timespec) -> isize;
+    let at = of_kernel(&SLOT, c"__vdso_clock_gettime");
+    if at == 0 {
+        return system_call!(SYS_clock_gettime, clock, now) as c_int;
+    }
+    // SAFETY: the kernel's function of that name has that type.
+    let ask = unsafe { core::mem::transmute::<usize, TimeFn>(at) };
+    errno::kernel(ask(clock, now) as i32 as isize) as c_int
+}
+
+extern "C" fn processor() -> c_int {
+    static SLOT: AtomicUsize = AtomicUsize::new(0);
+    type ProcessorFn = extern "C" fn(*mut u32, *mut u32, *mut c_void) -> isize;
+    let mut number = 0u32;
+    let at = of_kernel(&SLOT, c"__vdso_getcpu");
+    let null = core::ptr::null_mut::<c_void>();
+    let result = if at == 0 {
+        system_call!(SYS_getcpu, &raw mut number, null, null) as c_int
+    } else {
+        // SAFETY: as in `time`.
+        let ask = unsafe { core::mem::transmute::<usize, ProcessorFn>(at) };
+        ask(&raw mut number, null.cast(), null) as c_int
+    };
+    if result < 0 { result } else { number as c_int }
+}
+
+/// Answers an error's number, and leaves the C library's own signals alone, as it does itself.
+extern "C" fn mask(how: c_int, new: *const u64, old: *mut u64) -> c_int {
+    // SAFETY: null, or a set of the caller's.
+    let without = unsafe { new.as_ref() }.map(|set| set & !crate::threads::INTERNAL);
+    let new = without.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let words = arguments([how as usize, new as usize, old as usize, 8]);
+    // SAFETY: the caller's own, for the kernel to check.
+    -unsafe { raw::call(libc::SYS_rt_sigprocmask, words) } as c_int
+}
+
+/// `dlsym`: the language's own library asks so for what a C library may not have.
+unsafe extern "C" fn symbol(_: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: a string, as for the C library.
+    let name = unsafe { CStr::from_ptr(name) };
+    objects::of_c_library(name).unwrap_or(0) as *mut c_void
+}
+
+hidden!(
+    clock_gettime = time,
+    clock_nanosleep = sleep,
+    dlsym = symbol,
+    fstat64 = status_of_file,
+    getcwd = folder,
+    getpid = process,
+    getrandom = random,
+    gettid = thread,
+    lseek64 = seek,
+    mmap64 = map,
+    pause = wait_for_signal,
+    pread64 = read_at,
+    pthread_sigmask = mask,
+    readlink = read_link,
+    sched_getcpu = processor,
+    sigaltstack = alternate_stack,
+    stat64 = status_of_path,
+    statx = status_extended,
+);
