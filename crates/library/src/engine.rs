@@ -119,6 +119,10 @@ impl Engine {
     /// Gives the protocol thread something to do. Starts it if need be.
     pub(crate) fn push(&'static self, library: &'static Library, job: Job) {
         lock(&self.jobs).push_back(job);
+        if !self.is_running() && library.host().in_handler() {
+            // The C library allocates for a thread: the next job brings it.
+            return;
+        }
         if !self.is_running.swap(true, Ordering::SeqCst) {
             self.note_serving();
             if is_single_threaded() {

@@ -2,43 +2,36 @@
 //!
 //! The configuration is read late, by then some programs have cleared their environment (nginx does so in its workers)
 //! or written over it (to change how they are called). So the shell hands over the variables that count while they are
-//! untouched. They are copied, not read: no allocation, and nothing at all in a program that has none. Read `hot` for who reads them.
+//! untouched. They are copied, not read; nothing is done in a program that has none. Later nobody looks at the environment: the program
+//! may be changing it at that moment, in another thread or in what a handler interrupted. Read `hot` for who reads them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Bytes kept. What has no room is looked for in the environment as it is later.
-const ROOM: usize = 2048;
 /// Where a user's server is when nothing else is said.
 const RUNTIME: &[u8] = b"XDG_RUNTIME_DIR";
 
 /// Variables, as `NAME=VALUE` and a zero byte each.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Kept {
-    text: [u8; ROOM],
-    len: usize,
+    text: Vec<u8>,
 }
 
 impl Kept {
-    /// Those of `variables` (`NAME=VALUE`) that count; `None` if there are none.
-    pub(crate) fn of<'a>(variables: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
-        let mut kept: Option<Self> = None;
+    /// Those of `variables` (`NAME=VALUE`) that count.
+    pub(crate) fn of<'a>(variables: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut kept = Self::default();
         for variable in variables.filter(|variable| counts(variable)) {
-            let kept = kept.get_or_insert(Self { text: [0; ROOM], len: 0 });
-            let end = kept.len + variable.len();
-            if end < ROOM {
-                kept.text[kept.len..end].copy_from_slice(variable);
-                // The zero byte after it is there already.
-                kept.len = end + 1;
-            }
+            kept.text.extend_from_slice(variable);
+            kept.text.push(0);
         }
         kept
     }
 
     /// Names and values.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.text[..self.len].split(|byte| *byte == 0).filter_map(|variable| {
+        self.text.split(|byte| *byte == 0).filter_map(|variable| {
             let at = variable.iter().position(|byte| *byte == b'=')?;
             Some((OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(&variable[at + 1..])))
         })
@@ -49,12 +42,6 @@ impl Kept {
         let is_it =
             |(name, value): &(&OsStr, &OsStr)| name.as_bytes() == RUNTIME && !value.is_empty();
         self.pairs().find(is_it).map(|(_, value)| PathBuf::from(value))
-    }
-
-    /// These, and after them, to be overruled by them, those of the environment as it is now.
-    pub(crate) fn over_those_of_now(&self) -> Vec<(OsString, OsString)> {
-        let kept = self.pairs().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        std::env::vars_os().chain(kept).collect()
     }
 }
 
@@ -67,15 +54,15 @@ fn counts(variable: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn kept(variables: &[&str]) -> Option<Kept> {
+    fn kept(variables: &[&str]) -> Kept {
         Kept::of(variables.iter().map(|variable| variable.as_bytes()))
     }
 
     #[test]
     fn what_counts_is_kept_and_nothing_else() {
-        assert!(kept(&["PATH=/bin", "XDG_RUNTIME_DIRS=/x", "LD_PRELOAD=y"]).is_none());
+        let none = kept(&["PATH=/bin", "XDG_RUNTIME_DIRS=/x", "LD_PRELOAD=y"]);
+        assert_eq!(none.pairs().count(), 0);
         let kept = kept(&["A=b", "SOJOURN_SERVER=/s=1", "SOJOURN_SPIN=", "XDG_RUNTIME_DIR=/run/7"]);
-        let kept = kept.unwrap();
         let pairs: Vec<_> = kept.pairs().collect();
         assert_eq!(pairs[0], (OsStr::new("SOJOURN_SERVER"), OsStr::new("/s=1")));
         assert_eq!(pairs[1], (OsStr::new("SOJOURN_SPIN"), OsStr::new("")));
@@ -83,16 +70,10 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_left_out_whole() {
-        let long = format!("SOJOURN_SERVER={}", "x".repeat(ROOM));
-        let kept = kept(&[&long, "SOJOURN_SPIN=never"]).unwrap();
-        let names: Vec<_> = kept.pairs().map(|(name, _)| name.to_owned()).collect();
-        assert_eq!(names, ["SOJOURN_SPIN"]);
-    }
-
-    #[test]
-    fn the_start_overrules_what_the_program_set_since() {
-        let all = kept(&["SOJOURN_SPIN=never"]).unwrap().over_those_of_now();
-        assert_eq!(all.last().unwrap().1, "never");
+    fn values_of_any_length_are_kept() {
+        let long = format!("SOJOURN_PROGRAMS={}", "x".repeat(100_000));
+        let kept = kept(&[&long, "SOJOURN_SPIN=never"]);
+        let lengths: Vec<_> = kept.pairs().map(|(_, value)| value.len()).collect();
+        assert_eq!(lengths, [100_000, 5]);
     }
 }

@@ -33,6 +33,10 @@ impl Session {
 
     /// As [`Session::leave`]; `pass_on`: how long what the peer had sent is waited for.
     fn leave_within(&self, reason: ReasonT, pass_on: Option<Duration>) {
+        library().with_stack(|| self.leave_here(reason, pass_on));
+    }
+
+    fn leave_here(&self, reason: ReasonT, pass_on: Option<Duration>) {
         let stream = {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);

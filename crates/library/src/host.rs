@@ -28,6 +28,15 @@ pub trait Host: Sync + core::fmt::Debug {
     fn wait_ends(&self);
     /// What ran since `wait_begins`.
     fn interrupt(&self) -> Interrupt;
+    /// Does `work` where it has stack enough, whatever the caller has. It must not wait between `wait_begins` and `wait_ends`:
+    /// handlers are the program's stack's.
+    fn on_own_stack(&self, work: &mut dyn FnMut()) {
+        work();
+    }
+    /// Whether this thread may be in a signal handler, so that it must not do what POSIX does not allow there.
+    fn in_handler(&self) -> bool {
+        false
+    }
     /// Whether a `FILE` of the C library has used this descriptor.
     fn stdio_uses(&self, fd: i32) -> bool;
     /// Starts a thread of the library's own: all signals blocked, its calls served by the kernel alone.

@@ -4,6 +4,7 @@
 //! programs never come that far.
 
 use crate::Library;
+use crate::engine::Engine;
 use crate::environment::Kept;
 use crate::table::{Entry, mark};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -60,7 +61,8 @@ impl Policy {
         self.config.get_or_init(|| {
             // `sojourn run` has checked the variables; what others put there is not worth a program's life.
             let config = match self.environment.get() {
-                Some(kept) => Config::from_env(kept.over_those_of_now()),
+                // Not the environment as it is now: another thread, or what a handler interrupted, may be changing it.
+                Some(kept) => Config::from_env(kept.pairs()),
                 None => Config::from_env(std::env::vars_os()),
             };
             if !allows_this_program(&config) {
@@ -92,6 +94,15 @@ impl Library {
     /// A descriptor has reached a threshold.
     #[cold]
     pub(crate) fn became_hot(&self, fd: i32, entry: &Entry) {
+        let has_thread = self.engine().is_some_and(Engine::is_running);
+        if !has_thread && self.host().in_handler() {
+            // What becomes of it begins with a thread, for which the C library allocates: at a later call.
+            return;
+        }
+        self.with_stack(|| self.is_hot(fd, entry));
+    }
+
+    fn is_hot(&self, fd: i32, entry: &Entry) {
         let is_first = self.policy.config.get().is_none();
         let config = self.policy.config();
         if entry.has(mark::FIXED | mark::OFFERED)

@@ -140,14 +140,20 @@ impl Library {
     /// Hands over the program's environment, `NAME=VALUE` each, as it is at the start: once, before the program runs.
     /// Without it the environment counts as it is when the first data call is made.
     pub fn keep_environment<'a>(&self, variables: impl Iterator<Item = &'a [u8]>) {
-        if let Some(kept) = environment::Kept::of(variables) {
-            // A second one changes nothing.
-            let _ = self.policy.environment.set(kept);
-        }
+        // A second one changes nothing.
+        let _ = self.policy.environment.set(environment::Kept::of(variables));
     }
 
     pub(crate) fn host(&self) -> &'static dyn Host {
         *self.host.get_or_init(|| &Plain)
+    }
+
+    /// Does what may need more stack than the program's thread has: see [`Host::on_own_stack`].
+    pub(crate) fn with_stack<R>(&self, work: impl FnOnce() -> R) -> R {
+        let (mut work, mut answer) = (Some(work), None);
+        self.host().on_own_stack(&mut || answer = work.take().map(|work| work()));
+        let Some(answer) = answer else { unreachable!("the host does what it is asked to do") };
+        answer
     }
 
     /// The engine of this process; `None` if it has none yet, or can have none.
@@ -162,7 +168,10 @@ impl Library {
     /// As [`Library::engine`], made if need be.
     pub(crate) fn engine_or_new(&self) -> Option<&Engine> {
         let place = self.engines.get(self.generation.load(Ordering::Relaxed) as usize)?;
-        Some(place.get_or_init(Engine::new))
+        match place.get() {
+            Some(engine) => Some(engine),
+            None => Some(self.with_stack(|| place.get_or_init(Engine::new))),
+        }
     }
 
     /// The epoll sets of this process, if it has any.
@@ -173,7 +182,10 @@ impl Library {
     /// As [`Library::sets`], made if need be.
     pub(crate) fn sets_or_new(&self) -> Option<&sets::Sets> {
         let place = self.sets.get(self.generation.load(Ordering::Relaxed) as usize)?;
-        Some(place.get_or_init(sets::Sets::new))
+        match place.get() {
+            Some(sets) => Some(sets),
+            None => Some(self.with_stack(|| place.get_or_init(sets::Sets::new))),
+        }
     }
 
     /// Which slot a word of a table entry names, if it is this process's.

@@ -188,10 +188,12 @@ impl Net {
 
     /// Does something with the pump, and sees to it that nothing is forgotten then.
     pub(crate) fn with_pump<R>(&self, work: impl FnOnce(&mut Pump) -> R) -> R {
-        let mut pump = lock(&self.pump);
-        let answer = work(&mut pump);
-        self.leave(pump);
-        answer
+        crate::library().with_stack(|| {
+            let mut pump = lock(&self.pump);
+            let answer = work(&mut pump);
+            self.leave(pump);
+            answer
+        })
     }
 
     /// Closes interfaces that have not been used for a while. When to look again.
@@ -242,6 +244,10 @@ impl Net {
 
     /// Something has happened to a session on this side: it is served, by whoever turns the pump.
     pub(crate) fn serve_one(&self, slot: u32) {
+        crate::library().with_stack(|| self.serve_one_here(slot));
+    }
+
+    fn serve_one_here(&self, slot: u32) {
         if let Ok(mut pump) = self.pump.try_lock() {
             pump.mark(slot);
             return self.serve_and_leave(pump);
@@ -263,10 +269,12 @@ impl Net {
     /// A call is about to sleep: as [`Watch::begin_sleep`], and nothing that can be done now is left for later.
     pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
         let watches = self.watch.begin_sleep(may_watch);
-        if let Ok(mut pump) = self.pump.try_lock() {
-            pump.turn(false, now());
-            self.leave(pump);
-        }
+        crate::library().with_stack(|| {
+            if let Ok(mut pump) = self.pump.try_lock() {
+                pump.turn(false, now());
+                self.leave(pump);
+            }
+        });
         watches
     }
 
@@ -282,11 +290,15 @@ impl Net {
             self.serve_marked();
             return None;
         }
-        let at = now();
-        self.watch.looked(at.as_micros());
-        let answer = turn(&mut pump, self.watch.looks_again(), at);
-        self.leave(pump);
-        Some(answer)
+        // What a packet may need, which is much at times.
+        Some(crate::library().with_stack(move || {
+            let mut pump = pump;
+            let at = now();
+            self.watch.looked(at.as_micros());
+            let answer = turn(&mut pump, self.watch.looks_again(), at);
+            self.leave(pump);
+            answer
+        }))
     }
 
     fn serve_and_leave<'a>(&'a self, mut pump: MutexGuard<'a, Pump>) {
@@ -322,8 +334,12 @@ impl Net {
     fn serve_marked(&self) {
         // SYNC: as in `leave`.
         fence(Ordering::SeqCst);
-        if let Some(pump) = self.take_marked() {
-            self.leave(pump);
+        if self.has_marked.load(Ordering::SeqCst) {
+            crate::library().with_stack(|| {
+                if let Some(pump) = self.take_marked() {
+                    self.leave(pump);
+                }
+            });
         }
     }
 

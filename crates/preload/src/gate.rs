@@ -2,7 +2,7 @@
 
 use crate::library::{Library, library};
 use crate::tls::{Thread, here};
-use crate::{errno, late, raw};
+use crate::{errno, late, raw, stack};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -70,6 +70,7 @@ pub(crate) fn start() {
 /// This is the child of a `fork`.
 pub(crate) fn became_child() {
     PROCESS.store(raw::process_number(), Ordering::Relaxed);
+    stack::became_child();
     // The children that shared memory shared the parent's.
     GATE.fetch_and(NOT_STARTED | OFF, Ordering::SeqCst);
 }

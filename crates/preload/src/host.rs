@@ -1,7 +1,7 @@
 //! What the library asks of its shell.
 
 use crate::library::{EpollEvent, Host, Interrupt, PollFd};
-use crate::{late, pause, process, raw, stdio, tls};
+use crate::{late, pause, process, raw, signals, stack, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
@@ -40,6 +40,14 @@ impl Host for Shell {
             1 => Interrupt::Restart,
             _ => Interrupt::Break,
         }
+    }
+
+    fn on_own_stack(&self, work: &mut dyn FnMut()) {
+        stack::run(work);
+    }
+
+    fn in_handler(&self) -> bool {
+        signals::in_handler(tls::here())
     }
 
     fn stdio_uses(&self, fd: i32) -> bool {

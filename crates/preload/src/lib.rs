@@ -28,6 +28,7 @@ mod errno;
 mod exec;
 mod files;
 mod gate;
+mod heap;
 mod host;
 mod inside;
 mod io;
@@ -45,6 +46,7 @@ mod reopen;
 mod select;
 mod signals;
 mod sockets;
+mod stack;
 mod start;
 mod stdio;
 mod syscalls;
@@ -54,3 +56,6 @@ mod trampoline;
 mod transfer;
 mod unwinder;
 mod vectors;
+
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap;

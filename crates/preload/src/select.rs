@@ -32,6 +32,8 @@ type PSelectFn = unsafe extern "C-unwind" fn(
 /// Descriptors that fit into a `fd_set`. Programs with larger sets, made by hand, have their sessions at home.
 const MOST: usize = libc::FD_SETSIZE;
 const WORD: usize = 64;
+/// Descriptors for which no memory is asked for.
+const FEW: usize = 64;
 
 /// For each of the three sets: what to ask `poll` for, and what of its answer counts (`fs/select.c`).
 const KINDS: [(i16, i16); 3] = [
@@ -96,13 +98,20 @@ impl Sets {
         })
     }
 
-    fn fill<'a>(&self, room: &'a mut [PollFd; MOST]) -> &'a mut [PollFd] {
-        let mut count = 0;
+    /// What to ask `poll`: in `few` if it fits there, else in `many`.
+    fn fill<'a>(&self, few: &'a mut [PollFd; FEW], many: &'a mut Vec<PollFd>) -> &'a mut [PollFd] {
+        let count = self.numbers().take(MOST).count();
+        let room = match few.get_mut(..count) {
+            Some(few) => few,
+            None => {
+                many.resize(count, PollFd::NONE);
+                many
+            }
+        };
         for (fd, place) in self.numbers().zip(room.iter_mut()) {
             *place = PollFd { fd: fd as i32, events: self.events(fd), revents: 0 };
-            count += 1;
         }
-        &mut room[..count]
+        room
     }
 
     /// Writes what was found; the number of bits set.
@@ -144,8 +153,8 @@ fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
         sets.numbers().for_each(|fd| home(fd as i32, true));
         return None;
     }
-    let mut room = [PollFd { fd: -1, events: 0, revents: 0 }; MOST];
-    let fds = sets.fill(&mut room);
+    let (mut few, mut many) = ([PollFd::NONE; FEW], Vec::new());
+    let fds = sets.fill(&mut few, &mut many);
     let start = Instant::now();
     loop {
         let limit = terms.limit.map(|limit| limit.saturating_sub(start.elapsed()));

@@ -5,6 +5,7 @@ use crate::inside::hidden;
 use crate::next::c_library;
 use crate::{gate, raw, tls};
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
 
 type StartFn = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type CreateFn = unsafe extern "C-unwind" fn(
@@ -46,7 +47,9 @@ unsafe extern "C-unwind" fn create(
 }
 
 extern "C-unwind" fn run(task: *mut c_void) -> *mut c_void {
-    gate::enter(tls::here());
+    let thread = tls::here();
+    gate::enter(thread);
+    thread.own_stack.store(1, Ordering::Relaxed);
     // SAFETY: made by `create`, for this thread.
     let Task { start, argument } = *unsafe { Box::from_raw(task.cast::<Task>()) };
     start(argument)

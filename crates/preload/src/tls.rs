@@ -6,7 +6,7 @@
 use crate::buffers::Validated;
 use crate::late::Turns;
 use core::arch::{asm, global_asm};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 /// One thread.
 #[repr(C, align(64))]
@@ -22,6 +22,13 @@ pub(crate) struct Thread {
     pub(crate) breaks: AtomicU32,
     /// How many cancelled threads this one has looked after: see `process`.
     pub(crate) cancels_seen: AtomicU32,
+    /// Handlers of the program's that run here: see `signals::in_handler`.
+    pub(crate) handlers: AtomicU32,
+    /// An address in the frame of the first of them.
+    pub(crate) first_handler: AtomicUsize,
+    /// Where on the program's stack the work was called for that a stack of the library's own is in use for; 1 in the library's own
+    /// threads, which have stack enough; 0: none.
+    pub(crate) own_stack: AtomicUsize,
     /// Signals that were put off and are blocked, bit `n - 1` for signal `n`.
     pub(crate) put_off: AtomicU64,
     /// The order of those that may queue up.

@@ -20,6 +20,8 @@ use rustix::io::Errno;
 
 /// `UIO_MAXIOV`: the most messages that a plural call looks at.
 pub(crate) const MESSAGES_MAX: usize = 1024;
+/// Buffers that are put together at a time, on the program's stack.
+const FEW: usize = 16;
 
 /// The buffers of a call, as the program gave them.
 #[derive(Clone, Copy)]
@@ -236,13 +238,29 @@ fn receive_rest(
     if raw::has_failed(fd) {
         return done as isize;
     }
-    let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
-    let rest = vectors::beyond(buffers, done, &mut rest);
-    let got = match beside {
+    let mut beside = beside;
+    go_on(buffers, done, |rest| match &mut beside {
+        // What came beside the bytes of one call ends the whole.
+        Some(beside) if beside.has_ended() => 0,
         Some(beside) => beside.receive(fd, rest, flags),
         None => message_call(libc::SYS_recvmsg, fd, rest, flags),
-    };
-    done as isize + got.max(0)
+    })
+}
+
+/// Makes a call for what is beyond the first `done` bytes, a few buffers at a time, until one is cut short. How many bytes are done then.
+fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize) -> isize {
+    let (mut done, breaks) = (done, breaks());
+    let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
+    loop {
+        let rest = vectors::beyond(buffers, done, &mut room);
+        let wanted = rest.iter().map(|buffer| buffer.iov_len).sum();
+        let more = if rest.is_empty() { 0 } else { usize::try_from(call(rest)).unwrap_or(0) };
+        done += more;
+        // A handler that came between two calls would have ended the one of which these are parts.
+        if more == 0 || more < wanted || breaks != self::breaks() {
+            return done as isize;
+        }
+    }
 }
 
 /// Sends; the rest as for [`receive`].
@@ -350,17 +368,14 @@ fn send_rest(fd: c_int, buffers: &[iovec], done: usize, how: Send, flags: Option
     if !raw::has_room(fd) {
         return done as isize;
     }
-    let mut rest = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; IOV_MAX];
-    let rest = vectors::beyond(buffers, done, &mut rest);
-    let sent = match flags {
+    go_on(buffers, done, |rest| match flags {
         Some(flags) => message_call(libc::SYS_sendmsg, fd, rest, flags),
         None => {
             let arguments = [fd as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
             // SAFETY: the program's buffers, for the kernel to check.
             unsafe { raw::call(libc::SYS_writev, arguments) }
         }
-    };
-    done as isize + sent.max(0)
+    })
 }
 
 /// `sendmsg` or `recvmsg` of nothing but bytes.

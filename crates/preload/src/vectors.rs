@@ -188,20 +188,21 @@ pub(crate) fn total(buffers: &[iovec]) -> Option<usize> {
     (total <= TRANSFER_MAX).then_some(total)
 }
 
-/// Copies `buffers` beyond the first `skip` bytes into `rest`.
-pub(crate) fn beyond<'a>(
-    buffers: &[iovec],
-    skip: usize,
-    rest: &'a mut [iovec; IOV_MAX],
-) -> &'a [iovec] {
+/// Copies what is not empty of `buffers` beyond the first `skip` bytes into `rest`, as far as it fits.
+pub(crate) fn beyond<'a>(buffers: &[iovec], skip: usize, rest: &'a mut [iovec]) -> &'a [iovec] {
     let mut at = At::default();
     at.advance(buffers, skip);
-    let left = &buffers[at.index.min(buffers.len())..];
-    rest[..left.len()].copy_from_slice(left);
-    if let Some(first) = rest[..left.len()].first_mut() {
-        // SAFETY: `offset` is within the buffer.
-        first.iov_base = unsafe { first.iov_base.byte_add(at.offset) };
-        first.iov_len -= at.offset;
+    let mut offset = at.offset;
+    let left = buffers[at.index.min(buffers.len())..].iter().map(|buffer| {
+        // SAFETY: the offset is within the first buffer, and 0 for the others.
+        let base = unsafe { buffer.iov_base.byte_add(offset) };
+        let len = buffer.iov_len - core::mem::take(&mut offset);
+        iovec { iov_base: base, iov_len: len }
+    });
+    let mut count = 0;
+    for (place, buffer) in rest.iter_mut().zip(left.filter(|buffer| buffer.iov_len > 0)) {
+        *place = buffer;
+        count += 1;
     }
-    &rest[..left.len()]
+    &rest[..count]
 }

@@ -5,49 +5,11 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-
-/// A session server for these tests.
-struct Server {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// The server.
-fn program() -> &'static PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| common::built("sojourn-server").join("sojournd"))
-}
-
-fn server(name: &str) -> Server {
-    let folder = std::env::temp_dir().join(format!("sojourn-away-{}-{name}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    let mut child = Command::new(program())
-        .args(["--idle-exit", "120", "--address"])
-        .arg(folder.join("server"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut ready = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-    assert!(ready.starts_with("ready"), "{ready}");
-    Server { child, folder }
-}
+use std::path::Path;
+use std::process::Command;
 
 fn away(name: &str, what: &str) {
-    let server = server(name);
+    let server = common::server(name);
     run(&server, &common::build("away", name), what);
 }
 
@@ -57,7 +19,7 @@ fn fortified() {
     for (level, name) in
         [("-D_FORTIFY_SOURCE=2", "fortified-2"), ("-D_FORTIFY_SOURCE=3", "fortified-3")]
     {
-        let server = server(name);
+        let server = common::server(name);
         let away = common::build_with("away", name, &[level]);
         for what in ["c", "w"] {
             run(&server, &away, what);
@@ -65,12 +27,12 @@ fn fortified() {
     }
 }
 
-fn run(server: &Server, away: &Path, what: &str) {
+fn run(server: &common::Server, away: &Path, what: &str) {
     for kind in [None, Some("tcp")] {
         common::same_command(|| {
             let mut command = Command::new(away);
             command.arg(what).args(kind);
-            command.env("SOJOURN_SERVER", server.folder.join("server"));
+            command.env("SOJOURN_SERVER", server.address());
             command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
             command
         });

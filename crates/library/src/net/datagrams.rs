@@ -178,6 +178,6 @@ impl Session {
     ) -> bool {
         let Some(net) = library().net().filter(|_| self.is_lent()) else { return false };
         self.has_asked.store(true, Ordering::Relaxed);
-        net.send_datagram(self, target, parts, segment)
+        library().with_stack(|| net.send_datagram(self, target, parts, segment))
     }
 }

@@ -4,9 +4,10 @@
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(unsafe_code, reason = "a session of its own for each program")]
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -116,4 +117,47 @@ pub(crate) fn same_command(make: impl Fn() -> Command) {
     };
     assert!(plain.status.success(), "plain: {}", text(&plain));
     assert_eq!(text(&plain), text(&with));
+}
+
+/// A session server for these tests.
+pub(crate) struct Server {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// Where it listens.
+    pub(crate) fn address(&self) -> PathBuf {
+        self.folder.join("server")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The server.
+fn server_program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| built("sojourn-server").join("sojournd"))
+}
+
+pub(crate) fn server(name: &str) -> Server {
+    let folder = std::env::temp_dir().join(format!("sojourn-away-{}-{name}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut child = Command::new(server_program())
+        .args(["--idle-exit", "120", "--address"])
+        .arg(folder.join("server"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    assert!(ready.starts_with("ready"), "{ready}");
+    Server { child, folder }
 }

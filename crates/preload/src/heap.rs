@@ -1,0 +1,274 @@
+//! The library's memory: its own, never the program's `malloc`.
+//!
+//! A call that POSIX allows in a signal handler may come while its thread is inside `malloc`, with the heap half changed and its
+//! lock held. So every allocation of this shared object is served here. Not here: memory that is shared with other processes.
+//!
+//! # Theory of operation
+//! Small blocks come from chunks and go back to one list for each size; large ones are mappings of their own. There is no
+//! lock: what is interrupted, or was under way in another thread at a `fork`, hinders nobody, and costs at most the block
+//! it was about. A list's head is the index of its first block and a count that changes with every step, so that a head that
+//! has been taken and put back meanwhile is not mistaken for the old one. Links lie beside the blocks, not in them. Chunks
+//! are never given back; the first is part of this object's zeroed data, so that nothing is mapped for little.
+
+use crate::raw;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Blocks are multiples of this (bytes).
+const UNIT: usize = 64;
+/// Units of a chunk, of which the links take a sixteenth beside.
+const UNITS: usize = 4096;
+const CHUNKS: usize = 4096;
+/// The largest block of a chunk (units); what is larger is a mapping.
+const LARGEST: usize = 512;
+/// Sizes of blocks: 1, 2, 3, 4, 6, 8, 12 and so on units.
+const CLASSES: usize = 18;
+/// The strictest alignment (bytes).
+const PAGE: usize = 4096;
+
+#[repr(C, align(4096))]
+struct Chunk {
+    blocks: UnsafeCell<[[u8; UNIT]; UNITS]>,
+    /// What follows a free block in its list, index + 1; 0: nothing.
+    links: [AtomicU32; UNITS],
+    /// Units that have been given out once.
+    used: AtomicU32,
+    /// This chunk's place among the chunks.
+    number: AtomicU32,
+}
+
+// SAFETY: whoever was given a block is the only one to touch it; all else is atomic.
+unsafe impl Sync for Chunk {}
+
+static FIRST: Chunk = Chunk {
+    blocks: UnsafeCell::new([[0; UNIT]; UNITS]),
+    links: [const { AtomicU32::new(0) }; UNITS],
+    used: AtomicU32::new(0),
+    number: AtomicU32::new(0),
+};
+
+/// Chunks but the first, in place 1 and on.
+static CHUNK_TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
+/// Where the last chunk is in the table.
+static LAST: AtomicU32 = AtomicU32::new(0);
+/// For each size: the index + 1 of the first free block in the low half, a count in the high half.
+static FREE: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+
+/// What `#[global_allocator]` names.
+pub(crate) struct Heap;
+
+/// The class for so many units, and its units.
+fn class_of(units: usize) -> (usize, usize) {
+    let mut class = 0;
+    loop {
+        let size = units_of(class);
+        if size >= units {
+            return (class, size);
+        }
+        class += 1;
+    }
+}
+
+/// 1, 2, 3, 4, 6, 8, 12, 16, ...
+const fn units_of(class: usize) -> usize {
+    match class {
+        0 => 1,
+        _ if class % 2 == 1 => 1 << (class / 2 + 1),
+        _ => 3 << (class / 2 - 1),
+    }
+}
+
+/// Class and units for a small block; `None`: a mapping.
+fn small(layout: &Layout) -> Option<(usize, usize)> {
+    let bytes = match layout.align() {
+        align if align <= UNIT => layout.size(),
+        // A power of two is as aligned as it is long, up to a page.
+        align => layout.size().max(align).checked_next_power_of_two()?,
+    };
+    let units = bytes.div_ceil(UNIT).max(1);
+    (units <= LARGEST && layout.align() <= PAGE).then(|| class_of(units))
+}
+
+impl Chunk {
+    fn at(number: usize) -> Option<&'static Self> {
+        if number == 0 {
+            return Some(&FIRST);
+        }
+        let chunk = CHUNK_TABLE.get(number)?.load(Ordering::Acquire);
+        // SAFETY: null, or a chunk that is never given back. SYNC: acquire; pairs with the exchange in `next`.
+        unsafe { chunk.as_ref() }
+    }
+
+    fn block(&self, unit: usize) -> *mut u8 {
+        self.blocks.get().cast::<u8>().wrapping_add(unit * UNIT)
+    }
+
+    /// A block that nobody has had.
+    fn carve(&self, units: usize) -> Option<*mut u8> {
+        // Chunks begin on a page, so blocks of a power of two lie as they should.
+        let align = if units.is_power_of_two() { units.min(PAGE / UNIT) } else { 1 };
+        let begin = |used: u32| (used as usize).next_multiple_of(align);
+        let take = |used: u32| {
+            let end = begin(used) + units;
+            (end <= UNITS).then_some(end as u32)
+        };
+        let before = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(self.block(begin(before)))
+    }
+
+    /// Makes the chunk after `number`, unless somebody else does.
+    fn next(number: usize) -> Option<usize> {
+        let place = CHUNK_TABLE.get(number + 1)?;
+        if place.load(Ordering::Acquire).is_null() {
+            let made = map(size_of::<Self>())?.cast::<Self>();
+            // SAFETY: fresh memory of a chunk's size, and zeroes are a chunk.
+            unsafe { (*made.as_ptr()).number.store(number as u32 + 1, Ordering::Relaxed) };
+            // SYNC: release; pairs with the load in `at`.
+            let swap = place.compare_exchange(
+                null_mut(),
+                made.as_ptr(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            if swap.is_err() {
+                unmap(made.as_ptr().cast(), size_of::<Self>());
+            }
+        }
+        LAST.fetch_max(number as u32 + 1, Ordering::AcqRel);
+        Some(number + 1)
+    }
+
+    /// The chunk that has a block, and which unit of it the block begins at.
+    fn of(block: *mut u8) -> Option<(&'static Self, usize)> {
+        let within = |chunk: &'static Self| {
+            let offset = (block as usize).wrapping_sub(chunk.block(0) as usize);
+            (offset < UNITS * UNIT).then_some((chunk, offset / UNIT))
+        };
+        let numbers = 0..=LAST.load(Ordering::Acquire) as usize;
+        numbers.filter_map(Self::at).find_map(within)
+    }
+}
+
+/// The first free block of a class.
+fn take(class: usize) -> Option<*mut u8> {
+    let head = FREE.get(class)?;
+    let mut now = head.load(Ordering::Acquire);
+    loop {
+        let index = (now as u32).checked_sub(1)? as usize;
+        let chunk = Chunk::at(index / UNITS)?;
+        let next = chunk.links.get(index % UNITS)?.load(Ordering::Relaxed);
+        let new = counted(now, next);
+        // SYNC: acquire; pairs with the release in `give`: what the last owner did to the block is over.
+        match head.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(chunk.block(index % UNITS)),
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// Puts a block back.
+fn give(class: usize, block: *mut u8) {
+    let (Some(head), Some((chunk, unit))) = (FREE.get(class), Chunk::of(block)) else { return };
+    let index = (chunk.number.load(Ordering::Relaxed) as usize * UNITS + unit + 1) as u32;
+    let mut now = head.load(Ordering::Relaxed);
+    loop {
+        if let Some(link) = chunk.links.get(unit) {
+            link.store(now as u32, Ordering::Relaxed);
+        }
+        let new = counted(now, index);
+        // SYNC: release; pairs with the acquire in `take`.
+        match head.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// A head after one more step.
+fn counted(now: u64, index: u32) -> u64 {
+    ((now >> 32).wrapping_add(1) << 32) | u64::from(index)
+}
+
+/// A block that nobody has had. Of zeroes.
+fn fresh(units: usize) -> Option<*mut u8> {
+    let mut number = LAST.load(Ordering::Acquire) as usize;
+    loop {
+        if let Some(block) = Chunk::at(number)?.carve(units) {
+            return Some(block);
+        }
+        number = Chunk::next(number)?;
+    }
+}
+
+/// A private mapping of zeroes.
+pub(crate) fn map(len: usize) -> Option<NonNull<u8>> {
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: memory that nobody has.
+    let at = unsafe { raw::call(libc::SYS_mmap, [0, len, access, flags, usize::MAX, 0]) };
+    if (-4095..=0).contains(&at) { None } else { NonNull::new(at as *mut u8) }
+}
+
+/// Gives a mapping back.
+pub(crate) fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: the caller's own mapping, which nobody uses any more.
+    unsafe { raw::call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
+}
+
+// SAFETY: blocks are as long and as aligned as asked for, and nobody else's until they are given back.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match small(&layout) {
+            Some((class, units)) => take(class).or_else(|| fresh(units)).unwrap_or(null_mut()),
+            None if layout.align() <= PAGE => {
+                map(layout.size()).map_or(null_mut(), NonNull::as_ptr)
+            }
+            None => null_mut(),
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if let Some((class, units)) = small(&layout) {
+            let Some(block) = take(class) else { return fresh(units).unwrap_or(null_mut()) };
+            // SAFETY: a block of at least that size.
+            unsafe { block.write_bytes(0, layout.size()) };
+            return block;
+        }
+        // SAFETY: passed on; a mapping is of zeroes.
+        unsafe { self.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        match small(&layout) {
+            Some((class, _)) => give(class, block),
+            None => unmap(block, layout.size()),
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that this is a size and alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let (before, after) = (small(&layout), small(&new));
+        if before.is_some() && before == after {
+            return block;
+        }
+        if before.is_none() && after.is_none() && layout.align() <= PAGE {
+            let may_move = libc::MREMAP_MAYMOVE as usize;
+            let arguments = [block as usize, layout.size(), size, may_move, 0, 0];
+            // SAFETY: a mapping of ours, of that size.
+            let at = unsafe { raw::call(libc::SYS_mremap, arguments) };
+            return if (-4095..=0).contains(&at) { null_mut() } else { at as *mut u8 };
+        }
+        // SAFETY: the new block is nobody else's, and as long as the least of both.
+        unsafe {
+            let other = self.alloc(new);
+            if !other.is_null() {
+                other.copy_from_nonoverlapping(block, layout.size().min(size));
+                self.dealloc(block, layout);
+            }
+            other
+        }
+    }
+}

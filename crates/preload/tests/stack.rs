@@ -1,0 +1,134 @@
+//! How much of the caller's stack each function takes that the library stands before: at most 4 KiB more than the C library's own. The C
+//! side has a case for every exported name, and this side sees to it that none is missing.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that a call may take beyond what it takes plainly.
+const MORE: usize = 4096;
+
+/// Data calls, which can be made again and again.
+const REPEATED: &str = "read readv recv recvfrom recvmsg recvmmsg write writev send sendto sendmsg sendmmsg poll ppoll select pselect \
+    epoll_wait epoll_pwait";
+
+fn exported() -> Vec<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(common::library()).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let name = |line: &str| line.split_whitespace().last().map(str::to_owned);
+    text.lines().filter_map(name).collect()
+}
+
+/// What `stack.c` says of a call: the bytes touched. `None`: the C library has no such function.
+fn taken(command: Command) -> Option<usize> {
+    let text = format!("{command:?}");
+    let output = common::run(command);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let said = said.trim();
+    assert!(output.status.success(), "{text}: {said} {}", String::from_utf8_lossy(&output.stderr));
+    (said != "absent").then(|| said.parse().unwrap())
+}
+
+/// Measures each call plainly and with the library, a few at a time; those that take too much.
+fn measure(
+    program: &Path,
+    names: &[String],
+    what: &[&str],
+    prepare: &(dyn Fn(&mut Command) + Sync),
+) {
+    let next = AtomicUsize::new(0);
+    let check = || {
+        let mut found = Vec::new();
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let command = || {
+                let mut command = Command::new(program);
+                command.arg(name).args(what);
+                prepare(&mut command);
+                command
+            };
+            let plain = taken(command());
+            let with = taken(common::preloaded(command())).unwrap();
+            if with > plain.unwrap_or(0) + MORE {
+                found.push(format!("{name} {what:?}: {with} bytes, plainly {plain:?}"));
+            }
+        }
+        found
+    };
+    let found: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(check)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+fn repeated() -> Vec<String> {
+    REPEATED.split_whitespace().map(str::to_owned).collect()
+}
+
+fn program(user: &str) -> std::path::PathBuf {
+    // Bound at the start: what the dynamic linker takes at a first call is neither's.
+    common::build_with("stack", user, &["-Wl,-z,now"])
+}
+
+#[test]
+fn every_exported_name_has_a_case() {
+    let mut names = exported();
+    let output = Command::new(program("names")).arg("list").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut cases: Vec<String> = text.lines().map(str::to_owned).collect();
+    names.sort();
+    cases.sort();
+    assert_eq!(names, cases);
+}
+
+#[test]
+fn the_first_call_takes_little() {
+    let server = common::server("stack-first");
+    let eager = |command: &mut Command| {
+        command.env("SOJOURN_SERVER", server.address()).env("SOJOURN_MOVE_AFTER_CALLS", "0");
+    };
+    measure(&program("first"), &exported(), &["fresh"], &eager);
+}
+
+#[test]
+fn without_a_server_no_call_takes_more() {
+    let nothing = |command: &mut Command| {
+        command.env("SOJOURN_SERVER", "/nowhere").env("SOJOURN_MOVE_AFTER_CALLS", "0");
+    };
+    measure(&program("alone"), &repeated(), &["fresh"], &nothing);
+}
+
+fn moved(user: &str, names: &[String], what: &[&str]) {
+    let server = common::server(&format!("stack-{user}"));
+    let soon = |command: &mut Command| {
+        command.env("SOJOURN_SERVER", server.address()).env("SOJOURN_MOVE_AFTER_CALLS", "16");
+    };
+    measure(&program(user), names, what, &soon);
+}
+
+#[test]
+fn a_call_on_a_session_that_is_away_takes_little() {
+    moved("away", &exported(), &["away"]);
+}
+
+#[test]
+fn the_same_of_tcp() {
+    moved("tcp", &exported(), &["away", "tcp"]);
+}
+
+#[test]
+fn a_call_that_waits_takes_little() {
+    let waiting = repeated().into_iter().filter(|name| !name.contains("mmsg")).collect::<Vec<_>>();
+    moved("waits", &waiting, &["waits"]);
+    moved("waits-tcp", &waiting, &["waits", "tcp"]);
+}
+
+#[test]
+fn moves_take_little() {
+    moved("moves", &repeated(), &["moves"]);
+    moved("moves-tcp", &repeated(), &["moves", "tcp"]);
+}
