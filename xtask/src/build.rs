@@ -76,7 +76,7 @@ fn netstack() -> Result<()> {
 /// A minute's worth of the benchmarks, to see that they run; what they print means nothing.
 pub(crate) fn bench_smoke() -> Result<()> {
     // `net` takes minutes even so; its own test runs its parts (crates/bench/tests/smoke.rs).
-    for which in ["ipc", "idl", "local"] {
+    for which in ["copies", "ipc", "idl", "local"] {
         let words = ["run", "--release", "-p", "sojourn-bench", "--", which, "--quick"];
         run(
             &format!("benchmark {which}, smoke test"),

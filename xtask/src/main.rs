@@ -29,7 +29,7 @@ cargo xtask COMMAND
   install [--prefix DIR]
                     build, then copy programs, libraries, headers, man pages and completions
                     (default /usr/local; DESTDIR is honoured)
-  bench ipc|idl|local|net [OPTIONS]
+  bench copies|ipc|idl|local|net [OPTIONS]
                     measure, print a table and write it as JSON; OPTIONS go to the benchmark
   bench --check     compile and lint the benchmarks with every rival
   fuzz TARGET [SECONDS]

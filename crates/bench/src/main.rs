@@ -1,8 +1,9 @@
 //! `sojourn-bench`: what Sojourn costs, beside what the machine itself costs and beside its rivals.
 //!
-//! `ipc` measures messages between processes, `idl` what generated stubs do to arguments, `local` unmodified programs on
+//! `copies` measures ways to copy, `ipc` messages between processes, `idl` what generated stubs do to arguments, `local` unmodified programs on
 //! one host, `net` sessions between two hosts. Each prints tables and writes the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
 
+mod copies;
 mod idl;
 mod ipc;
 mod local;
@@ -28,6 +29,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// Ways to copy memory: by size, alignment and what is in caches.
+    Copies {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        choice: copies::Choice,
+    },
     /// Calls between processes: by size, waiting and number of clients.
     Ipc {
         #[command(flatten)]
@@ -85,6 +93,10 @@ struct Options {
 
 fn main() -> Result<()> {
     match Arguments::parse().what {
+        What::Copies { options, choice } => {
+            let outcome = copies::run(options.quick, &choice)?;
+            write(&options, "copies", &outcome)
+        }
         What::Ipc { options, choice } => {
             let outcome = ipc::run(options.quick, &choice)?;
             write(&options, "ipc", &outcome)

@@ -75,7 +75,7 @@ impl<'d> Gather<'d> {
         let mut at = 0;
         let mut put = |bytes: &[u8], len: usize| {
             if let Some(target) = target.get_mut(at..at + bytes.len()) {
-                target.copy_from_slice(bytes);
+                sojourn_shm::copy::slice(bytes, target);
             }
             at += len.next_multiple_of(8);
         };

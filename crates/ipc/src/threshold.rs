@@ -20,7 +20,7 @@ pub(crate) fn measure() -> usize {
     let source = vec![1_u8; SAMPLE];
     let mut target = vec![0_u8; SAMPLE];
     let copy_ns = median(|| {
-        black_box(&mut target).copy_from_slice(black_box(&source));
+        sojourn_shm::copy::slice(black_box(&source), black_box(&mut target));
     });
     let item: &[u8] = &source;
     const DESCRIPTIONS: u64 = 64;

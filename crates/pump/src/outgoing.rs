@@ -3,6 +3,7 @@
 //! Not here: whose they are and where they may go (`datagrams`), what a header is (`sojourn_wire::frame`).
 
 use sojourn_netif::{Interface, Outgoing, SendError};
+use sojourn_shm::copy::slice;
 use sojourn_wire::frame::{HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::udp::HEADER_BYTES;
@@ -20,7 +21,7 @@ pub(crate) fn gather<'p>(parts: &'p [IoSlice<'_>], scratch: &'p mut [u8]) -> Opt
         many => {
             let mut at = 0usize;
             for part in many {
-                scratch.get_mut(at..at.checked_add(part.len())?)?.copy_from_slice(part);
+                slice(part, scratch.get_mut(at..at.checked_add(part.len())?)?);
                 at += part.len();
             }
             Some([&scratch[..at], &[]])

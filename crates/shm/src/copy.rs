@@ -3,11 +3,33 @@
 //! Such a copy is a data race by intent: the bytes may be any mixture of old and new, and whoever
 //! copies checks the private copy. Rust's memory model has no word for it, so the bytes are moved by
 //! volatile accesses or by assembly, which the compiler cannot assume anything about: it can neither
-//! invent a second load nor turn the copy into a reference. Not here: bounds; see [`crate::Span`].
+//! invent a second load nor turn the copy into a reference. A byte near an end may be loaded twice.
+//!
+//! Private memory is copied by the same code ([`slice`]): the C library's `memcpy` and the processor's
+//! string instruction (`rep movsb`) are up to thirty times slower than vector moves on some processors
+//! where the target lies a few bytes ahead of the source within a page. How many bytes a vector has is
+//! chosen once per process ([`Way`]). `cargo xtask bench copies` shows what each way costs.
+//! Not here: bounds; see [`crate::Span`].
 
-/// From this many bytes on the processor's own string instruction is the fastest.
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod portable;
 #[cfg(target_arch = "x86_64")]
-const STRING_MOVE_MIN: usize = 1024;
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as processor;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+use portable as processor;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as processor;
+
+pub use processor::Way;
+
+/// From this many bytes on a copy goes the way that the processor is best at; below, the choice would
+/// cost more than it saves.
+const BULK_MIN: usize = 256;
 
 /// Copies `len` bytes from `source` to `target`, either of which a peer may be writing.
 ///
@@ -15,19 +37,14 @@ const STRING_MOVE_MIN: usize = 1024;
 /// Both ranges must be mapped, `target` writable, and they must not overlap.
 #[inline]
 pub unsafe fn racy(source: *const u8, target: *mut u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if len >= STRING_MOVE_MIN {
-            // SAFETY: the caller's contract.
-            return unsafe { string_move(source, target, len) };
-        }
-        if len >= 16 {
-            // SAFETY: the caller's contract; at least 16 bytes, as the callee wants.
-            return unsafe { vector_move(source, target, len) };
+    // SAFETY: the caller's contract; the lengths are what each callee wants.
+    unsafe {
+        match len {
+            BULK_MIN.. => processor::bulk(source, target, len),
+            16.. => processor::blocks(source, target, len),
+            _ => few(source, target, len),
         }
     }
-    // SAFETY: the caller's contract.
-    unsafe { word_move(source, target, len) }
 }
 
 /// As [`racy`], to memory that another processor has read or written last: the cache lines are asked for
@@ -38,85 +55,61 @@ pub unsafe fn racy(source: *const u8, target: *mut u8, len: usize) {
 /// As for [`racy`].
 #[inline]
 pub unsafe fn racy_to_far(source: *const u8, target: *mut u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        const AHEAD: usize = 2048;
-        let mut at = 0;
-        while at < len {
-            let part = AHEAD.min(len - at);
-            // The first part is asked for as well: it is then under way as a whole.
-            let from = if at == 0 { 0 } else { at + AHEAD };
-            for line in (from..(at + 2 * AHEAD).min(len)).step_by(64) {
-                // SAFETY: within the target; a prefetch has no effect but on caches, and where the
-                // processor does not know it, none at all.
-                unsafe {
-                    core::arch::asm!(
-                        "prefetchw [{line}]",
-                        line = in(reg) target.add(line),
-                        options(nostack, preserves_flags)
-                    );
-                }
-            }
-            // SAFETY: the caller's contract; at + part <= len.
-            unsafe { racy(source.add(at), target.add(at), part) };
-            at += part;
+    const AHEAD: usize = 2048;
+    let mut at = 0;
+    while at < len {
+        let part = AHEAD.min(len - at);
+        // The first part is asked for as well: it is then under way as a whole.
+        let from = if at == 0 { 0 } else { at + AHEAD };
+        for line in (from..(at + 2 * AHEAD).min(len)).step_by(64) {
+            // SAFETY: within the target.
+            processor::prefetch_for_writing(unsafe { target.add(line) });
         }
+        // SAFETY: the caller's contract; at + part <= len.
+        unsafe { racy(source.add(at), target.add(at), part) };
+        at += part;
     }
-    #[cfg(not(target_arch = "x86_64"))]
+}
+
+/// Copies the first bytes of `source` to those of `target`, all of it private memory; answers how many:
+/// the shorter length.
+#[inline]
+pub fn slice(source: &[u8], target: &mut [u8]) -> usize {
+    let len = source.len().min(target.len());
+    // SAFETY: both have `len` bytes; a mutable slice overlaps nothing.
+    unsafe { racy(source.as_ptr(), target.as_mut_ptr(), len) };
+    len
+}
+
+/// Copies in one given way, for tests and benchmarks.
+///
+/// # Safety
+/// As for [`racy`]; the processor must have `way` ([`Way::is_there`]).
+#[doc(hidden)]
+pub unsafe fn racy_by(way: Way, source: *const u8, target: *mut u8, len: usize) {
     // SAFETY: the caller's contract.
     unsafe {
-        racy(source, target, len);
+        if len < BULK_MIN {
+            racy(source, target, len);
+        } else {
+            processor::bulk_by(way, source, target, len);
+        }
     }
 }
 
-/// `rep movsb`: one instruction, any length and alignment.
-#[cfg(target_arch = "x86_64")]
-unsafe fn string_move(source: *const u8, target: *mut u8, len: usize) {
-    // SAFETY: reads `len` bytes at `source` and writes as many at `target`, mapped as the caller
-    // promises; the direction flag is clear by the calling convention.
-    unsafe {
-        core::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _,
-            inout("rsi") source => _,
-            inout("rdi") target => _,
-            options(nostack, preserves_flags)
-        );
-    }
-}
-
-/// Sixteen bytes at a time, the last ones overlapping. `len` is at least 16.
-#[cfg(target_arch = "x86_64")]
+/// Fewer than 16 bytes: words where both sides are aligned, bytes otherwise, but for what the processor does better.
 #[inline]
-unsafe fn vector_move(source: *const u8, target: *mut u8, len: usize) {
-    let last = len - 16;
-    let mut at = 0;
-    while at < last {
-        // SAFETY: at + 16 <= len.
-        unsafe { vector_one(source.add(at), target.add(at)) };
-        at += 16;
+unsafe fn few(source: *const u8, target: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if len >= 4 {
+        // SAFETY: the caller's contract; 4 to 15 bytes.
+        return unsafe { processor::words(source, target, len) };
     }
-    // SAFETY: last + 16 == len.
-    unsafe { vector_one(source.add(last), target.add(last)) };
+    // SAFETY: the caller's contract.
+    unsafe { word_move(source, target, len) }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn vector_one(source: *const u8, target: *mut u8) {
-    // SAFETY: sixteen bytes on either side, mapped as the caller promises; no alignment needed.
-    unsafe {
-        core::arch::asm!(
-            "movdqu {block}, [{source}]",
-            "movdqu [{target}], {block}",
-            block = out(xmm_reg) _,
-            source = in(reg) source,
-            target = in(reg) target,
-            options(nostack, preserves_flags)
-        );
-    }
-}
-
-/// Words where both sides are aligned, bytes otherwise.
+/// For any processor: words where both sides are aligned, bytes otherwise.
 unsafe fn word_move(source: *const u8, target: *mut u8, len: usize) {
     let mut at = 0;
     if (source as usize | target as usize) & 7 == 0 {
@@ -137,25 +130,5 @@ unsafe fn word_move(source: *const u8, target: *mut u8, len: usize) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_length_and_alignment_copies_exactly() {
-        let source: Vec<u8> = (0..9000u32).map(|n| (n * 7 + n / 256) as u8).collect();
-        let lens = (0..300).chain([511, 512, 1023, 1024, 1025, 2047, 4096, 8192]);
-        for len in lens {
-            for (from, to) in [(0, 0), (1, 0), (0, 3), (5, 5), (8, 16)] {
-                let mut target = vec![0xAA_u8; len + 64];
-                // SAFETY: both vectors are longer than offset + len.
-                unsafe { racy(source.as_ptr().add(from), target.as_mut_ptr().add(to), len) };
-                assert_eq!(&target[to..to + len], &source[from..from + len], "len {len}");
-                target[to..to + len].fill(0xAA);
-                // SAFETY: as above.
-                unsafe { racy_to_far(source.as_ptr().add(from), target.as_mut_ptr().add(to), len) };
-                assert_eq!(&target[to..to + len], &source[from..from + len], "len {len}, far");
-                assert!(target[..to].iter().chain(&target[to + len..]).all(|b| *b == 0xAA));
-            }
-        }
-    }
-}
+#[path = "copy/tests.rs"]
+mod tests;

@@ -193,6 +193,8 @@ sj_status sj_send(sj_connection *c, sj_out *out, int64_t deadline_ns)
     return expelled ? SJ_DISCONNECTED : SJ_OK;
 }
 
+void sj_copy(void *dst, const void *src, size_t n) { memcpy(dst, src, n); }
+
 sj_status sj_item_copy(sj_in *in, unsigned i, void *dst, size_t len)
 {
     if (i >= in->n_items || len != in->item_lens[i])

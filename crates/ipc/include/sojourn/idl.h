@@ -103,6 +103,16 @@ static inline void sj_move64(unsigned char *to, const unsigned char *from)
     memcpy(to + 48, from + 48, 16);
 }
 
+/* memcpy() of a size known at run time only. From 1 KiB on the library copies: memcpy() of some C libraries is many
+ * times slower where the target lies a few bytes ahead of the source within a page. */
+static inline void sj_copy_any(void *to, const void *from, size_t n)
+{
+    if (n < 1024)
+        memcpy(to, from, n);
+    else
+        sj_copy(to, from, n);
+}
+
 /* memcpy() of a constant size as moves, up to 255 bytes, and as a call from there on: compilers like to take string
  * instructions in between, whose start costs more than the whole copy. */
 static inline void sj_move(void *target, const void *source, size_t n)
@@ -111,7 +121,7 @@ static inline void sj_move(void *target, const void *source, size_t n)
     const unsigned char *from = (const unsigned char *)source;
     if (n > 255) {
         __asm__("" : "+r"(n));
-        memcpy(to, from, n);
+        sj_copy_any(to, from, n);
         return;
     }
     if (n & 128) {
@@ -279,7 +289,7 @@ static inline void *sj_arena_copy(sj_arena *a, const void *from, size_t size)
 {
     void *p = sj_arena_alloc(a, size);
     if (p && size)
-        memcpy(p, from, size);
+        sj_copy_any(p, from, size);
     return p;
 }
 

@@ -180,6 +180,12 @@ unsafe fn copy_out(item: Item<'_>, target: *mut c_void, len: usize) -> Status {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn sj_copy(target: *mut c_void, source: *const c_void, len: usize) {
+    // SAFETY: as the header asks.
+    unsafe { sojourn_shm::copy::racy(source.cast(), target.cast(), len) };
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn sj_item_copy(
     message: *mut In,
     index: c_uint,

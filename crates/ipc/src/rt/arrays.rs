@@ -149,7 +149,7 @@ impl<'m> Decoder<'m> {
         let len = size_of_val(target);
         if header.form == 1 {
             let bytes = self.level_of_bytes(len)?;
-            bytes_of_mut(target).copy_from_slice(bytes);
+            sojourn_shm::copy::slice(bytes, bytes_of_mut(target));
         } else {
             sized(header, self.item(header), Some(len))?.copy_into(bytes_of_mut(target));
         }

@@ -265,7 +265,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         // SAFETY: at + bytes.len() <= len, as just checked; the body overlaps no Rust reference.
         unsafe {
             let target = self.encoder.body.add(self.encoder.at);
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+            sojourn_shm::copy::racy(bytes.as_ptr(), target, bytes.len());
         }
         self.encoder.at += bytes.len();
         Ok(())

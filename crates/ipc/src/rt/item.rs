@@ -103,7 +103,7 @@ impl Item<'_> {
         match self {
             // SAFETY: both ranges have `len` bytes; a fresh mutable slice overlaps nothing.
             Self::Private(bytes) => unsafe {
-                core::ptr::copy_nonoverlapping(bytes.as_ptr(), out, len);
+                sojourn_shm::copy::racy(bytes.as_ptr(), out, len);
             },
             // SAFETY: mapped for 'm by the contract of `SharedBytes::new`; no overlap as above.
             Self::Shared(bytes) => unsafe { sojourn_shm::copy::racy(bytes.start, out, len) },

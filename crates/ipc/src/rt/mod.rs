@@ -41,7 +41,7 @@ pub use encode::{Encoder, Writer};
 pub use error::{Cause, DecodeError, EncodeError, Fault};
 pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes};
 pub use measure::{Forms, Measure, Measured, ensure, measure};
-pub use pod::{Pod, bytes_of, pair, split};
+pub use pod::{Pod, bytes_of, extend, overwrite, pair, split};
 pub use pool::Pool;
 pub use router::{
     BIND_OP, BIND_REPLY_LEN, BIND_REQUEST_LEN, Router, RouterFull, Served, Service, answer, refuse,

@@ -2,6 +2,8 @@
 //!
 //! Only these are moved as memory. Not here: booleans and enumerations, which are checked.
 
+use sojourn_shm::copy::{racy, slice};
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -73,10 +75,28 @@ pub(super) fn to_vec<T: Pod>(bytes: &[u8]) -> Vec<T> {
     // SAFETY: capacity for `count` values; all their bytes are written before the length is set.
     unsafe {
         let target = values.as_mut_ptr().cast::<u8>();
-        core::ptr::copy_nonoverlapping(bytes.as_ptr(), target, count * size_of::<T>());
+        racy(bytes.as_ptr(), target, count * size_of::<T>());
         values.set_len(count);
     }
     values
+}
+
+/// Appends `values`: `Vec::extend_from_slice`, with our own copy.
+pub fn extend<T: Pod>(target: &mut Vec<T>, values: &[T]) {
+    target.reserve(values.len());
+    let filled = target.len();
+    // SAFETY: room for as many more, all of whose bytes are written before the length is set; what a
+    // vector owns overlaps no other reference.
+    unsafe {
+        let bytes = bytes_of(values);
+        racy(bytes.as_ptr(), target.as_mut_ptr().add(filled).cast(), bytes.len());
+        target.set_len(filled + values.len());
+    }
+}
+
+/// Overwrites the first of `target` with `values`, as many as both have: `copy_from_slice`, with our own copy.
+pub fn overwrite<T: Pod>(target: &mut [T], values: &[T]) {
+    slice(bytes_of(values), bytes_of_mut(target));
 }
 
 /// Two 32-bit words in the order of memory, as one.

@@ -74,8 +74,7 @@ impl Carried {
         let mut done = 0;
         if let Some(landing) = landing.filter(|_| self.may_land()) {
             let room = landing.rest();
-            done = room.len().min(bytes.len());
-            room[..done].copy_from_slice(&bytes[..done]);
+            done = sojourn_shm::copy::slice(bytes, room);
             landing.advance(done);
         }
         if done < bytes.len() {

@@ -8,6 +8,7 @@
 #define sj_start MEMORY_NAME(start)
 #define sj_call MEMORY_NAME(call)
 #define sj_send MEMORY_NAME(send)
+#define sj_copy MEMORY_NAME(copy)
 #define sj_item_copy MEMORY_NAME(item_copy)
 #define sj_item MEMORY_NAME(item)
 #define sj_take_fd MEMORY_NAME(take_fd)
@@ -97,6 +98,8 @@ sj_status MEMORY_CALL sj_call(sj_connection *c, sj_out *out, int64_t deadline_ns
     memory_receive(in, &memory_answer, &memory_out);
     return SJ_OK;
 }
+
+void sj_copy(void *to, const void *from, size_t n) { memcpy(to, from, n); }
 
 sj_status sj_item_copy(sj_in *in, unsigned i, void *to, size_t len)
 {

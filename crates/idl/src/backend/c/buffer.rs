@@ -115,7 +115,7 @@ impl Emit<'_> {
                 .line(format!("void *sj_t = sj_dec_array_zeroed(sj_d, (size_t){room}, {width});"));
             self.w.require("sj_t != NULL");
             self.w.line(format!(
-                "memcpy(sj_t, {}, ((size_t)sj_ld32(sj_p + {}) + 1) * {width});",
+                "sj_copy_any(sj_t, {}, ((size_t)sj_ld32(sj_p + {}) + 1) * {width});",
                 part.lv, part.offset
             ));
             self.w.line(format!("{} = ({cast})sj_t;", part.lv));

@@ -340,7 +340,7 @@ fn callers_buffers(op: &Op<'_>, w: &mut Text) {
         w.line(format!("if (sj_n > {f}_room)"));
         w.line("    sj_r = SJ_TOO_LARGE;");
         w.line("else if (sj_n)");
-        w.line(format!("    memcpy({f}, sj_got_{f}, sj_n * sizeof({element}));"));
+        w.line(format!("    sj_copy_any({f}, sj_got_{f}, sj_n * sizeof({element}));"));
         w.close();
     }
 }

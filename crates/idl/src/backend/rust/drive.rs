@@ -298,7 +298,7 @@ impl<'a> Gen<'a> {
                 Some(Buffer::Slice) => moves.push_str(&format!(
                     "if {0}.len() != out_.{0}.len() {{ \
                      return Err(rt::Fault(rt::Fault::FIRST_OWN)); }} \
-                     {0}.copy_from_slice(&out_.{0});",
+                     rt::overwrite({0}, &out_.{0});",
                     s.name
                 )),
                 Some(Buffer::Vec) => moves.push_str(&format!("*{0} = out_.{0};", s.name)),

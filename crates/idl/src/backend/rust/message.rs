@@ -244,7 +244,7 @@ impl<'a> Gen<'a> {
             (self.array_header(array, at, env, false), self.owned(&array.element));
         format!(
             "let {} = {{ let h_ = {header}; let x_ = d_.pods::<{element}>(h_)?; \
-             let mut y_: Vec<{element}> = {provider}(x_.len()); y_.extend_from_slice(&x_); y_ }};",
+             let mut y_: Vec<{element}> = {provider}(x_.len()); rt::extend(&mut y_, &x_); y_ }};",
             s.name
         )
     }
@@ -259,7 +259,7 @@ impl<'a> Gen<'a> {
             Buffer::Slice => format!("let h_ = {header}; d_.pods_into(h_, {name})?;"),
             Buffer::Vec => format!(
                 "let h_ = {header}; let x_ = d_.pods::<{element}>(h_)?; \
-                 {name}.clear(); {name}.extend_from_slice(&x_);"
+                 {name}.clear(); rt::extend({name}, &x_);"
             ),
         }
     }

@@ -139,7 +139,7 @@ static inline bool sj_stub_start(sj_stub *s, uint16_t op, sj_enc *e, sj_out *out
     sj_start(s->connection, op, e->pos, out);
     if (SJ_UNLIKELY(!out->body))
         return false;
-    memcpy(out->body, e->body, e->pos);
+    sj_copy_any(out->body, e->body, e->pos);
     sj_enc_attach(e, out);
     return true;
 }

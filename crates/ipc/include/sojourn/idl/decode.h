@@ -173,7 +173,7 @@ static inline void *sj_dec_keep(sj_dec *d, const unsigned char *at, size_t size,
         return (void *)(uintptr_t)at;
     void *p = sj_dec_alloc(d, size);
     if (p && size)
-        memcpy(p, at, size);
+        sj_copy_any(p, at, size);
     return p;
 }
 
@@ -277,7 +277,7 @@ static inline bool sj_fill_elements(sj_dec *d, uint32_t n, size_t size, const un
     if (d->depth >= SJ_DEPTH_MAX || !sj_dec_object(d, n, size, at))
         return false;
     if (n)
-        memcpy(to, *at, n * size);
+        sj_copy_any(to, *at, n * size);
     return true;
 }
 
@@ -369,7 +369,7 @@ static inline bool sj_fill_string_more(sj_dec *d, const unsigned char *p, size_t
     const unsigned char *at;
     if (d->depth >= SJ_DEPTH_MAX || !sj_dec_object(d, n + 1, width, &at) || !sj_check_string(at, n, width))
         return false;
-    memcpy(to, at, (n + 1) * width);
+    sj_copy_any(to, at, (n + 1) * width);
     return true;
 }
 

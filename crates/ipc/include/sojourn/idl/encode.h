@@ -137,7 +137,7 @@ static inline bool sj_enc_bytes(sj_enc *e, const void *from, size_t size)
     if (SJ_UNLIKELY(e->depth >= SJ_DEPTH_MAX || !sj_enc_object(e, size, &at)))
         return false;
     if (size)
-        memcpy(e->body + at, from, size);
+        sj_copy_any(e->body + at, from, size);
     return true;
 }
 
@@ -155,7 +155,7 @@ static inline void sj_planned_bytes(sj_enc *e, const void *from, size_t size)
 {
     size_t at = sj_planned_object(e, size);
     if (SJ_LIKELY(size != 0))
-        memcpy(e->body + at, from, size);
+        sj_copy_any(e->body + at, from, size);
 }
 
 /* ---- headers of arrays and strings ---- */
@@ -263,7 +263,7 @@ static inline bool sj_put_string_whole(sj_enc *e, size_t at, const char *s, bool
     sj_st64(e->body + at, (uint64_t)1 << 32 | n);
     e->pos += room;
     sj_st64(p + room - 8, 0);
-    memcpy(p, s, n + 1);
+    sj_copy_any(p, s, n + 1);
     return true;
 }
 

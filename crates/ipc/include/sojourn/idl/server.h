@@ -190,7 +190,7 @@ static inline sj_outcome sj_service_start(sj_service *s, const sj_token *token, 
     sj_reply_start(s->server, token, e->pos, out);
     if (SJ_UNLIKELY(!out->body))
         return SJ_FAULT_TOO_LARGE;
-    memcpy(out->body, e->body, e->pos);
+    sj_copy_any(out->body, e->body, e->pos);
     sj_service_attach(s, e, out);
     return SJ_OUTCOME_REPLY;
 }

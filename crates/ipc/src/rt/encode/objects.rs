@@ -61,7 +61,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         let bytes = bytes_of(values);
         let start = self.take(bytes.len())?;
         // SAFETY: `take` gave that many bytes; the body overlaps no Rust reference.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        unsafe { sojourn_shm::copy::racy(bytes.as_ptr(), start, bytes.len()) };
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl<'e, 'd> Writer<'e, 'd> {
         let start = self.take(bytes.len() + 2)?;
         // SAFETY: `take` gave two bytes more than the characters have.
         unsafe {
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
+            sojourn_shm::copy::racy(bytes.as_ptr(), start, bytes.len());
             start.add(bytes.len()).cast::<u16>().write_unaligned(0);
         }
         Ok(())

@@ -1,0 +1,312 @@
+//! `sojourn-bench copies`: ways to copy, by size, by where source and target lie within a page, and by what caches have.
+//!
+//! One thread, private memory. What is measured is the loop that the data path uses (`sojourn_shm::copy`) beside the C
+//! library's, the processor's string instruction and plain vector loops (`ways.rs`).
+
+mod ways;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use self::ways::Way;
+use crate::machine::Machine;
+use crate::os::now_ns;
+use crate::reach::Reach;
+use crate::stats::{percentile, sorted};
+use crate::table::{Table, bytes, ratio};
+
+/// What the caches have of source and target, and what follows the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Place {
+    /// The same two buffers again and again.
+    InCache,
+    /// Other buffers each time, of more memory than caches have.
+    NotInCache,
+    /// The same, and each copy is read once, as by who has received it.
+    NotInCacheThenRead,
+}
+
+impl Place {
+    const ALL: [Self; 3] = [Self::InCache, Self::NotInCache, Self::NotInCacheThenRead];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::InCache => "in cache",
+            Self::NotInCache => "not in cache",
+            Self::NotInCacheThenRead => "not in cache, then read",
+        }
+    }
+
+    /// Which of the rounds, from the fastest on: in caches nothing makes a copy faster than it is, memory is faster by chance.
+    fn quantile(self) -> f64 {
+        if self == Self::InCache { 0.0 } else { 0.25 }
+    }
+
+    /// Stores past the caches are compared where they are paid for.
+    fn compares(self, way: &Way) -> bool {
+        !way.is_ours && (self == Self::NotInCacheThenRead || !way.bypasses_caches)
+    }
+}
+
+/// One size, alignment and way.
+#[derive(Clone, Debug, Serialize)]
+struct Cell {
+    place: Place,
+    size: usize,
+    /// Bytes behind the beginning of a page.
+    source: usize,
+    target: usize,
+    way: &'static str,
+    /// Of the fastest round in caches, of the one that a quarter were faster than beyond them.
+    gb_per_s: f64,
+}
+
+/// Everything one run found out: the JSON file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    machine: Machine,
+    cells: Vec<Cell>,
+    reach: Vec<Reach>,
+}
+
+/// What to measure: everything, unless it says otherwise.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Choice {
+    /// Only copies of so many bytes; may be given several times.
+    #[arg(long)]
+    size: Vec<usize>,
+    /// Only with the caches in this state; may be given several times.
+    #[arg(long)]
+    place: Vec<Place>,
+}
+
+const SIZES: [usize; 15] = [
+    16,
+    40,
+    64,
+    100,
+    256,
+    512,
+    1000,
+    2048,
+    4 << 10,
+    9000,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+];
+
+/// Where source and target begin within a page.
+const ALIGNMENTS: [(usize, usize); 14] = [
+    (0, 0),
+    (16, 16),
+    (0, 16),
+    (16, 0),
+    (0, 8),
+    (8, 0),
+    (0, 1),
+    (1, 0),
+    (3, 9),
+    (0, 64),
+    (64, 0),
+    (0, 256),
+    (0, 2048),
+    (4080, 16),
+];
+
+/// Memory of either side where it is not to be in caches.
+const FAR: usize = 96 << 20;
+/// Memory of either side where it is.
+const NEAR: usize = (4 << 20) + (64 << 10);
+const PAGE: usize = 4096;
+
+/// Measures, prints, and returns what goes into the JSON file.
+pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
+    let machine = Machine::here();
+    println!(
+        "Copies on {}, gigabytes a second; source and target: bytes behind a page.\n",
+        machine.processor
+    );
+    let ways = ways::all();
+    let (rounds, batch_ns) = if quick { (1, 1_000) } else { (25, 30_000) };
+    let mut arena = Arena::new(if quick { NEAR } else { FAR });
+    let is_wanted = |size: &usize| choice.size.is_empty() || choice.size.contains(size);
+    let mut cells = Vec::new();
+    let has_place = |place: &Place| choice.place.is_empty() || choice.place.contains(place);
+    for place in Place::ALL.into_iter().filter(has_place) {
+        let mut table = Table::new(
+            ["size", "source", "target"]
+                .into_iter()
+                .chain(ways.iter().map(|way| way.name))
+                .chain(["of best"]),
+        );
+        for size in SIZES.into_iter().filter(is_wanted) {
+            for (source, target) in ALIGNMENTS {
+                let spot = Spot { place, size, source, target };
+                let found = spot.measure(&ways, &mut arena, rounds, batch_ns);
+                table.row(spot.line(&ways, &found));
+                cells.extend(ways.iter().zip(&found).map(|(way, &gb_per_s)| Cell {
+                    place,
+                    size,
+                    source,
+                    target,
+                    way: way.name,
+                    gb_per_s,
+                }));
+            }
+        }
+        println!("{}\n{}", place.title(), table.render());
+    }
+    let reach = judge(&ways, &cells);
+    println!("{}", crate::reach::render(&reach));
+    Ok(Outcome { machine, cells, reach })
+}
+
+/// One line of the table.
+#[derive(Clone, Copy)]
+struct Spot {
+    place: Place,
+    size: usize,
+    source: usize,
+    target: usize,
+}
+
+impl Spot {
+    /// Every way's rate over the rounds, in which all have their turn.
+    fn measure(&self, ways: &[Way], arena: &mut Arena, rounds: usize, batch_ns: u64) -> Vec<f64> {
+        let mut times = vec![Vec::with_capacity(rounds); ways.len()];
+        // As many copies a turn as take about that long at 20 GB/s.
+        let count = (batch_ns as usize * 20 / self.size.max(1)).clamp(2, 2000);
+        for _ in 0..rounds {
+            for (times, way) in times.iter_mut().zip(ways) {
+                times.push(self.turn(way, arena, count));
+            }
+        }
+        times
+            .iter()
+            .map(|times| self.size as f64 / percentile(&sorted(times), self.place.quantile()))
+            .collect()
+    }
+
+    /// Nanoseconds of one copy.
+    fn turn(&self, way: &Way, arena: &mut Arena, count: usize) -> f64 {
+        // The way before may have left nothing in the caches.
+        arena.copy(way, self.source, self.target, self.size);
+        let start = now_ns();
+        for _ in 0..count {
+            let page = if self.place == Place::InCache { 0 } else { arena.next(self.size) };
+            let target = arena.copy(way, page + self.source, page + self.target, self.size);
+            if self.place == Place::NotInCacheThenRead {
+                std::hint::black_box(sum(target));
+            }
+        }
+        (now_ns() - start) as f64 / count as f64
+    }
+
+    fn line(&self, ways: &[Way], found: &[f64]) -> Vec<String> {
+        let (ours, best) = compared(self.place, ways, found);
+        let mut cells = vec![bytes(self.size), self.source.to_string(), self.target.to_string()];
+        cells.extend(found.iter().map(|rate| format!("{rate:.1}")));
+        cells.push(ratio(ours, best));
+        cells
+    }
+}
+
+/// Our rate, and the best of those that it is compared with.
+fn compared(place: Place, ways: &[Way], found: &[f64]) -> (f64, f64) {
+    let of = |wanted: &dyn Fn(&Way) -> bool| {
+        let rates = ways.iter().zip(found).filter(|(way, _)| wanted(way));
+        rates.map(|(_, &rate)| rate).fold(0.0, f64::max)
+    };
+    (of(&|way| way.is_ours), of(&|way| place.compares(way)))
+}
+
+fn judge(ways: &[Way], cells: &[Cell]) -> Vec<Reach> {
+    let of = |place: Place| {
+        let rates: Vec<f64> =
+            cells.iter().filter(|cell| cell.place == place).map(|cell| cell.gb_per_s).collect();
+        let lines = rates.chunks(ways.len()).map(|found| compared(place, ways, found));
+        let worst = lines.map(|(ours, best)| ours / best).min_by(f64::total_cmp);
+        let target = format!("{}: at every size and alignment, of the best way", place.title());
+        Reach::at_least(target, worst, Some(1.0), 0.9)
+    };
+    Place::ALL.map(of).into()
+}
+
+/// Eight bytes of each cache line.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.chunks(64).fold(0, |sum, line| {
+        line.first_chunk::<8>().map_or(sum, |word| sum.wrapping_add(u64::from_ne_bytes(*word)))
+    })
+}
+
+/// The memory that is copied.
+struct Arena {
+    source: Vec<u8>,
+    target: Vec<u8>,
+    /// Of the first byte, before the first whole page.
+    skip: (usize, usize),
+    /// The place last used, in pages.
+    at: usize,
+}
+
+impl Arena {
+    fn new(len: usize) -> Self {
+        let (source, target) = (vec![1; len + PAGE], vec![2; len + PAGE]);
+        let skip = (source.as_ptr().align_offset(PAGE), target.as_ptr().align_offset(PAGE));
+        Self { source, target, skip, at: 0 }
+    }
+
+    /// The next place of `size` bytes: pages, three places on.
+    fn next(&mut self, size: usize) -> usize {
+        let room = (size + 2 * PAGE).next_multiple_of(PAGE);
+        // The last page of a vector may not be whole.
+        let pages = (self.source.len() - room) / PAGE - 1;
+        self.at = (self.at + 3 * room / PAGE + 5) % pages;
+        self.at * PAGE
+    }
+
+    /// Copies; answers the copy.
+    #[allow(unsafe_code, reason = "ways to copy take addresses")]
+    fn copy(&mut self, way: &Way, from: usize, to: usize, len: usize) -> &[u8] {
+        let source = &self.source[self.skip.0 + from..][..len];
+        let target = &mut self.target[self.skip.1 + to..][..len];
+        // SAFETY: both have `len` bytes, of two allocations.
+        unsafe { (way.copy)(source.as_ptr(), target.as_mut_ptr(), len) };
+        target
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_copies() {
+        let mut arena = Arena::new(NEAR);
+        let pattern: Vec<u8> = (0..5000_usize).map(|n| (n % 251) as u8).collect();
+        let skip = arena.skip.0;
+        arena.source[skip..][..5000].copy_from_slice(&pattern);
+        for way in ways::all() {
+            for len in [0, 1, 31, 100, 4097] {
+                assert_eq!(arena.copy(&way, 5, 40, len), &pattern[5..][..len], "{}", way.name);
+                arena.target.fill(0);
+            }
+        }
+    }
+
+    #[test]
+    fn places_lie_within_the_arena() {
+        let mut arena = Arena::new(NEAR);
+        for size in SIZES {
+            for _ in 0..1000 {
+                let page = arena.next(size);
+                assert!(page + size + 2 * PAGE <= arena.source.len(), "{size}");
+                assert_eq!(page % PAGE, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! Copies by the vectors that an x86-64 processor has.
+//!
+//! Whole blocks of longer copies go to aligned places of the target; what is left at either end is loaded before and
+//! stored after them, and overlaps them. A load may have to wait for an earlier store whose address has the same
+//! lower twelve bits: where the target lies a little ahead of the source within a page, copies of
+//! some KiB therefore run from the end to the beginning; long ones, which caches fetch ahead for, do not mind.
+//! Non-temporal stores are not used: they copy what is in no cache half as fast again, and whoever
+//! reads the copy next waits for memory, which costs more. Not here: who copies what; see `copy`.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// How a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Way {
+    /// Sixteen bytes at a time; every processor of this architecture can.
+    Sse2 = 1,
+    /// Thirty-two.
+    Avx2,
+    /// Sixty-four.
+    Avx512,
+}
+
+/// What [`Way::here`] has found; 0 before.
+static HERE: AtomicU8 = AtomicU8::new(0);
+
+impl Way {
+    /// Every way, on any processor of this architecture.
+    pub const ALL: [Self; 3] = [Self::Sse2, Self::Avx2, Self::Avx512];
+
+    /// The best way here.
+    pub fn here() -> Self {
+        Self::known().unwrap_or_else(Self::find)
+    }
+
+    /// The same, once it has been asked for.
+    #[inline(always)]
+    fn known() -> Option<Self> {
+        match HERE.load(Ordering::Relaxed) {
+            1 => Some(Self::Sse2),
+            2 => Some(Self::Avx2),
+            3 => Some(Self::Avx512),
+            _ => None,
+        }
+    }
+
+    /// Whether the processor, and the system on it, can.
+    pub fn is_there(self) -> bool {
+        match self {
+            Self::Sse2 => true,
+            Self::Avx2 => Found::here().has_avx2,
+            Self::Avx512 => Found::here().has_avx512,
+        }
+    }
+
+    /// Asks the processor: once per process, as a virtual machine takes microseconds to answer.
+    #[cold]
+    #[inline(never)]
+    fn find() -> Self {
+        let way = Found::here().best();
+        HERE.store(way as u8, Ordering::Relaxed);
+        way
+    }
+}
+
+/// What the processor says about itself, as far as copies go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Found {
+    has_avx2: bool,
+    has_avx512: bool,
+    /// Loads and stores of 64 bytes are one step each, and do not slow the processor down.
+    likes_avx512: bool,
+}
+
+impl Found {
+    fn here() -> Self {
+        use core::arch::x86_64::{__cpuid, __cpuid_count};
+        /// OSXSAVE and AVX.
+        const AVX: u32 = 1 << 27 | 1 << 28;
+        /// The system keeps XMM and YMM registers; and with these three the mask and ZMM registers.
+        const YMM: u64 = 0b110;
+        const ZMM: u64 = 0b1110_0110;
+        let first = __cpuid(0);
+        let basic = __cpuid(1);
+        if first.eax < 7 || basic.ecx & AVX != AVX {
+            return Self::default();
+        }
+        let kept = enabled_state();
+        let more = __cpuid_count(7, 0);
+        let has_avx2 = kept & YMM == YMM && more.ebx & 1 << 5 != 0;
+        let has_avx512 = has_avx2 && kept & ZMM == ZMM && more.ebx & 1 << 16 != 0;
+        Self { has_avx2, has_avx512, likes_avx512: likes_avx512(first.ebx, basic.eax, more.edx) }
+    }
+
+    fn best(self) -> Way {
+        match self {
+            Self { has_avx512: true, likes_avx512: true, .. } => Way::Avx512,
+            Self { has_avx2: true, .. } => Way::Avx2,
+            _ => Way::Sse2,
+        }
+    }
+}
+
+/// Whether vectors of 64 bytes pay, by the first register of leaf 0 (the maker), the signature of leaf 1 and
+/// the last register of leaf 7. Zen 4 makes two steps of them, and unaligned ones are slower than 32 bytes;
+/// Intel's processors before Ice Lake, which brought short string moves (FSRM), lower their clock for them.
+fn likes_avx512(maker: u32, signature: u32, more: u32) -> bool {
+    const AMD: u32 = u32::from_le_bytes(*b"Auth");
+    const INTEL: u32 = u32::from_le_bytes(*b"Genu");
+    const FSRM: u32 = 1 << 4;
+    /// Zen 5.
+    const FAMILY_MIN: u32 = 0x1A;
+    let base = signature >> 8 & 0xF;
+    let family = if base == 0xF { base + (signature >> 20 & 0xFF) } else { base };
+    match maker {
+        AMD => family >= FAMILY_MIN,
+        INTEL => more & FSRM != 0,
+        _ => false,
+    }
+}
+
+/// The registers whose contents the system keeps for each thread (XCR0). OSXSAVE must be there.
+fn enabled_state() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: the instruction is there, as the caller has seen; it reads a register.
+    unsafe {
+        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high,
+            options(nomem, nostack, preserves_flags));
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The target may be so little ahead of the source within a page.
+const AHEAD: usize = 256;
+/// Longer copies run forwards all the same.
+const BACKWARD_MAX: usize = 8192;
+/// Copies up to this length take places as they are: what aligned ones save does not pay for finding them.
+const SHORT_MAX: usize = 768;
+
+/// Whether loads of a copy that runs forwards meet the stores of the block before.
+fn is_ahead(source: *const u8, target: *mut u8) -> bool {
+    let ahead = (target as usize).wrapping_sub(source as usize) & 0xFFF;
+    ahead != 0 && ahead < AHEAD
+}
+
+/// `len` bytes, at least [`super::BULK_MIN`], the best way.
+///
+/// # Safety
+/// As for [`super::racy`].
+#[inline(never)]
+pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; the processor has the way that was found.
+    unsafe {
+        match Way::known() {
+            Some(way) => bulk_by(way, source, target, len),
+            None => first_bulk(source, target, len),
+        }
+    }
+}
+
+/// The same, for the first time. A function of its own, so that [`bulk`] keeps no registers.
+#[cold]
+#[inline(never)]
+unsafe fn first_bulk(source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; the processor has the way that was found.
+    unsafe { bulk_by(Way::here(), source, target, len) }
+}
+
+/// `len` bytes, at least [`super::BULK_MIN`].
+///
+/// # Safety
+/// As for [`super::racy`]; the processor must have `way`.
+#[inline]
+pub(super) unsafe fn bulk_by(way: Way, source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; `len` is at least four vectors of any size.
+    unsafe {
+        if len <= SHORT_MAX {
+            return match way {
+                Way::Avx2 => avx2_short(source, target, len),
+                Way::Avx512 => avx512_short(source, target, len),
+                Way::Sse2 => sse2_short(source, target, len),
+            };
+        }
+        let is_backward = len <= BACKWARD_MAX && is_ahead(source, target);
+        match (way, is_backward) {
+            (Way::Avx2, false) => avx2_forward(source, target, len),
+            (Way::Avx2, true) => avx2_backward(source, target, len),
+            (Way::Avx512, false) => avx512_forward(source, target, len),
+            (Way::Avx512, true) => avx512_backward(source, target, len),
+            (Way::Sse2, false) => sse2_forward(source, target, len),
+            (Way::Sse2, true) => sse2_backward(source, target, len),
+        }
+    }
+}
+
+/// Short copies, and the two directions of longer ones, for vectors of one size. `$at` are the offsets of a block's vectors, `$load` the instruction
+/// that loads and stores, `$reg` what registers are called, with the four of the block, the four of the far
+/// end and the one of the near end; `$end` comes last. Registers are named, so that no caller has to know vectors of that size.
+macro_rules! moves {
+    (
+        $short:ident, $forward:ident, $backward:ident, $bytes:literal, [$one:literal, $two:literal, $three:literal],
+        $load:literal, $reg:literal,
+        [$a:literal, $b:literal, $c:literal, $d:literal, $e:literal, $f:literal, $g:literal, $h:literal, $i:literal],
+        $end:literal, $clobbers:tt
+    ) => {
+        /// # Safety
+        /// As for [`super::racy`]; at least four vectors; the processor must have them.
+        #[inline(never)]
+        unsafe fn $short(source: *const u8, target: *mut u8, len: usize) {
+            let last = len - 4 * $bytes;
+            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
+            // ends when no whole block is left before the last four vectors.
+            unsafe {
+                moves!(@asm $clobbers
+                    "cmp {to}, {last_target}",
+                    "jae 3f",
+                    "2:",
+                    concat!($load, " ", $reg, $a, ", [{from}]"),
+                    concat!($load, " ", $reg, $b, ", [{from} + ", $one, "]"),
+                    concat!($load, " ", $reg, $c, ", [{from} + ", $two, "]"),
+                    concat!($load, " ", $reg, $d, ", [{from} + ", $three, "]"),
+                    concat!("add {from}, 4*", $bytes),
+                    concat!($load, " [{to}], ", $reg, $a),
+                    concat!($load, " [{to} + ", $one, "], ", $reg, $b),
+                    concat!($load, " [{to} + ", $two, "], ", $reg, $c),
+                    concat!($load, " [{to} + ", $three, "], ", $reg, $d),
+                    concat!("add {to}, 4*", $bytes),
+                    "cmp {to}, {last_target}",
+                    "jb 2b",
+                    "3:",
+                    concat!($load, " ", $reg, $e, ", [{last_source}]"),
+                    concat!($load, " ", $reg, $f, ", [{last_source} + ", $one, "]"),
+                    concat!($load, " ", $reg, $g, ", [{last_source} + ", $two, "]"),
+                    concat!($load, " ", $reg, $h, ", [{last_source} + ", $three, "]"),
+                    concat!($load, " [{last_target}], ", $reg, $e),
+                    concat!($load, " [{last_target} + ", $one, "], ", $reg, $f),
+                    concat!($load, " [{last_target} + ", $two, "], ", $reg, $g),
+                    concat!($load, " [{last_target} + ", $three, "], ", $reg, $h),
+                    $end;
+                    last_source = in(reg) source.add(last),
+                    last_target = in(reg) target.add(last),
+                    from = inout(reg) source => _,
+                    to = inout(reg) target => _
+                );
+            }
+        }
+
+        /// # Safety
+        /// As for [`super::racy`]; at least four vectors; the processor must have them.
+        #[inline(never)]
+        unsafe fn $forward(source: *const u8, target: *mut u8, len: usize) {
+            // The first vector ends at or behind the first aligned place of the target.
+            let skip = $bytes - (target as usize & ($bytes - 1));
+            let last = len - 4 * $bytes;
+            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
+            // ends when no whole block is left before the last four vectors.
+            unsafe {
+                moves!(@asm $clobbers
+                    concat!($load, " ", $reg, $i, ", [{source}]"),
+                    concat!($load, " ", $reg, $e, ", [{last_source}]"),
+                    concat!($load, " ", $reg, $f, ", [{last_source} + ", $one, "]"),
+                    concat!($load, " ", $reg, $g, ", [{last_source} + ", $two, "]"),
+                    concat!($load, " ", $reg, $h, ", [{last_source} + ", $three, "]"),
+                    "cmp {to}, {last_target}",
+                    "jae 3f",
+                    ".p2align 5",
+                    "2:",
+                    concat!($load, " ", $reg, $a, ", [{from}]"),
+                    concat!($load, " ", $reg, $b, ", [{from} + ", $one, "]"),
+                    concat!($load, " ", $reg, $c, ", [{from} + ", $two, "]"),
+                    concat!($load, " ", $reg, $d, ", [{from} + ", $three, "]"),
+                    concat!("add {from}, 4*", $bytes),
+                    concat!($load, " [{to}], ", $reg, $a),
+                    concat!($load, " [{to} + ", $one, "], ", $reg, $b),
+                    concat!($load, " [{to} + ", $two, "], ", $reg, $c),
+                    concat!($load, " [{to} + ", $three, "], ", $reg, $d),
+                    concat!("add {to}, 4*", $bytes),
+                    "cmp {to}, {last_target}",
+                    "jb 2b",
+                    "3:",
+                    concat!($load, " [{target}], ", $reg, $i),
+                    concat!($load, " [{last_target}], ", $reg, $e),
+                    concat!($load, " [{last_target} + ", $one, "], ", $reg, $f),
+                    concat!($load, " [{last_target} + ", $two, "], ", $reg, $g),
+                    concat!($load, " [{last_target} + ", $three, "], ", $reg, $h),
+                    $end;
+                    source = in(reg) source,
+                    target = in(reg) target,
+                    last_source = in(reg) source.add(last),
+                    last_target = in(reg) target.add(last),
+                    from = inout(reg) source.add(skip) => _,
+                    to = inout(reg) target.add(skip) => _
+                );
+            }
+        }
+
+        /// # Safety
+        /// As for [`super::racy`]; at least four vectors; the processor must have them.
+        #[inline(never)]
+        unsafe fn $backward(source: *const u8, target: *mut u8, len: usize) {
+            let last = len - $bytes;
+            // The blocks end at the last aligned place of the target, which is within the last vector.
+            let end = len - (target.wrapping_add(len) as usize & ($bytes - 1));
+            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
+            // ends when no whole block is left behind the first four vectors.
+            unsafe {
+                moves!(@asm $clobbers
+                    concat!($load, " ", $reg, $e, ", [{source}]"),
+                    concat!($load, " ", $reg, $f, ", [{source} + ", $one, "]"),
+                    concat!($load, " ", $reg, $g, ", [{source} + ", $two, "]"),
+                    concat!($load, " ", $reg, $h, ", [{source} + ", $three, "]"),
+                    concat!($load, " ", $reg, $i, ", [{last_source}]"),
+                    "cmp {to}, {first_end}",
+                    "jbe 3f",
+                    ".p2align 5",
+                    "2:",
+                    concat!("sub {from}, 4*", $bytes),
+                    concat!($load, " ", $reg, $d, ", [{from} + ", $three, "]"),
+                    concat!($load, " ", $reg, $c, ", [{from} + ", $two, "]"),
+                    concat!($load, " ", $reg, $b, ", [{from} + ", $one, "]"),
+                    concat!($load, " ", $reg, $a, ", [{from}]"),
+                    concat!("sub {to}, 4*", $bytes),
+                    concat!($load, " [{to} + ", $three, "], ", $reg, $d),
+                    concat!($load, " [{to} + ", $two, "], ", $reg, $c),
+                    concat!($load, " [{to} + ", $one, "], ", $reg, $b),
+                    concat!($load, " [{to}], ", $reg, $a),
+                    "cmp {to}, {first_end}",
+                    "ja 2b",
+                    "3:",
+                    concat!($load, " [{target}], ", $reg, $e),
+                    concat!($load, " [{target} + ", $one, "], ", $reg, $f),
+                    concat!($load, " [{target} + ", $two, "], ", $reg, $g),
+                    concat!($load, " [{target} + ", $three, "], ", $reg, $h),
+                    concat!($load, " [{last_target}], ", $reg, $i),
+                    $end;
+                    source = in(reg) source,
+                    target = in(reg) target,
+                    last_source = in(reg) source.add(last),
+                    last_target = in(reg) target.add(last),
+                    first_end = in(reg) target.add(4 * $bytes),
+                    from = inout(reg) source.add(end) => _,
+                    to = inout(reg) target.add(end) => _
+                );
+            }
+        }
+    };
+    // Sixteen registers, whose upper halves `vzeroupper` clears.
+    (@asm lower $($line:expr),* $(,)?; $($operand:tt)*) => {
+        asm!($($line,)* $($operand)*,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+            options(nostack))
+    };
+    // Nine of the registers that older instructions do not know: nothing needs to be cleared after them.
+    (@asm upper $($line:expr),* $(,)?; $($operand:tt)*) => {
+        asm!($($line,)* $($operand)*,
+            out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _, out("zmm20") _,
+            out("zmm21") _, out("zmm22") _, out("zmm23") _, out("zmm24") _,
+            options(nostack))
+    };
+}
+
+moves!(
+    sse2_short,
+    sse2_forward,
+    sse2_backward,
+    16,
+    ["16", "32", "48"],
+    "movdqu",
+    "xmm",
+    ["0", "1", "2", "3", "4", "5", "6", "7", "8"],
+    "",
+    lower
+);
+moves!(
+    avx2_short,
+    avx2_forward,
+    avx2_backward,
+    32,
+    ["32", "64", "96"],
+    "vmovdqu",
+    "ymm",
+    ["0", "1", "2", "3", "4", "5", "6", "7", "8"],
+    "vzeroupper",
+    lower
+);
+moves!(
+    avx512_short,
+    avx512_forward,
+    avx512_backward,
+    64,
+    ["64", "128", "192"],
+    "vmovdqu64",
+    "zmm",
+    ["16", "17", "18", "19", "20", "21", "22", "23", "24"],
+    "",
+    upper
+);
+
+/// 16 to 255 bytes, few enough that a choice would cost more: by blocks that overlap in the middle.
+///
+/// # Safety
+/// As for [`super::racy`].
+#[inline]
+pub(super) unsafe fn blocks(source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: each block lies within `len` bytes, and together they are all of them.
+    unsafe {
+        if len <= 32 {
+            two_blocks(source, target, len - 16);
+        } else if len <= 64 {
+            two_blocks(source, target, 16);
+            two_blocks(source.add(len - 32), target.add(len - 32), 16);
+        } else {
+            four_blocks(source, target);
+            if len > 128 {
+                four_blocks(source.add(64), target.add(64));
+                four_blocks(source.add(len - 128), target.add(len - 128));
+            }
+            four_blocks(source.add(len - 64), target.add(len - 64));
+        }
+    }
+}
+
+/// # Safety
+/// Sixteen bytes at the beginning and at `other`, on either side, mapped; no alignment needed.
+#[inline(always)]
+unsafe fn two_blocks(source: *const u8, target: *mut u8, other: usize) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "movdqu {one}, [{source}]",
+            "movdqu {two}, [{source} + {other}]",
+            "movdqu [{target}], {one}",
+            "movdqu [{target} + {other}], {two}",
+            one = out(xmm_reg) _,
+            two = out(xmm_reg) _,
+            source = in(reg) source,
+            target = in(reg) target,
+            other = in(reg) other,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// # Safety
+/// Sixty-four bytes on either side, mapped; no alignment needed.
+#[inline(always)]
+unsafe fn four_blocks(source: *const u8, target: *mut u8) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "movdqu {one}, [{source}]",
+            "movdqu {two}, [{source} + 16]",
+            "movdqu {three}, [{source} + 32]",
+            "movdqu {four}, [{source} + 48]",
+            "movdqu [{target}], {one}",
+            "movdqu [{target} + 16], {two}",
+            "movdqu [{target} + 32], {three}",
+            "movdqu [{target} + 48], {four}",
+            one = out(xmm_reg) _,
+            two = out(xmm_reg) _,
+            three = out(xmm_reg) _,
+            four = out(xmm_reg) _,
+            source = in(reg) source,
+            target = in(reg) target,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// 4 to 15 bytes: two words, which may overlap.
+///
+/// # Safety
+/// As for [`super::racy`].
+#[inline]
+pub(super) unsafe fn words(source: *const u8, target: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; either pair of words lies within `len` bytes.
+    unsafe {
+        if len >= 8 {
+            asm!(
+                "mov {one}, [{source}]",
+                "mov {two}, [{source} + {len} - 8]",
+                "mov [{target}], {one}",
+                "mov [{target} + {len} - 8], {two}",
+                one = out(reg) _,
+                two = out(reg) _,
+                source = in(reg) source,
+                target = in(reg) target,
+                len = in(reg) len,
+                options(nostack, preserves_flags)
+            );
+        } else {
+            asm!(
+                "mov {one:e}, [{source}]",
+                "mov {two:e}, [{source} + {len} - 4]",
+                "mov [{target}], {one:e}",
+                "mov [{target} + {len} - 4], {two:e}",
+                one = out(reg) _,
+                two = out(reg) _,
+                source = in(reg) source,
+                target = in(reg) target,
+                len = in(reg) len,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+/// Asks for the cache line of `line`, to be written: no effect but on caches, and where the processor
+/// does not know it, none at all.
+#[inline(always)]
+pub(super) fn prefetch_for_writing(line: *mut u8) {
+    // SAFETY: a prefetch does not fault, wherever it points.
+    unsafe {
+        asm!("prefetchw [{line}]", line = in(reg) line, options(nostack, preserves_flags));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_goes_by_what_the_processor_says() {
+        let has = |has_avx2, has_avx512, likes_avx512| {
+            Found { has_avx2, has_avx512, likes_avx512 }.best()
+        };
+        assert_eq!(has(false, false, false), Way::Sse2);
+        assert_eq!(has(true, false, true), Way::Avx2, "the system does not keep the registers");
+        assert_eq!(has(true, true, false), Way::Avx2);
+        assert_eq!(has(true, true, true), Way::Avx512);
+        assert!(Way::here().is_there());
+        assert_eq!(Way::Avx2.is_there(), std::arch::is_x86_feature_detected!("avx2"));
+        assert_eq!(Way::Avx512.is_there(), std::arch::is_x86_feature_detected!("avx512f"));
+    }
+
+    #[test]
+    fn long_vectors_pay_from_certain_models_on() {
+        let amd = u32::from_le_bytes(*b"Auth");
+        let intel = u32::from_le_bytes(*b"Genu");
+        assert!(!likes_avx512(amd, 0x00A1_0F11, 1 << 4), "Zen 4");
+        assert!(likes_avx512(amd, 0x00B0_0F21, 1 << 4), "Zen 5");
+        assert!(likes_avx512(intel, 0x0006_06A6, 1 << 4), "Ice Lake");
+        assert!(!likes_avx512(intel, 0x0005_0657, 0), "Cascade Lake");
+        assert!(!likes_avx512(0, 0, !0), "nothing is known of it");
+    }
+}
