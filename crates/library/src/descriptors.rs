@@ -47,6 +47,7 @@ impl Library {
 
     /// Before the program closes `fd`.
     pub fn closing(&self, fd: i32) {
+        self.host().number_closing(fd);
         let Some(entry) = self.table.known(fd) else { return };
         self.descriptor_closed(fd, true);
         if entry.session.load(Ordering::SeqCst) == 0 && !entry.has(mark::OFFERED) {

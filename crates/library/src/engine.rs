@@ -6,6 +6,7 @@
 use crate::Library;
 use crate::bulk::Histories;
 use crate::net::Net;
+use crate::rings::Looks;
 use crate::session::{Pool, lock};
 use crate::strangers::Strangers;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -84,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) bulk: Mutex<Histories>,
     /// Epoll sets that nobody has told of.
     pub(crate) strangers: Mutex<Strangers>,
+    /// Rings that nobody sees into.
+    pub(crate) rings: Mutex<Looks>,
     /// Numbers of the library's own descriptors.
     own: Mutex<Vec<i32>>,
 }
@@ -107,6 +110,7 @@ impl Engine {
             pid: std::process::id(),
             next_local: AtomicU64::new(1),
             strangers: Mutex::default(),
+            rings: Mutex::default(),
             away: AtomicU32::new(0),
             watched: AtomicI32::new(-1),
             net: OnceLock::new(),

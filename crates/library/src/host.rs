@@ -39,6 +39,20 @@ pub trait Host: Sync + core::fmt::Debug {
     }
     /// Whether a `FILE` of the C library has used this descriptor.
     fn stdio_uses(&self, fd: i32) -> bool;
+    /// Whether the io_uring at that number is one whose submissions are looked at.
+    fn sees_ring(&self, _fd: i32) -> bool {
+        false
+    }
+    /// The program closes a number, or puts something else there.
+    fn number_closing(&self, _fd: i32) {}
+    /// Whether there is an io_uring whose submissions are only seen afterwards, and are about files.
+    fn has_polled_ring(&self) -> bool {
+        false
+    }
+    /// Whether a library is in the process that makes rings past the C library.
+    fn has_ring_library(&self) -> bool {
+        false
+    }
     /// Starts a thread of the library's own: all signals blocked, its calls served by the kernel alone.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> bool {
         std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(work).is_ok()

@@ -55,6 +55,9 @@ impl Library {
             // A child may have it, too, and know of no session.
             return Err(ReasonT::Fork);
         }
+        if lock(&engine.rings).look_for_offer(self) {
+            return Err(ReasonT::Ring);
+        }
         if self.set_for_offer(&offer.numbers) != Some(offer.what.set) {
             return Err(ReasonT::Set);
         }

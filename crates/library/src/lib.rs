@@ -38,6 +38,7 @@ mod protocol;
 mod put_back;
 mod readiness;
 mod receive;
+mod rings;
 mod search;
 mod send;
 #[cfg(test)]

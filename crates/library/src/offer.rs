@@ -8,7 +8,7 @@ use crate::table::{Entry, mark};
 use crate::{Library, kernel, library};
 use core::sync::atomic::Ordering;
 use rustix::fs::{OFlags, Stat};
-use sojourn_session::{KindT, OfferT};
+use sojourn_session::{KindT, OfferT, ReasonT};
 
 /// An offer that waits for the server's word.
 #[derive(Clone, Debug)]
@@ -52,6 +52,10 @@ impl Library {
         if entry.version.load(Ordering::SeqCst) != version {
             return None;
         }
+        if self.stays_for_rings(fd, entry, kind) {
+            return None;
+        }
+        entry.let_go(ReasonT::Ring);
         let epoch = self.fork_epoch.load(Ordering::SeqCst);
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
         let numbers = self.numbers_of(fd, entry)?;
@@ -70,7 +74,7 @@ impl Library {
     }
 
     /// Every number of the open file description of `fd`.
-    fn numbers_of(&self, fd: i32, entry: &Entry) -> Option<Vec<i32>> {
+    pub(crate) fn numbers_of(&self, fd: i32, entry: &Entry) -> Option<Vec<i32>> {
         if !entry.may_be_aliased() {
             return Some(vec![fd]);
         }

@@ -11,6 +11,7 @@ use crate::engine::{Engine, Job};
 use crate::net::Net;
 use crate::offer::Offer;
 use crate::search::Search;
+use crate::session::lock;
 use crate::table::mark;
 use crate::wanted::Wanted;
 use crate::{Library, Session, kernel};
@@ -131,9 +132,7 @@ impl Thread {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            // Without a server, live sessions look for one (`search`); without sessions nobody does.
-            let looks = self.client.is_none() && !self.joined.is_empty();
-            let limit = looks.then(|| self.search.left()).and_then(|limit| limit.try_into().ok());
+            let limit = self.sleeps_for().and_then(|limit| limit.try_into().ok());
             let spare = rustix::buffer::spare_capacity(&mut events);
             // SYNC: pairs with the loads in `Engine::await_quiet`.
             self.engine.is_asleep.store(true, Ordering::SeqCst);
@@ -154,8 +153,29 @@ impl Thread {
             }
             self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
+            if !self.joined.is_empty() && lock(&self.engine.rings).look(self.library) {
+                self.leave_for_rings();
+            }
             if self.client.is_none() && !self.joined.is_empty() {
                 self.connect();
+            }
+        }
+    }
+
+    /// How long nothing is to be done that nobody rings for. With live sessions, rings are looked for, and a server while there is none (`search`).
+    fn sleeps_for(&self) -> Option<Duration> {
+        if self.joined.is_empty() {
+            return None;
+        }
+        let rings = lock(&self.engine.rings).left();
+        Some(if self.client.is_none() { rings.min(self.search.left()) } else { rings })
+    }
+
+    /// There is a ring that nobody sees into. Peers are not waited for: what it waits for comes when they have left.
+    fn leave_for_rings(&self) {
+        for joined in self.joined.values() {
+            if let Some(session) = self.engine.pool.session(joined.slot) {
+                session.leave(ReasonT::Ring, false);
             }
         }
     }

@@ -156,6 +156,19 @@ impl Entry {
         self.mark(mark::FIXED | mark::UNTOLD);
     }
 
+    /// It does not move now, for that reason, but may when it has been hot for longer.
+    pub(crate) fn keep_for_now(&self, reason: ReasonT) {
+        self.kept_for.store(reason as u8, Ordering::Relaxed);
+        self.was_refused();
+    }
+
+    /// Of [`Entry::keep_for_now`]: the reason is gone.
+    pub(crate) fn let_go(&self, reason: ReasonT) {
+        if !self.has(mark::FIXED) && self.kept_for() == Some(reason) {
+            self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);
+        }
+    }
+
     /// It never moves, and nobody is to be told any more.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {

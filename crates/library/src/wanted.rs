@@ -62,14 +62,15 @@ impl Library {
         if offer.is_none() {
             entry.unmark(mark::OFFERED);
         }
-        offer.map(Some).ok_or(ReasonT::Set)
+        offer.map(Some).ok_or(entry.kept_for().unwrap_or(ReasonT::Set))
     }
 
     fn may_be_offered(&self, fd: i32, entry: &Entry) -> Result<(), ReasonT> {
         if fd == 2 || self.host().stdio_uses(fd) {
             return Err(ReasonT::Stdio);
         }
-        entry.kept_for().map_or(Ok(()), Err)
+        // What is kept for a ring is looked at anew.
+        entry.kept_for().filter(|reason| *reason != ReasonT::Ring).map_or(Ok(()), Err)
     }
 }
 

@@ -61,6 +61,12 @@ fn look_closer() -> bool {
     raw::process_number() == PROCESS.load(Ordering::Relaxed)
 }
 
+/// Whether it has.
+#[inline]
+pub(crate) fn has_started() -> bool {
+    GATE.load(Ordering::Relaxed) & NOT_STARTED == 0
+}
+
 /// The constructor has run.
 pub(crate) fn start() {
     PROCESS.store(raw::process_number(), Ordering::Relaxed);

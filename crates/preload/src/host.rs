@@ -1,7 +1,7 @@
 //! What the library asks of its shell.
 
-use crate::library::{EpollEvent, Host, Interrupt, PollFd};
-use crate::{late, pause, process, raw, signals, stack, stdio, tls};
+use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
+use crate::{late, pause, process, raw, rings, signals, stack, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
@@ -52,6 +52,22 @@ impl Host for Shell {
 
     fn stdio_uses(&self, fd: i32) -> bool {
         stdio::uses(fd)
+    }
+
+    fn sees_ring(&self, fd: i32) -> bool {
+        rings::sees(library(), fd)
+    }
+
+    fn number_closing(&self, fd: i32) {
+        rings::closing(fd);
+    }
+
+    fn has_polled_ring(&self) -> bool {
+        rings::has_polled()
+    }
+
+    fn has_ring_library(&self) -> bool {
+        rings::has_library()
     }
 
     fn epoll_wait(

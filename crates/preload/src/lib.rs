@@ -43,6 +43,7 @@ mod process;
 mod raw;
 mod readiness;
 mod reopen;
+mod rings;
 mod select;
 mod signals;
 mod sockets;

@@ -56,6 +56,11 @@ fn send_bytes(
 
 /// Tells of every descriptor that a message carries.
 fn pass_on(header: &msghdr) {
+    each_passed(header, |fd| tell(|library| library.passing(fd)));
+}
+
+/// Every descriptor that a message carries.
+pub(crate) fn each_passed(header: &msghdr, mut passing: impl FnMut(c_int)) {
     let len = header.msg_controllen;
     let start = header.msg_control as usize;
     if buffers::accessible(start, len, buffers::Access::Read) < len {
@@ -74,7 +79,7 @@ fn pass_on(header: &msghdr) {
                 // SAFETY: within the control data.
                 let fd =
                     unsafe { ((start + at + data_at) as *const c_int).add(index).read_unaligned() };
-                tell(|library| library.passing(fd));
+                passing(fd);
             }
         }
         at += head.cmsg_len.next_multiple_of(size_of::<usize>());

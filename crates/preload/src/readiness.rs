@@ -10,6 +10,7 @@ use crate::io::overflow;
 use crate::library::{EpollEvent, Origin, PollFd};
 use crate::next::next;
 use crate::process::was_cancelled;
+use crate::rings;
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{nfds_t, sigset_t, timespec};
@@ -223,7 +224,12 @@ fn serve_wait(
     }
     // SAFETY: writable; a packed structure needs no alignment; the program leaves it alone during the call.
     let events = unsafe { core::slice::from_raw_parts_mut(at, room) };
-    let result = within(|library| library.epoll_wait(set, events, terms.limit, terms.mask))?;
+    let result = within(|library| {
+        if rings::has_lost_one(library) {
+            library.ring_unseen(false);
+        }
+        library.epoll_wait(set, events, terms.limit, terms.mask)
+    })?;
     if result == Err(Errno::INTR) && was_cancelled() {
         return None;
     }

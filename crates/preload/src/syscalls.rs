@@ -1,9 +1,12 @@
 //! `syscall`: the numbers that concern a session come to the functions of the same meaning.
 
 use crate::buffers;
-use crate::gate::{is_open, tell};
-use crate::library::ReasonT;
+use crate::descriptors::opened;
+use crate::gate::{is_open, tell, within};
+use crate::library::{Origin, ReasonT};
+use crate::next::next;
 use crate::process::{is_filter, shut};
+use crate::rings::{self, View};
 use crate::trampoline::{Entry, asks_first};
 use core::ffi::{c_int, c_long};
 
@@ -25,11 +28,54 @@ unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> us
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_seccomp | libc::SYS_unshare | libc::SYS_setns => shut(ReasonT::Sandbox),
         libc::SYS_prctl if is_filter(arguments[1] as c_int) => shut(ReasonT::Sandbox),
-        libc::SYS_io_uring_setup => shut(ReasonT::Operation),
+        libc::SYS_io_uring_setup => return serve_ring_setup as ServeFn as usize,
+        libc::SYS_io_uring_enter => rings_entered(arguments),
+        libc::SYS_io_uring_register => rings_changed(arguments),
         libc::SYS_execve | libc::SYS_execveat => tell(|library| library.before_exec()),
         _ => {}
     }
     entry.next()
+}
+
+/// If a ring cannot be seen into, the library is to know.
+fn check_view(view: Option<View>) {
+    match view {
+        Some(View::Seen) | None => {}
+        Some(view) => tell(|library| library.ring_unseen(view == View::Hidden)),
+    }
+}
+
+/// `io_uring_setup`. The kernel makes a ring of what it is given, and says what it is.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn serve_ring_setup(
+    number: c_long,
+    entries: usize,
+    params: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    // SAFETY: passed on.
+    let made = unsafe { next!(c"syscall" as ServeFn)(number, entries, params, c, d, e, f) };
+    if made >= 0 {
+        let fd = opened(made as c_int, Origin::Unknown);
+        check_view(within(|library| rings::made(library, fd, params as *const rings::Params)));
+    }
+    made
+}
+
+#[cold]
+fn rings_entered(arguments: &[usize; 6]) {
+    let [_, fd, count, _, flags, _] = *arguments;
+    check_view(within(|library| rings::before_enter(library, fd as i32, count, flags)));
+}
+
+#[cold]
+fn rings_changed(arguments: &[usize; 6]) {
+    let [_, fd, what, at, count, _] = *arguments;
+    let arguments = [fd, what, at, count];
+    check_view(within(|library| rings::before_register(library, arguments)));
 }
 
 /// The type of every argument.

@@ -13,6 +13,42 @@ fn away(name: &str, what: &str) {
     run(&server, &common::build("away", name), what);
 }
 
+/// io_uring on sessions that are away, or would be: rings made in each way, before and after the move.
+fn rings(maker: &str) {
+    let server = server(&format!("rings-{maker}"));
+    let program = common::build("rings", maker);
+    for (when, kind) in [("early", "tcp"), ("early", "unix"), ("late", "tcp"), ("late", "unix")] {
+        common::same_command(|| {
+            let mut command = Command::new(&program);
+            command.args([maker, when, kind]);
+            command.env("SOJOURN_SERVER", server.folder.join("server"));
+            command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
+            command
+        });
+    }
+}
+
+/// Where this kernel has no rings there is nothing to compare.
+fn has_rings() -> bool {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    disabled.is_ok_and(|disabled| disabled.trim() == "0")
+}
+
+macro_rules! rings {
+    ($($name:ident: $maker:literal),+ $(,)?) => {$(
+        #[test]
+        fn $name() {
+            if has_rings() {
+                rings($maker);
+            } else {
+                eprintln!("skipped: no io_uring");
+            }
+        }
+    )+};
+}
+
+rings!(rings_by_the_c_library: "libc", rings_past_it: "inline", rings_served_by_the_kernel: "polled", rings_for_files: "libuv");
+
 /// The C library's headers put other functions in place of those that are written.
 #[test]
 fn fortified() {

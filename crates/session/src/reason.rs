@@ -20,7 +20,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Every reason, by number.
-pub const ALL: [Words; 30] = [
+pub const ALL: [Words; 31] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -142,6 +142,11 @@ pub const ALL: [Words; 30] = [
         ReasonT::Translated,
         "translated",
         "The kernel translates its addresses or ports on their way (NAT: redirect, dnat, snat, masquerade), and only the kernel can.",
+    ),
+    words(
+        ReasonT::Ring,
+        "io-uring",
+        "The program has an io_uring ring whose submissions the library cannot see: one that liburing or inline system calls made, or that a kernel thread serves. What it submits for a session only the kernel can do. --programs leaves such a program out; without the ring it moves.",
     ),
 ];
 

@@ -7,6 +7,7 @@ use super::{FLUSH, INBOX, Joined, OwnInbox, PEER, Peer, SESSION, Thread};
 use crate::join::{self, Parts};
 use crate::kernel;
 use crate::offer::Offer;
+use crate::session::lock;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::AsFd;
@@ -68,6 +69,7 @@ impl Thread {
             peer_pid: join.peer_pid,
         };
         self.joined.insert(offer.local, joined);
+        lock(&self.engine.rings).again();
         self.watch_descriptor(offer.fd, session.slot());
         // What stirred before it was watched is looked at once.
         session.kernel_stirred();
