@@ -50,9 +50,14 @@ mod set;
 mod set_entry;
 #[cfg(test)]
 mod set_fakes;
+mod set_member;
+mod set_order;
+#[cfg(test)]
+mod set_order_tests;
 mod set_ready;
 #[cfg(test)]
 mod set_ready_tests;
+mod set_round;
 mod set_state;
 #[cfg(test)]
 mod set_tests;

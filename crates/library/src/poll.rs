@@ -228,6 +228,7 @@ impl Polling<'_> {
             }
         }
         self.fill(kernel);
+        self.look_at_rings();
         self.library.host().poll(&mut kernel[..len], Some(Duration::ZERO), None)?;
         Ok(self.merge(&kernel[..len]))
     }
@@ -239,6 +240,7 @@ impl Polling<'_> {
         }
         let len = self.fds.len();
         self.fill(kernel);
+        self.look_at_rings();
         self.library.host().poll(&mut kernel[..len], Some(Duration::ZERO), self.mask)?;
         Ok(self.merge(&kernel[..len]))
     }
@@ -261,7 +263,15 @@ impl Polling<'_> {
         }
     }
 
-    /// Puts together what the kernel and the rings say. How many descriptors have something.
+    /// What rings say before the kernel is asked: what comes into one meanwhile may have come after something that the kernel was not
+    /// asked about any more.
+    pub(crate) fn look_at_rings(&mut self) {
+        for polled in &mut *self.fds {
+            polled.revents = self.library.session_of(polled.fd).map_or(0, ring_says) as i16;
+        }
+    }
+
+    /// Puts together what the kernel says and the rings have said. How many descriptors have something.
     pub(crate) fn merge(&mut self, kernel: &[PollFd]) -> usize {
         let mut found = 0;
         for (said, polled) in kernel.iter().zip(&mut *self.fds) {
@@ -270,7 +280,7 @@ impl Polling<'_> {
                 if session.is_deaf() {
                     events = 0;
                 }
-                events |= stirs(session, polled.fd, events) | ring_says(session);
+                events |= stirs(session, polled.fd, events) | u32::from(polled.revents as u16);
             }
             // Also of one that has gone home since the kernel was asked: it was asked for more than the program asks for.
             events &= polled.asked() | bit::ALWAYS | bit::NVAL;

@@ -302,7 +302,7 @@ impl Pollers {
         for (inbox, said) in inboxes.iter().zip(extra) {
             if said.revents != 0 {
                 let mut bits = 0;
-                inbox.take_ready(&mut |slot| bits |= 1u64 << (slot % 64));
+                inbox.take_ready(&mut |slot, _| bits |= 1u64 << (slot % 64));
                 state.nudge(bits);
                 inbox.clear_event();
             }

@@ -5,8 +5,9 @@ use crate::poll::{PollFd, Polling};
 use crate::session_fakes::{Pair, is_away, read, write};
 use crate::set_entry::bit;
 use crate::set_fakes::LONG;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -44,6 +45,38 @@ fn rings_and_kernel_are_looked_at_together() {
     let all = vec![bit::IN | bit::OUT, 0, bit::IN, 0, bit::NVAL];
     assert_eq!(poll(&asked, Some(LONG)), (3, all));
     assert!(is_away(pair.fd(0)) && is_away(pair.fd(1)));
+}
+
+/// What came through the kernel is in the round that has what came later through a ring.
+#[test]
+fn what_the_kernel_had_before_is_never_missing() {
+    let pair = Pair::joined();
+    pair.warm_up();
+    let (mut near, mut far) = UnixStream::pair().unwrap();
+    let (ends, told) = ([pair.fd(0), pair.fd(1)], AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..5_000 {
+                near.write_all(b"x").unwrap();
+                write(ends[1], b"y").unwrap();
+                while told.load(Ordering::SeqCst) <= round {
+                    thread::yield_now();
+                }
+            }
+        });
+        let asked = [(far.as_raw_fd(), bit::IN), (ends[0], bit::IN)];
+        let mut buf = [0];
+        for round in 0..5_000 {
+            let mut said = poll(&asked, Some(LONG)).1;
+            if said[1] == 0 {
+                said[1] = poll(&asked[1..], Some(LONG)).1[0];
+            }
+            assert_eq!(said, [bit::IN, bit::IN], "round {round}");
+            far.read_exact(&mut buf).unwrap();
+            assert_eq!(read(ends[0], &mut buf), Ok(1));
+            told.fetch_add(1, Ordering::SeqCst);
+        }
+    });
 }
 
 #[test]

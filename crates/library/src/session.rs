@@ -111,6 +111,8 @@ pub(crate) struct Ready {
     pub(crate) error: bool,
     /// Nothing here any more: the kernel alone decides.
     pub(crate) is_home: bool,
+    /// Bytes may still come through the kernel.
+    pub(crate) is_in_kernel: bool,
 }
 
 /// One session.
@@ -252,8 +254,9 @@ impl Session {
 
     /// What the rings say. The kernel may know more, see [`Ready`].
     pub(crate) fn ready(&self) -> Ready {
-        let (input, receives) = {
+        let (input, receives, is_in_kernel) = {
             let rx = lock(&self.rx);
+            let mut is_in_kernel = !matches!(rx.phase, RxPhase::Home | RxPhase::Ring);
             let input = match (&rx.stream, rx.phase) {
                 (Some(_), RxPhase::Ring | RxPhase::Joined) if self.is_datagram() => {
                     Some(self.has_datagram(&rx))
@@ -263,13 +266,16 @@ impl Session {
                     // A call will find out: it must be made.
                     Err(Stop::Violation) => Some(true),
                     // Not in the ring yet, or not any more: once home, the kernel decides.
-                    Err(_) => Some(false),
+                    Err(stop) => {
+                        is_in_kernel |= stop == Stop::Frozen;
+                        Some(false)
+                    }
                 },
                 (Some(stream), RxPhase::Residue) => Some(crate::receive::rest_is_here(stream, &rx)),
                 (Some(_), RxPhase::Reset) => Some(true),
                 _ => None,
             };
-            (input, rx.stream.is_some())
+            (input, rx.stream.is_some(), is_in_kernel)
         };
         let (output, sends) = {
             let tx = lock(&self.tx);
@@ -292,6 +298,7 @@ impl Session {
             error: lock(&self.rx).phase == RxPhase::Reset,
             // A pipe's writer that has not switched yet has nothing to say of itself, but is not home.
             is_home: !receives && !sends,
+            is_in_kernel,
         }
     }
 

@@ -227,6 +227,7 @@ impl Set {
         let Some(member) = registration.member.checked_sub(1).filter(|_| wants) else { return };
         look.arm(fd, false, true);
         if look.ring(fd).output == Some(true) {
+            state.ready.set_time(sojourn_shm::deadline::now_ns());
             state.ready.list(member);
             state.wake();
         }

@@ -155,6 +155,13 @@ impl Registration {
 /// Registrations by descriptor number.
 pub(crate) type Registrations = HashMap<i32, Registration, BuildHasherDefault<NumberHasher>>;
 
+/// The program is told of `fd`; if it `is_spent` that was its shot.
+pub(crate) fn reported(registrations: &mut Registrations, fd: i32, is_spent: bool) {
+    if is_spent && let Some(registration) = registrations.get_mut(&fd) {
+        registration.is_spent = true;
+    }
+}
+
 /// Descriptor numbers are small and dense: a multiplication spreads them well enough, and needs no
 /// random key, which would take a system call.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,6 +5,7 @@ use crate::host::{Host, Interrupt};
 use crate::set::{EpollEvent, Set, op};
 use crate::set_entry::bit;
 use crate::set_ready::{Look, RingSays};
+use crate::set_round::Answer;
 use crate::set_state::event;
 use crate::set_wait::Call;
 use crate::sets::deadline;
@@ -195,16 +196,32 @@ impl World {
         timeout: Option<Duration>,
         mask: Option<u64>,
     ) -> Result<usize, Errno> {
-        self.set.wait(&mut Call {
-            host: &self.host,
-            look: self,
-            epfd: self.epoll.as_raw_fd(),
-            events,
-            timeout,
-            deadline: deadline(timeout),
-            mask,
-            wait: &|| self.wait,
-        })
+        let wait = || self.wait;
+        self.set.wait(&mut self.call(events, timeout, mask, &wait))
+    }
+
+    /// The data of what a waiter tells whose pause has ended so.
+    pub(crate) fn after_pause(
+        &self,
+        events: &mut [EpollEvent],
+        since: u64,
+        answer: Answer,
+    ) -> Vec<u64> {
+        let wait = || self.wait;
+        let mut call = self.call(events, None, None, &wait);
+        let found = self.set.after_pause(&mut call, since, answer).unwrap();
+        events[..found].iter().map(|event| { event.data }.u64()).collect()
+    }
+
+    fn call<'a>(
+        &'a self,
+        events: &'a mut [EpollEvent],
+        timeout: Option<Duration>,
+        mask: Option<u64>,
+        wait: &'a dyn Fn() -> Wait,
+    ) -> Call<'a> {
+        let (host, epfd, deadline) = (&self.host, self.epoll.as_raw_fd(), deadline(timeout));
+        Call { host, look: self, epfd, events, timeout, deadline, mask, wait }
     }
 
     pub(crate) fn now(&self) -> Vec<(u32, u64)> {
@@ -225,6 +242,7 @@ impl Look for World {
             output: (!in_kernel).then(|| !fake.is_full.load(Ordering::SeqCst)),
             error: false,
             is_home: false,
+            is_in_kernel: in_kernel,
         }
     }
 

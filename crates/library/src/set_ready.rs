@@ -13,8 +13,14 @@
 //! there is something: its registration is edge-triggered, so `kernel_has` stays set until it was found to have nothing.
 //! For an edge-triggered member that is not enough to report it: `has_news` says that the kernel has said something, or the
 //! registration has changed, since the last report. A bell that was rung for another reason is no edge.
+//!
+//! The list is in the order of arrival, as the kernel's: who was rung is put behind the others by when that was, and what is still ready
+//! after it was reported goes behind all. A round first *looks over* the list and marks what is ready, then the
+//! kernel is asked, then what was marked is *reported*, see `set_order`: bytes that come while the kernel is asked are for the next round.
 
 use crate::set_entry::bit;
+use crate::set_member::Member;
+use crate::set_order::Round;
 use std::collections::VecDeque;
 
 /// What the ring says of a session.
@@ -27,6 +33,8 @@ pub(crate) struct RingSays {
     pub(crate) error: bool,
     /// The kernel alone decides; nothing is said here.
     pub(crate) is_home: bool,
+    /// Bytes may still come through the kernel.
+    pub(crate) is_in_kernel: bool,
 }
 
 /// How sessions are looked at. By descriptor number, for a session may be gone by now.
@@ -51,24 +59,6 @@ pub(crate) trait Look {
     }
 }
 
-/// A joined session in a set.
-#[derive(Clone, Debug, Default)]
-struct Member {
-    fd: i32,
-    inbox: u32,
-    slot: u32,
-    events: u32,
-    data: u64,
-    is_listed: bool,
-    is_spent: bool,
-    is_vacant: bool,
-    kernel_has: bool,
-    /// What the kernel has was not reported yet.
-    has_news: bool,
-    /// When it was last reported, or joined: then the kernel may have reported it.
-    round: u64,
-}
-
 /// Who leaves word in one inbox.
 #[derive(Clone, Debug, Default)]
 struct Slots {
@@ -76,7 +66,7 @@ struct Slots {
     members: Vec<u32>,
 }
 
-/// What [`ReadyList::collect`] reports.
+/// What [`ReadyList::report`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) fd: i32,
@@ -84,6 +74,19 @@ pub(crate) struct Found {
     pub(crate) data: u64,
     /// One-shot: this was the shot.
     pub(crate) is_spent: bool,
+    /// Since when it was listed (nanoseconds).
+    pub(crate) at_ns: u64,
+}
+
+/// What [`ReadyList::look_over`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Members that are ready.
+    pub(crate) count: usize,
+    /// How many of them, the first ones, were listed when all was told that the kernel had.
+    pub(crate) old: usize,
+    /// For some of them the kernel must be asked first.
+    pub(crate) is_new: bool,
 }
 
 /// The members of a set and the list of those to look at.
@@ -92,18 +95,16 @@ pub(crate) struct ReadyList {
     members: Vec<Member>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
+    /// Rung since the bits were last taken, and when, until they are listed in that order.
+    rung: Vec<(u64, u32)>,
     /// Per inbox: who is in it.
     inboxes: Vec<Slots>,
     len: usize,
+    in_kernel: usize,
     round: u64,
-    /// Data and last report of members that have left lately: the kernel may report them to the same wait.
-    left: VecDeque<(u64, u64)>,
+    /// The time, as last told.
+    now_ns: u64,
 }
-
-/// Rounds after which no wait that began before is still looking.
-const ROUNDS_KEPT: u64 = 1024;
-/// Of those that left at once, how many are remembered.
-const LEFT_KEPT: usize = 1024;
 
 impl ReadyList {
     /// Members.
@@ -114,6 +115,21 @@ impl ReadyList {
     /// Whether there is nothing to look at.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// Whether bytes of a member may still come through the kernel.
+    pub(crate) fn uses_kernel(&self) -> bool {
+        self.in_kernel > 0
+    }
+
+    /// What is listed from now on is listed at that time.
+    pub(crate) fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// The time, as last set.
+    pub(crate) fn time(&self) -> u64 {
+        self.now_ns
     }
 
     /// Where the next member to look at is posted to.
@@ -139,6 +155,7 @@ impl ReadyList {
             slot,
             events,
             data,
+            is_in_kernel: true,
             round: self.round,
             ..Member::default()
         };
@@ -150,9 +167,10 @@ impl ReadyList {
             slots.members.resize(slot as usize + 1, 0);
         }
         slots.members[slot as usize] = index + 1;
-        self.len += 1;
+        (self.len, self.in_kernel) = (self.len + 1, self.in_kernel + 1);
         // Room for each member, so that listing one never allocates.
         self.queue.reserve(self.members.len() - self.queue.len());
+        self.rung.reserve(self.members.len() - self.rung.len());
         self.list(index);
         index
     }
@@ -166,11 +184,8 @@ impl ReadyList {
         {
             *at = 0;
         }
-        if self.left.len() == LEFT_KEPT {
-            self.left.pop_front();
-        }
-        self.left.push_back((member.data, member.round));
         self.len -= 1;
+        self.in_kernel -= usize::from(member.is_in_kernel);
         member.is_vacant = true;
         // While it is listed its index must not mean another member.
         if !member.is_listed {
@@ -193,25 +208,49 @@ impl ReadyList {
         self.members[index as usize].is_spent = true;
     }
 
-    /// Its bell was rung.
-    pub(crate) fn rang(&mut self, inbox: usize, slot: u32) {
+    /// Its bell was rung, at that time by what the peer says. [`ReadyList::list_rung`] comes next.
+    pub(crate) fn rang(&mut self, inbox: usize, slot: u32, at_ns: u64) {
         let slots = self.inboxes.get(inbox);
         if let Some(index) = slots.and_then(|slots| slots.members.get(slot as usize))
             && *index > 0
+            && self.rung.len() < self.members.len()
         {
-            self.list(*index - 1);
+            self.rung.push((at_ns, *index - 1));
         }
     }
 
-    /// The kernel said `events` of it. It is asked for more than the program asks for.
-    pub(crate) fn kernel_said(&mut self, index: u32, events: u32) {
+    /// Whether a bell was rung after `ns`, as peers say it.
+    pub(crate) fn rang_after(&self, ns: u64) -> bool {
+        self.rung.iter().any(|(at_ns, _)| *at_ns > ns)
+    }
+
+    /// Lists who was rung, in that order; not before `since_ns` and not after `now_ns`, whatever peers say.
+    pub(crate) fn list_rung(&mut self, since_ns: u64, now_ns: u64) {
+        self.rung.sort_unstable();
+        for nth in 0..self.rung.len() {
+            let (at_ns, index) = self.rung[nth];
+            if !self.members[index as usize].is_listed {
+                self.list(index);
+                let member = &mut self.members[index as usize];
+                (member.at_ns, member.is_rung) = (at_ns.min(now_ns).max(since_ns), true);
+            }
+        }
+        self.rung.clear();
+    }
+
+    /// The kernel said `events` of it. It is asked for more than the program asks for. Whether that is the reason for which it is
+    /// listed: then it is the last.
+    pub(crate) fn kernel_said(&mut self, index: u32, events: u32) -> bool {
         let member = &mut self.members[index as usize];
         // It says so once: what nobody wants to know now is asked for again when somebody does.
         member.kernel_has = true;
-        if events & (member.events | bit::ALWAYS) != 0 {
-            member.has_news = true;
-            self.list(index);
+        if events & (member.events | bit::ALWAYS) == 0 {
+            return false;
         }
+        member.has_news = true;
+        let is_new = !member.is_listed;
+        self.list(index);
+        is_new
     }
 
     /// The kernel said something of it while the program did not want to know: it is asked again later.
@@ -223,7 +262,7 @@ impl ReadyList {
     pub(crate) fn list(&mut self, index: u32) {
         let member = &mut self.members[index as usize];
         if !member.is_listed {
-            member.is_listed = true;
+            (member.is_listed, member.is_rung, member.at_ns) = (true, false, self.now_ns);
             self.queue.push_back(index);
         }
     }
@@ -243,120 +282,104 @@ impl ReadyList {
         is_ready()
     }
 
-    /// A wait begins to look: its number, for [`ReadyList::collect`].
+    /// A wait begins to look: its number.
     pub(crate) fn begin_round(&mut self) -> u64 {
         self.round += 1;
-        while self.left.front().is_some_and(|(_, round)| round + ROUNDS_KEPT < self.round) {
-            self.left.pop_front();
-        }
         self.round
     }
 
-    /// Whether a member with that data was reported since the round `since` began, and has left.
-    pub(crate) fn has_left_since(&self, since: u64, data: u64) -> bool {
-        self.left.iter().any(|(left, round)| *left == data && *round >= since)
+    /// Looks at what is on the list, in its order, until `room` are found ready. Those stay, to be reported; what is not ready is armed and taken
+    /// off. What has been reported since `round.since` stays, not looked at. All that the kernel had before `until_ns` is told.
+    pub(crate) fn look_over(
+        &mut self,
+        round: &Round,
+        until_ns: u64,
+        room: usize,
+        look: &dyn Look,
+    ) -> Seen {
+        let (mut seen, mut from, mut to) = (Seen::default(), 0, 0);
+        while from < self.queue.len() && seen.count < room {
+            let index = self.queue[from];
+            from += 1;
+            let member = &mut self.members[index as usize];
+            if member.is_vacant {
+                member.is_listed = false;
+                self.free.push(index);
+                continue;
+            }
+            if member.round < round.since {
+                let is_ready = member.look(look, false, &mut self.in_kernel) != 0;
+                member.is_listed = is_ready;
+                if !is_ready {
+                    continue;
+                }
+                member.seen = round.number;
+                let is_old = member.at_ns <= round.before_ns;
+                seen.old += usize::from(is_old && seen.old == seen.count);
+                seen.is_new |= member.at_ns > until_ns || !member.is_rung;
+                seen.count += 1;
+            }
+            self.queue[to] = index;
+            to += 1;
+        }
+        self.queue.drain(to..from);
+        seen
     }
 
-    /// Looks at what is on the list, each at most once, and reports at most `room`. How many. What has been
-    /// reported since the round `since` began, to this wait or another, stays for a later one.
-    pub(crate) fn collect(
+    /// Reports what the round has found ready, if it still is and was listed by `until_ns`: at most `room`. How many.
+    pub(crate) fn report(
         &mut self,
-        since: u64,
+        round: &Round,
+        until_ns: u64,
         room: usize,
         look: &dyn Look,
         report: &mut dyn FnMut(Found),
     ) -> usize {
-        let mut found = 0;
-        let mut looks = self.queue.len();
-        while found < room && looks > 0 {
-            looks -= 1;
-            let Some(index) = self.queue.pop_front() else { break };
-            let member = &mut self.members[index as usize];
-            member.is_listed = false;
-            if member.is_vacant {
-                self.free.push(index);
+        let (mut found, mut at, mut left) = (0, 0, self.queue.len());
+        while found < room && left > 0 {
+            left -= 1;
+            let index = self.queue[at];
+            let member = &self.members[index as usize];
+            if member.is_vacant || member.seen != round.number || member.round >= round.since {
+                at += 1;
                 continue;
             }
-            if member.round >= since {
-                self.list(index);
-                continue;
+            if member.at_ns > until_ns {
+                break;
             }
-            let events = member.look(look);
-            if events == 0 {
-                continue;
+            self.queue.remove(at);
+            if let Some(one) = self.report_one(index, look) {
+                report(one);
+                found += 1;
             }
-            found += 1;
-            member.round = self.round;
-            member.is_spent = member.events & bit::ONESHOT != 0;
-            let Member { fd, data, is_spent, .. } = *member;
-            let is_level = member.events & (bit::ET | bit::ONESHOT) == 0;
-            if is_level {
-                self.list(index);
-            }
-            report(Found { fd, events, data, is_spent });
         }
         found
     }
-}
 
-impl Member {
-    /// What is to be said of it; armed if that is nothing, or if it is said once only.
-    fn look(&mut self, look: &dyn Look) -> u32 {
-        if self.is_spent {
-            return 0;
+    /// What the kernel has said of a member, and the ring has, in the place of the kernel's own event: of the last on the list.
+    pub(crate) fn report_last(&mut self, round: &Round, look: &dyn Look) -> Option<Found> {
+        let index = *self.queue.back()?;
+        if self.members[index as usize].round >= round.since {
+            return None;
         }
-        if self.events & bit::ET == 0 {
-            let (events, _) = self.now(look);
-            if events != 0 {
-                return events;
-            }
-            look.arm(self.fd, self.wants(bit::INPUT), self.wants(bit::OUTPUT));
-            return self.now(look).0;
-        }
-        look.arm(self.fd, self.wants(bit::INPUT), false);
-        let (mut events, ring) = self.now(look);
-        // A bell for room rings at each read of the peer; so it is armed only where there is none.
-        if ring.output == Some(false) && self.wants(bit::OUTPUT) {
-            look.arm(self.fd, false, true);
-            events = self.now(look).0;
-        }
-        if events != 0 {
-            self.has_news = false;
-        }
-        events
+        self.queue.pop_back();
+        self.report_one(index, look)
     }
 
-    fn wants(&self, bits: u32) -> bool {
-        self.events & bits != 0
-    }
-
-    fn now(&mut self, look: &dyn Look) -> (u32, RingSays) {
-        let ring = look.ring(self.fd);
-        if ring.is_home {
-            return (0, ring);
+    /// Reports one that was just taken off the list. It goes behind all others if it is level-triggered.
+    fn report_one(&mut self, index: u32, look: &dyn Look) -> Option<Found> {
+        let member = &mut self.members[index as usize];
+        member.is_listed = false;
+        let events = member.look(look, true, &mut self.in_kernel);
+        if events == 0 {
+            return None;
         }
-        let mut found = 0;
-        if ring.input {
-            found |= bit::INPUT;
+        member.round = self.round;
+        member.is_spent = member.events & bit::ONESHOT != 0;
+        let Member { fd, data, is_spent, at_ns, .. } = *member;
+        if member.events & (bit::ET | bit::ONESHOT) == 0 {
+            self.list(index);
         }
-        if ring.output == Some(true) {
-            found |= bit::OUTPUT & !bit::WRBAND;
-        }
-        if ring.error {
-            found |= bit::ERR;
-        }
-        if self.kernel_has {
-            // Of room the kernel's own buffer says nothing once bytes go to the ring.
-            let not_asked = if ring.output.is_some() { bit::OUTPUT } else { 0 };
-            let asked = (self.events & !not_asked) | bit::IN | bit::RDHUP;
-            let said = look.kernel(self.fd, asked & 0xffff) & !not_asked;
-            self.kernel_has = said != 0;
-            let is_edge = self.events & bit::ET == 0 || self.has_news;
-            // Beside what the ring says it is told again, as the kernel tells all there is at each edge.
-            if is_edge || found & (self.events | bit::ALWAYS) != 0 {
-                found |= said;
-            }
-        }
-        (found & (self.events | bit::ALWAYS), ring)
+        Some(Found { fd, events, data, is_spent, at_ns })
     }
 }

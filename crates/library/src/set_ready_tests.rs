@@ -1,9 +1,11 @@
 //! The ready list against a model of epoll(7), operation by operation.
 
 use crate::set_entry::bit;
+use crate::set_order::{Round, Told};
 use crate::set_ready::{Found, Look, ReadyList, RingSays};
 use core::cell::{Cell, RefCell};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 
 /// A session as its peer and its kernel descriptor leave it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +61,7 @@ impl Look for Fakes {
             output: (!fake.is_in_kernel).then_some(!fake.is_full),
             error: fake.is_broken,
             is_home: fake.is_home,
+            is_in_kernel: fake.is_in_kernel,
         })
     }
 
@@ -80,13 +83,31 @@ impl Look for Fakes {
 fn collect(list: &mut ReadyList, fakes: &Fakes, room: usize) -> Vec<Found> {
     let mut found = Vec::new();
     let since = list.begin_round();
-    let count = list.collect(since, room, fakes, &mut |one| found.push(one));
-    assert_eq!(count, found.len());
+    tell(list, fakes, since, room, &mut |one| found.push(Found { at_ns: 0, ..one }));
     found
 }
 
+/// Looks over the list and reports, with nothing to ask the kernel for.
+fn tell(
+    list: &mut ReadyList,
+    fakes: &Fakes,
+    since: u64,
+    room: usize,
+    report: &mut dyn FnMut(Found),
+) {
+    let round = Round::new((since, list.begin_round()), &Told::default());
+    let seen = list.look_over(&round, 0, room, fakes);
+    assert_eq!(list.report(&round, u64::MAX, room, fakes, report), seen.count);
+}
+
+/// A bell is rung.
+fn ring(list: &mut ReadyList, slot: u32) {
+    list.rang(0, slot, 0);
+    list.list_rung(0, 0);
+}
+
 fn said(fd: i32, events: u32, data: u64) -> Found {
-    Found { fd, events, data, is_spent: false }
+    Found { fd, events, data, is_spent: false, at_ns: 0 }
 }
 
 #[test]
@@ -96,7 +117,7 @@ fn level_triggered_is_said_while_it_is_so_and_then_needs_a_ring() {
     assert_eq!(collect(&mut list, &fakes, 9), []);
     assert!(list.is_idle());
     assert!(fakes.publish(0), "it was armed when it was found not to be ready");
-    list.rang(0, 0);
+    ring(&mut list, 0);
     for _ in 0..3 {
         assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
     }
@@ -114,7 +135,7 @@ fn edge_triggered_is_said_once_for_each_ring() {
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
     assert_eq!(collect(&mut list, &fakes, 9), []);
     assert!(fakes.publish(0), "armed again before it was said");
-    list.rang(0, 0);
+    ring(&mut list, 0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
     assert_eq!(collect(&mut list, &fakes, 9), []);
 }
@@ -125,7 +146,7 @@ fn an_edge_says_all_that_is_so() {
     list.add(0, (0, 0), (bit::IN | bit::OUT | bit::RDHUP | bit::ET, 7));
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::OUT, 7)]);
     assert!(fakes.publish(0));
-    list.rang(0, 0);
+    ring(&mut list, 0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN | bit::OUT, 7)]);
 }
 
@@ -148,7 +169,7 @@ fn a_spent_one_shot_says_nothing_until_it_is_changed() {
     fakes.publish(0);
     let shot = Found { is_spent: true, ..said(0, bit::IN, 7) };
     assert_eq!(collect(&mut list, &fakes, 9), [shot]);
-    list.rang(0, 0);
+    ring(&mut list, 0);
     list.kernel_said(member, !0);
     assert_eq!(collect(&mut list, &fakes, 9), []);
     list.change(member, bit::IN | bit::ONESHOT, 8);
@@ -179,7 +200,7 @@ fn the_kernel_is_asked_only_after_it_spoke_and_until_it_has_nothing() {
     assert_eq!(collect(&mut list, &fakes, 9), []);
     let asked = fakes.kernel_asked.get();
     fakes.publish(0);
-    list.rang(0, 0);
+    ring(&mut list, 0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
     assert_eq!(fakes.kernel_asked.get(), asked);
 }
@@ -218,7 +239,7 @@ fn an_error_is_said_unasked() {
     list.add(0, (0, 0), (bit::IN | bit::ET, 7));
     assert_eq!(collect(&mut list, &fakes, 9), []);
     fakes.with(0, |fake| fake.is_broken = true);
-    list.rang(0, 0);
+    ring(&mut list, 0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::ERR, 7)]);
 }
 
@@ -241,7 +262,7 @@ fn a_member_that_left_while_listed_leaves_nothing_behind() {
     assert_ne!(first, second, "its place is taken only when the list has let go of it");
     fakes.publish(1);
     assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 8)]);
-    list.rang(0, 0);
+    ring(&mut list, 0);
     assert_eq!(collect(&mut list, &fakes, 9), [said(1, bit::IN, 8)]);
     assert_eq!(list.add(0, (0, 0), (bit::IN, 9)), first);
     assert_eq!(list.len(), 2);
@@ -267,10 +288,10 @@ fn a_wait_that_looks_twice_says_nothing_twice() {
     fakes.publish(1);
     let since = list.begin_round();
     let mut found = Vec::new();
-    list.collect(since, 1, &fakes, &mut |one| found.push(one.fd));
+    tell(&mut list, &fakes, since, 1, &mut |one| found.push(one.fd));
     // Another wait, between the two looks.
     assert_eq!(collect(&mut list, &fakes, 1), [said(1, bit::IN, 8)]);
-    list.collect(since, 9, &fakes, &mut |one| found.push(one.fd));
+    tell(&mut list, &fakes, since, 9, &mut |one| found.push(one.fd));
     assert_eq!(found, [0]);
     assert_eq!(collect(&mut list, &fakes, 9).len(), 2);
 }
@@ -349,7 +370,7 @@ impl World {
     /// Something of `events` happened; the kernel takes note of what a registration asks for.
     fn happened(&mut self, fd: i32, rang: bool, events: u32) {
         if rang {
-            self.list.rang(0, fd as u32);
+            ring(&mut self.list, fd as u32);
         }
         if let Some(model) = &mut self.models[fd as usize] {
             // A bell armed for an earlier registration still rings once: an edge too many, which epoll allows.
@@ -464,6 +485,53 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// As the kernel's list: who is rung goes behind the others, in the order of the times and not in that in which bits are taken, and so does
+    /// what was told and is still so.
+    #[test]
+    fn the_list_tells_in_the_order_of_epoll(steps in prop::collection::vec((0..8i32, 0..6usize), 1..80)) {
+        const MEMBERS: i32 = 6;
+        let (fakes, mut list) = (Fakes::new(MEMBERS as usize), ReadyList::default());
+        for fd in 0..MEMBERS {
+            list.add(fd, (0, fd as u32), (bit::IN, fd as u64));
+        }
+        assert_eq!(collect(&mut list, &fakes, 9), []);
+        let (mut model, mut rung, mut now) = (VecDeque::new(), vec![], 0);
+        for (what, room) in steps {
+            now += 1;
+            if what < MEMBERS && room > 0 {
+                if fakes.publish(what) {
+                    rung.push((what, now));
+                    model.push_back(what);
+                }
+                continue;
+            }
+            if what < MEMBERS {
+                fakes.with(what, |fake| fake.bytes = 0);
+                continue;
+            }
+            rung.sort_unstable();
+            rung.drain(..).for_each(|(fd, at_ns)| list.rang(0, fd as u32, at_ns));
+            list.list_rung(0, now);
+            let mut told = vec![];
+            for _ in 0..model.len() {
+                if told.len() == room + 1 {
+                    break;
+                }
+                let fd = model.pop_front().unwrap();
+                if fakes.with(fd, |fake| fake.bytes > 0) {
+                    told.push(fd);
+                    model.push_back(fd);
+                }
+            }
+            let found = collect(&mut list, &fakes, room + 1);
+            prop_assert_eq!(found.iter().map(|one| one.fd).collect::<Vec<_>>(), told);
+        }
+    }
+}
+
 #[test]
 fn a_bell_that_brings_nothing_is_no_edge_for_bytes_of_the_kernels() {
     let fakes = Fakes::new(1);
@@ -474,7 +542,7 @@ fn a_bell_that_brings_nothing_is_no_edge_for_bytes_of_the_kernels() {
     list.kernel_said(member, bit::IN);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);
     // Some are left; the peer rings for another reason.
-    list.rang(0, 0);
+    ring(&mut list, 0);
     assert_eq!(collect(&mut list, &fakes, 9), []);
     list.kernel_said(member, bit::IN);
     assert_eq!(collect(&mut list, &fakes, 9), [said(0, bit::IN, 7)]);

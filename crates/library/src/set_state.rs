@@ -3,11 +3,13 @@
 //! Read `set` first. No system calls here but `epoll_ctl` and the event descriptors of inboxes.
 
 use crate::set::{EpollEvent, control, op, replace};
-use crate::set_entry::{Registrations, Tag, bit};
-use crate::set_ready::{Found, Look, ReadyList};
+use crate::set_entry::{Registrations, Tag, bit, reported};
+use crate::set_order::{Round, Told};
+use crate::set_ready::{Look, ReadyList};
 use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
+use sojourn_shm::deadline::now_ns;
 use sojourn_shm::wait::Policy;
 use sojourn_stream::Inbox;
 use std::sync::Arc;
@@ -41,8 +43,10 @@ pub(crate) struct State {
     pub(crate) is_raised: bool,
     /// When the kernel was last asked while sessions were busy.
     pub(crate) asked_ns: u64,
-    /// Whose turn it is where there is room for one event only.
-    pub(crate) is_kernels_turn: bool,
+    /// When the inboxes were last looked into and had something.
+    pub(crate) drained_ns: u64,
+    /// How far the kernel's events have been told.
+    pub(crate) told: Told,
     /// With the waiter that spins for the set, if there is one.
     pub(crate) policy: Option<Box<Policy>>,
 }
@@ -99,6 +103,7 @@ impl State {
         }
         new.is_absent = false;
         self.registrations.insert(fd, new);
+        self.ready.set_time(now_ns());
         self.ready.change(member, events, data);
         // A one-shot registration changes with each event: nobody is woken for nothing.
         if self.ready.may_say(member, look) {
@@ -226,6 +231,10 @@ impl State {
         if !replace(epfd, fd, registration, form) {
             return false;
         }
+        if let Some(Some(inbox)) = self.inboxes.get(place.0) {
+            inbox.forget(place.1);
+        }
+        self.ready.set_time(now_ns());
         let member = self.ready.add(fd, place, (registration.events, registration.data));
         registration.member = member + 1;
         if registration.is_spent {
@@ -248,75 +257,42 @@ impl State {
         }
     }
 
-    /// Takes what the inboxes have onto the list.
-    pub(crate) fn drain(&mut self) {
-        let Self { inboxes, ready, .. } = self;
-        for (index, inbox) in inboxes.iter().enumerate() {
-            if let Some(inbox) = inbox
-                && inbox.has_ready()
-            {
-                inbox.take_ready(&mut |slot| ready.rang(index, slot));
-            }
-        }
-    }
-
-    /// Reports from the list into `events`. How many.
-    pub(crate) fn collect(
-        &mut self,
-        since: u64,
-        look: &dyn Look,
-        events: &mut [EpollEvent],
-    ) -> usize {
-        let mut at = 0;
-        let registrations = &mut self.registrations;
-        self.ready.collect(since, events.len(), look, &mut |found: Found| {
-            events[at] = event(found.events, found.data);
-            at += 1;
-            if found.is_spent
-                && let Some(registration) = registrations.get_mut(&found.fd)
-            {
-                registration.is_spent = true;
-            }
-        })
-    }
-
-    /// Sorts what the kernel said from `from` on: the program's own stays, in front; what it says to us is taken note
-    /// of. How many stay, and how many were ours. A session that this wait has reported and that has gone home
-    /// since is not reported twice, as the kernel never does: what is new is added to the first report.
+    /// Sorts the `said` events of the kernel behind those that are kept: the program's own are kept, and so is what it is told of
+    /// sessions for them; the rest is taken note of.
     pub(crate) fn sort(
         &mut self,
-        since: u64,
+        round: &mut Round,
         look: &dyn Look,
         events: &mut [EpollEvent],
-        from: usize,
-    ) -> (usize, usize) {
-        let mut kept = from;
-        for at in from..events.len() {
-            let Some(event) = self.translate(look, events[at]) else { continue };
-            let data = { event.data }.u64();
-            let (before, _) = events.split_at_mut(from);
-            let first = before.iter_mut().find(|first| { first.data }.u64() == data);
-            match first {
-                Some(first) if self.ready.has_left_since(since, data) => {
-                    first.flags = { first.flags } | { event.flags };
-                }
-                _ => {
-                    events[kept] = event;
-                    kept += 1;
-                }
+        said: usize,
+    ) {
+        for at in round.kept..round.kept + said {
+            if let Some(event) = self.translate(round, look, events[at]) {
+                events[round.kept] = event;
+                round.kept += 1;
             }
         }
-        (kept - from, events.len() - kept)
     }
 
-    fn translate(&mut self, look: &dyn Look, said: EpollEvent) -> Option<EpollEvent> {
+    fn translate(
+        &mut self,
+        round: &mut Round,
+        look: &dyn Look,
+        said: EpollEvent,
+    ) -> Option<EpollEvent> {
         let (flags, data) = ({ said.flags }.bits(), { said.data }.u64());
         let (fd, count) = match Tag::of_data(data) {
             None => return Some(said),
             // Whoever hears that looks for them.
             Some(Tag::Packets) => return None,
-            Some(Tag::Inbox(_)) => {
+            Some(Tag::Inbox(index)) => {
                 self.is_raised = true;
+                if let Some(Some(inbox)) = self.inboxes.get(index) {
+                    let rung_ns = inbox.rung_ns().min(now_ns());
+                    round.mark(rung_ns);
+                    // What came before it stood in front of it.
+                    self.told.until(rung_ns);
+                }
                 return None;
             }
             Some(Tag::Descriptor(fd, count)) => (fd, count),
@@ -331,11 +307,13 @@ impl State {
         if let Some(member) = registration.member.checked_sub(1) {
             // Room in the kernel's buffer is no news where bytes go to the ring.
             let is_news = if look.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
-            self.ready.kernel_said(member, flags & is_news);
+            let is_last = self.ready.kernel_said(member, flags & is_news);
             if flags & !bit::OUTPUT != 0 {
                 look.stirred(fd);
             }
-            return None;
+            let found = if is_last { self.ready.report_last(round, look) } else { None }?;
+            reported(&mut self.registrations, found.fd, found.is_spent);
+            return Some(event(found.events, found.data));
         }
         if !registration.is_watched {
             return None;

@@ -4,8 +4,7 @@
 //! here: sessions come in as [`Look`], signals as [`Host`].
 //!
 //! # Theory of operation
-//! A round *gathers*: what the inboxes say goes onto the ready list, the list is reported, the kernel is asked if
-//! that is due, and the rest of the room is filled from the list. Nothing found, the waiter *pauses*: it spins if no
+//! A round *gathers* what is ready (`set_round`). Nothing found, the waiter *pauses*: it spins if no
 //! other waiter of the set does, then announces itself, looks again, and sleeps in the kernel's set, which contains the inboxes'
 //! event descriptors.
 //!
@@ -17,7 +16,9 @@ use crate::host::{Host, Interrupt};
 use crate::session::lock;
 use crate::set::{EpollEvent, Set};
 use crate::set_ready::Look;
+use crate::set_round::Answer;
 use crate::set_state::{State, has_ready};
+use core::slice::SliceIndex;
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::Deadline;
@@ -30,8 +31,6 @@ use std::sync::{Arc, MutexGuard};
 pub(crate) const ASK_INTERVAL_NS: u64 = 32_000;
 /// Looks at the inboxes between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
-/// How often the kernel is asked again when its answer was for us.
-const ASKS_MAX: u32 = 3;
 /// `EP_MAX_EVENTS` of the kernel.
 const EVENTS_MAX: usize = i32::MAX as usize / size_of::<EpollEvent>();
 
@@ -53,8 +52,8 @@ pub(crate) struct Call<'a> {
 enum Pause {
     /// Look again.
     Look,
-    /// The kernel's set was slept or looked at: it wrote that many events.
-    Kernel(usize),
+    /// The kernel's set was slept or looked at.
+    Kernel(Answer),
     /// A handler ran.
     Interrupted,
 }
@@ -66,7 +65,7 @@ impl Set {
     /// Those of `epoll_wait(2)`.
     pub(crate) fn wait(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
         if call.events.is_empty() || call.events.len() > EVENTS_MAX {
-            return call.ask(0, Some(Duration::ZERO), None);
+            return call.ask(.., Some(Duration::ZERO), None);
         }
         if self.begin_plain() {
             return self.wait_plainly(call);
@@ -77,12 +76,12 @@ impl Set {
     /// No session has joined yet; one may while we sleep.
     fn wait_plainly(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
         call.host.wait_begins();
-        let result = call.ask(0, call.timeout, call.mask);
+        let result = call.ask(.., call.timeout, call.mask);
         call.host.wait_ends();
         if self.end_plain() {
             return result;
         }
-        let kept = self.sort(call, 0, 0, result?).0;
+        let kept = self.sort(call, result?);
         if kept > 0 || call.deadline.is_over() {
             return Ok(kept);
         }
@@ -101,9 +100,8 @@ impl Set {
             let since = lock(&self.state).ready.begin_round();
             match self.pause(call)? {
                 Pause::Look => {}
-                Pause::Kernel(said) => {
-                    let kept = self.sort(call, since, 0, said).0;
-                    let found = kept + self.collect(call, since, kept);
+                Pause::Kernel(answer) => {
+                    let found = self.after_pause(call, since, answer)?;
                     if found > 0 {
                         return Ok(found);
                     }
@@ -122,70 +120,8 @@ impl Set {
         if call.mask.is_none() {
             return Ok(0);
         }
-        let said = call.ask(0, Some(Duration::ZERO), call.mask)?;
-        Ok(self.sort(call, 0, 0, said).0)
-    }
-
-    /// What is ready now.
-    fn gather(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
-        call.look.turn();
-        let (mut found, since) = {
-            let mut state = lock(&self.state);
-            state.drain();
-            let since = state.ready.begin_round();
-            let room = call.events.len();
-            let is_last = call.deadline.is_over();
-            let asked_ns = state.asked_ns;
-            let is_due = (is_last || !state.ready.is_idle()) && state.is_due(is_last);
-            let quota = if is_due { state.quota(room) } else { room };
-            let found = state.collect(since, call.look, &mut call.events[..quota]);
-            // The list had nothing but what was ready before: the wait that follows asks the kernel anyway.
-            let will_wait = is_due && found == 0 && quota > 0 && !is_last;
-            if will_wait {
-                state.asked_ns = asked_ns;
-            }
-            if !is_due || will_wait {
-                state.settle();
-                return Ok(found);
-            }
-            (found, since)
-        };
-        for _ in 0..ASKS_MAX {
-            if found == call.events.len() {
-                break;
-            }
-            let said = match call.ask(found, Some(Duration::ZERO), None) {
-                Ok(said) => said,
-                Err(_) if found > 0 => break,
-                Err(error) => return Err(error),
-            };
-            let (kept, ours) = self.sort(call, since, found, said);
-            found += kept;
-            // What it has said once it would say again.
-            if ours == 0 || kept > 0 {
-                break;
-            }
-        }
-        Ok(found + self.collect(call, since, found))
-    }
-
-    /// Fills what room there is after `from` from the list.
-    fn collect(&self, call: &mut Call<'_>, since: u64, from: usize) -> usize {
-        let mut state = lock(&self.state);
-        state.drain();
-        let found = state.collect(since, call.look, &mut call.events[from..]);
-        state.settle();
-        found
-    }
-
-    /// Sorts `said` events of the kernel at `from`: how many are the program's, how many were ours.
-    fn sort(&self, call: &mut Call<'_>, since: u64, from: usize, said: usize) -> (usize, usize) {
-        let events = &mut call.events[..from + said];
-        if said > 0 && (from > 0 || events[from..].iter().any(State::is_ours)) {
-            lock(&self.state).sort(since, call.look, events, from)
-        } else {
-            (said, 0)
-        }
+        let said = call.ask(.., Some(Duration::ZERO), call.mask)?;
+        Ok(self.sort(call, said))
     }
 
     /// Spins, then sleeps.
@@ -199,7 +135,9 @@ impl Set {
         call.host.wait_ends();
         match paused {
             // `epoll_wait` is never restarted (signal(7)), so both kinds of handlers end it.
-            Ok(Pause::Look | Pause::Kernel(0)) if is_interrupted => Ok(Pause::Interrupted),
+            Ok(Pause::Look | Pause::Kernel(Answer { said: 0, .. })) if is_interrupted => {
+                Ok(Pause::Interrupted)
+            }
             Err(Errno::INTR) => Ok(Pause::Interrupted),
             other => other,
         }
@@ -235,7 +173,7 @@ impl Set {
             }
             (asked_ns, next_ns) = (now, now + ASK_INTERVAL_NS);
             // An error shows again when we sleep.
-            said = call.ask(0, Some(Duration::ZERO), None).unwrap_or(0);
+            said = call.ask(.., Some(Duration::ZERO), None).unwrap_or(0);
             said > 0
         });
         let mut state = lock(&self.state);
@@ -245,7 +183,8 @@ impl Set {
         state.policy = Some(policy);
         drop(state);
         if said > 0 {
-            return Some(Pause::Kernel(said));
+            let room = call.events.len();
+            return Some(Pause::Kernel(Answer { began_ns: asked_ns, said, room }));
         }
         let is_over = has_ready(&inboxes) || call.is_interrupted() || call.deadline.is_over();
         (is_over || !parks).then_some(Pause::Look)
@@ -281,12 +220,14 @@ impl Set {
             }
             state.version
         };
-        let said = call.ask(0, call.deadline.left(), call.mask);
+        let began_ns = now_ns();
+        let said = call.ask(.., call.deadline.left(), call.mask);
         let mut state: MutexGuard<'_, State> = lock(&self.state);
         if state.version == version {
             state.woke();
         }
-        said.map(Pause::Kernel)
+        let room = call.events.len();
+        said.map(|said| Pause::Kernel(Answer { began_ns, said, room }))
     }
 }
 
@@ -297,41 +238,21 @@ impl Call<'_> {
         self.mask.is_none() && self.host.interrupt() != Interrupt::None
     }
 
-    /// The kernel's `epoll_wait`, into the room after `from`.
-    fn ask(
+    /// The kernel's `epoll_wait`, into that part of the room.
+    pub(crate) fn ask(
         &mut self,
-        from: usize,
+        part: impl SliceIndex<[EpollEvent], Output = [EpollEvent]>,
         timeout: Option<Duration>,
         mask: Option<u64>,
     ) -> Result<usize, Errno> {
-        self.host.epoll_wait(self.epfd, &mut self.events[from..], timeout, mask)
+        self.host.epoll_wait(self.epfd, &mut self.events[part], timeout, mask)
     }
 }
 
 impl State {
-    fn is_ours(event: &EpollEvent) -> bool {
-        crate::set_entry::Tag::of_data({ event.data }.u64()).is_some()
-    }
-
     /// A sleeper is awake.
     fn woke(&mut self) {
         self.sleepers -= 1;
         self.each_inbox(Inbox::withdraw);
-    }
-
-    /// Whether the kernel is to be asked in this round.
-    fn is_due(&mut self, is_last: bool) -> bool {
-        let now = now_ns();
-        let is_due = is_last || now.saturating_sub(self.asked_ns) >= ASK_INTERVAL_NS;
-        if is_due {
-            self.asked_ns = now;
-            self.is_kernels_turn = !self.is_kernels_turn;
-        }
-        is_due
-    }
-
-    /// Of `room` events, how many may be sessions' before the kernel is asked: half, so that neither starves the other.
-    fn quota(&self, room: usize) -> usize {
-        if room > 1 { room - room / 2 } else { usize::from(!self.is_kernels_turn) }
     }
 }

@@ -384,7 +384,7 @@ impl Look for Library {
     }
 
     fn ring(&self, fd: i32) -> RingSays {
-        let gone = RingSays { is_home: true, ..RingSays::default() };
+        let gone = RingSays { is_home: true, is_in_kernel: true, ..RingSays::default() };
         self.session_of(fd).map_or(gone, |session| {
             let ready = session.ready();
             RingSays {
@@ -392,6 +392,7 @@ impl Look for Library {
                 output: ready.output,
                 error: ready.error,
                 is_home: ready.is_home,
+                is_in_kernel: ready.is_in_kernel,
             }
         })
     }

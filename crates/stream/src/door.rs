@@ -12,7 +12,7 @@
 //! Not here: bits ([`crate::bits`]) and events ([`crate::Inbox`]). Model: `tests/loom_inbox.rs`.
 
 use crate::sync::{Mutex, lock};
-use sojourn_shm::{AtomicU32, Ordering, fence};
+use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The shared words.
 #[repr(C, align(128))]
@@ -23,6 +23,8 @@ pub struct Door {
     unused: [AtomicU32; 31],
     /// Not 0: the event has been written since it was last cleared.
     rung: AtomicU32,
+    /// For a slot posted when (nanoseconds): word of a peer.
+    rung_ns: AtomicU64,
 }
 
 /// Threads of this process between [`Door::announce`] and [`Door::withdraw`].
@@ -33,7 +35,8 @@ impl Door {
     /// A door as it lies in a zeroed region.
     pub fn new() -> Self {
         let unused = core::array::from_fn(|_| AtomicU32::new(0));
-        Self { asleep: AtomicU32::new(0), unused, rung: AtomicU32::new(0) }
+        let rung = AtomicU32::new(0);
+        Self { asleep: AtomicU32::new(0), unused, rung, rung_ns: AtomicU64::new(0) }
     }
 
     /// A poster has set its bit: whether it must write the event.
@@ -46,6 +49,18 @@ impl Door {
     /// Marks the event as written; whether it was not.
     pub fn ring(&self) -> bool {
         self.rung.load(Ordering::Relaxed) == 0 && self.rung.swap(1, Ordering::AcqRel) == 0
+    }
+
+    /// The event is about to be written for a slot that was posted at that time.
+    pub fn rings_for(&self, now_ns: u64) {
+        // SYNC: release; pairs with the acquire in `rung_ns`. Who has read the event sees it anyway.
+        self.rung_ns.store(now_ns, Ordering::Release);
+    }
+
+    /// As [`Door::rings_for`] was told last.
+    pub fn rung_ns(&self) -> u64 {
+        // SYNC: acquire; pairs with the release in `rings_for`.
+        self.rung_ns.load(Ordering::Acquire)
     }
 
     /// Marks the event as written, whatever is said there.

@@ -273,7 +273,7 @@ fn take(inbox: &Inbox, attention: bool) {
     if attention {
         inbox.take_attention(&mut found);
     } else {
-        inbox.take_ready(&mut found);
+        inbox.take_ready(&mut |slot, _| found(slot));
     }
 }
 

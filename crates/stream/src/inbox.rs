@@ -1,7 +1,7 @@
 //! The inbox: where the peers of many streams leave word for one waiter.
 //!
-//! A bitmap of *ready* slots, one of slots that want *attention*, and for each an event descriptor. The
-//! owner's threads take the bits; peers post them. One type for both, as both map the same region.
+//! A bitmap of *ready* slots with the time at which each was posted, a bitmap of slots that want *attention*, and for each bitmap an
+//! event descriptor. The owner's threads take the bits; peers post them. One type for both, as both map the same region.
 //!
 //! # Contract of the owner's threads
 //! Any number of them may sleep. [`Inbox::take_ready`] and [`Inbox::clear_event`] are for one thread at a time,
@@ -18,10 +18,12 @@
 //! The event descriptor stays readable, and so wakes one sleeper after another, until a thread that has
 //! found neither bit nor entry clears it. It must be waited for level-triggered, never edge-triggered.
 
+use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
 use crate::door::{Door, Within};
 use core::ptr::NonNull;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use sojourn_shm::deadline::now_ns;
 use sojourn_shm::{Access, Mapping, fault};
 
 /// The region.
@@ -31,6 +33,8 @@ struct Region {
     door: Door,
     ready: Bits,
     attention: Bits,
+    /// Of ready slots. Pages of slots that are never used are never touched.
+    arrivals: Arrivals,
 }
 
 /// One view of an inbox.
@@ -73,11 +77,13 @@ impl Inbox {
 
     /// A peer's: marks `slot` as ready and wakes the owner if it sleeps. Slots that do not exist are ignored.
     pub fn post_ready(&self, slot: u32) {
-        let region = self.region();
+        let (region, now_ns) = (self.region(), now_ns());
+        region.arrivals.note(slot, now_ns);
         region.ready.post(slot);
         fault::point("stream.posted");
         if region.door.must_ring() {
             fault::point("stream.ringing");
+            region.door.rings_for(now_ns);
             signal(&self.ready);
         }
     }
@@ -85,6 +91,7 @@ impl Inbox {
     /// The owner's own: as [`Inbox::post_ready`], but relies on no peer's word that the event is written.
     /// A peer can die between that word and the deed.
     pub fn post_own(&self, slot: u32) {
+        self.region().arrivals.note(slot, now_ns());
         self.region().ready.post(slot);
         self.region().door.force();
         signal(&self.ready);
@@ -104,9 +111,25 @@ impl Inbox {
         self.region().ready.has_any()
     }
 
-    /// The owner's: calls `f` with each ready slot, and makes it not ready. One thread at a time.
-    pub fn take_ready(&self, f: &mut dyn FnMut(u32)) {
-        self.region().ready.take(f);
+    /// The owner's: calls `f` with each ready slot and when it was posted, and makes it not ready. One thread at a time.
+    ///
+    /// The time is nanoseconds of `CLOCK_MONOTONIC` as the peer says them, or [`crate::arrivals::NO_TIME`]. Slots come in no order that
+    /// means anything. A slot that was posted before another is missing only if the other was posted while this ran: then
+    /// it is there now.
+    pub fn take_ready(&self, f: &mut dyn FnMut(u32, u64)) {
+        let Region { ready, arrivals, .. } = self.region();
+        ready.take(&mut |slot| f(slot, arrivals.take(slot)));
+    }
+
+    /// The owner's: when, as the peer says, the slot was posted for which the ready event was last written. What was posted until
+    /// then came before whatever the kernel lists behind that event.
+    pub fn rung_ns(&self) -> u64 {
+        self.region().door.rung_ns()
+    }
+
+    /// The owner's: `slot` has a new peer, which has posted nothing yet.
+    pub fn forget(&self, slot: u32) {
+        self.region().arrivals.take(slot);
     }
 
     /// The owner's: as [`Inbox::take_ready`], for attention; empties the attention event first.

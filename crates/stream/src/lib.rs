@@ -5,10 +5,11 @@
 //! are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's writers and its readers
 //! apart: the caller has them. Read `docs/streams.md` first.
 //!
-//! [`ring`], [`bell`], [`bits`] and [`door`] are the parts that touch shared words, without mapping or system call, so
+//! [`ring`], [`bell`], [`bits`], [`arrivals`] and [`door`] are the parts that touch shared words, without mapping or system call, so
 //! that the models under `tests/` run the code that ships.
 #![allow(unsafe_code, reason = "the control page is a structure of atomics in mapped memory")]
 
+pub mod arrivals;
 pub mod bell;
 pub mod bits;
 pub mod door;

@@ -191,7 +191,7 @@ fn an_inbox_full_of_nonsense_names_only_slots_there_are() {
         }
         random.next();
         let mut count = 0;
-        owner.take_ready(&mut |slot| {
+        owner.take_ready(&mut |slot, _| {
             assert!(slot < Inbox::SLOTS);
             count += 1;
         });

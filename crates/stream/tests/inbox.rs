@@ -18,7 +18,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 
 fn ready(inbox: &Inbox) -> Vec<u32> {
     let mut slots = vec![];
-    inbox.take_ready(&mut |slot| slots.push(slot));
+    inbox.take_ready(&mut |slot, _| slots.push(slot));
     slots
 }
 

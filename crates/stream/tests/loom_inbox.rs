@@ -1,9 +1,10 @@
 //! Models of an inbox: whoever posts, and however many of the owner's threads sleep, no bit is lost, none
-//! comes twice, and nobody sleeps while there is something for him.
+//! comes twice, nobody sleeps while there is something for him, and what was posted first is told first.
 //!
 //! Changes seen to fail here: no fence in `Bits::post` or after `Bits::take`'s last swap, in `Door::must_ring`
 //! or `announce`; `asleep` taken by who rings; `withdraw` that clears it while others sleep; a cleared event
-//! without another look at the bits, or `rung` cleared before it; no second look at the list.
+//! without another look at the bits, or `rung` cleared before it; no second look at the list; a time noted after the bit, or
+//! not left to the first post; no second take where something came while bits were taken.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,6 +13,7 @@ mod loom_common;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use loom_common::{Event, check};
+use sojourn_stream::arrivals::Arrivals;
 use sojourn_stream::bits::Bits;
 use sojourn_stream::door::{Door, Within};
 
@@ -168,5 +170,69 @@ fn a_slot_posted_again_comes_again() {
             assert_eq!(inbox.take_one(), 3);
         }
         poster.join().unwrap();
+    });
+}
+
+/// A clock that never shows the same twice.
+struct Clock(sojourn_shm::AtomicU64);
+
+impl Clock {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(1, sojourn_shm::Ordering::SeqCst) + 1
+    }
+}
+
+/// Takes as a set does: again while something came after the take began. Slots in the order of their times.
+fn take_in_order(bits: &Bits, arrivals: &Arrivals, clock: &Clock) -> Vec<u32> {
+    let mut found = vec![];
+    loop {
+        let began = clock.now();
+        bits.take(&mut |slot| found.push((arrivals.take(slot), slot)));
+        if found.iter().all(|(time, _)| *time <= began) {
+            break;
+        }
+    }
+    found.sort_unstable();
+    found.into_iter().map(|(_, slot)| slot).collect()
+}
+
+/// What was posted before another by all that anybody could know is told before it, whichever words their bits are in. The second
+/// poster's word of the bitmap has been in use, so that the taker is on its way there.
+#[test]
+fn what_was_posted_first_is_told_first() {
+    check(3, || {
+        let all = Arc::new((Bits::new(), Arrivals::new(), Clock(sojourn_shm::AtomicU64::new(0))));
+        let post = |all: &(Bits, Arrivals, Clock), slot: u32| {
+            all.1.note(slot, all.2.now());
+            all.0.post(slot);
+        };
+        post(&all, 3);
+        let poster = {
+            let all = Arc::clone(&all);
+            thread::spawn(move || [0, 2].map(|slot| post(&all, slot)))
+        };
+        let mut told = take_in_order(&all.0, &all.1, &all.2);
+        poster.join().unwrap();
+        told.extend(take_in_order(&all.0, &all.1, &all.2));
+        assert_eq!(told, [3, 0, 2]);
+    });
+}
+
+/// Of two posts of a slot the first one's time counts, if nothing was taken between them.
+#[test]
+fn a_slot_stands_where_it_was_posted_first() {
+    check(3, || {
+        let all = Arc::new((Bits::new(), Arrivals::new(), Clock(sojourn_shm::AtomicU64::new(0))));
+        let poster = {
+            let all = Arc::clone(&all);
+            thread::spawn(move || {
+                for slot in [1, 6, 1] {
+                    all.1.note(slot, all.2.now());
+                    all.0.post(slot);
+                }
+            })
+        };
+        poster.join().unwrap();
+        assert_eq!(take_in_order(&all.0, &all.1, &all.2), [1, 6]);
     });
 }

@@ -60,7 +60,7 @@ impl Side {
     }
 
     fn sleep_on_inbox(&self, ready: impl Fn() -> bool) {
-        self.inbox.take_ready(&mut |slot| assert_eq!(slot, SLOT));
+        self.inbox.take_ready(&mut |slot, _| assert_eq!(slot, SLOT));
         self.inbox.clear_event();
         self.inbox.announce();
         if !self.inbox.has_ready() && !ready() {
@@ -229,7 +229,7 @@ fn every_post_of_many_peers_is_seen() {
                 loop {
                     let mut counts = seen.0.lock().unwrap();
                     let mut some = false;
-                    owner.take_ready(&mut |slot| {
+                    owner.take_ready(&mut |slot, _| {
                         counts[(slot / 21_845) as usize] += 1;
                         some = true;
                     });

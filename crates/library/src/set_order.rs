@@ -1,0 +1,195 @@
+//! In which order a set tells what has come: the kernel's events among those of sessions.
+//!
+//! No system call, no lock, no clock. Read `set_ready` first; who uses this is `set_round`.
+//!
+//! # Theory of operation
+//! The kernel lists its events in the order in which they came and says no time; bells say the time at which they were rung. What is known
+//! of the kernel's events is this: when a look at them *began*, and left nothing behind, all that came before is told
+//! ([`Told::until_ns`]). So each event of the next look came after that time, and a session that was rung before it stands before them all.
+//! One that was rung later may stand behind any of them, so the kernel is asked first, and its events stand before. One
+//! thing more is known where a waiter slept: a peer that posts then writes the event of the inbox, which the kernel lists among its own
+//! events; what comes behind it there came after that post ([`Round::mark`]).
+//!
+//! A look may leave something behind where there was not room for all. The kernel puts what it has told, and what is still so, behind the
+//! rest: when it tells the first one again it has told all that there was when that look began.
+//!
+//! Times of peers are their word. They are held between the last take of their bits and now, so a peer that lies changes where the sessions stand
+//! that it could hold back anyway, and no session waits for it.
+
+/// Inboxes that are told apart in one round.
+const MARKS_MAX: usize = 16;
+
+/// How far the kernel's events of a set have been told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// Everything that the kernel had before this time is told.
+    pub(crate) until_ns: u64,
+    /// A look left something behind: when it began, and the first thing it told.
+    turn: Option<(u64, u64)>,
+}
+
+impl Told {
+    /// A look that began at `began_ns` was answered with events of these data, and there may be more if it `is_full`.
+    pub(crate) fn answered(
+        &mut self,
+        began_ns: u64,
+        data: impl IntoIterator<Item = u64>,
+        is_full: bool,
+    ) {
+        if !is_full {
+            self.until(began_ns);
+            self.turn = None;
+            return;
+        }
+        for data in data {
+            match self.turn {
+                None => self.turn = Some((began_ns, data)),
+                // Those of one look differ, but for registrations that the program does not tell apart.
+                Some((began, first)) if first == data && began != began_ns => {
+                    self.until(began);
+                    self.turn = Some((began_ns, data));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub(crate) fn until(&mut self, ns: u64) {
+        self.until_ns = self.until_ns.max(ns);
+    }
+}
+
+/// One look of one waiter at a set: what it tells, the kernel's events first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// What has been reported since then, to this wait or another, is not reported again.
+    pub(crate) since: u64,
+    /// Its own number.
+    pub(crate) number: u64,
+    /// [`Told::until_ns`] as it was before this round.
+    pub(crate) before_ns: u64,
+    /// Events of the kernel's that the program gets.
+    pub(crate) kept: usize,
+    /// How many of the kept ones stand before an inbox's event, and for a post of which time that was written.
+    marks: [(usize, u64); MARKS_MAX],
+    marked: usize,
+}
+
+impl Round {
+    pub(crate) fn new((since, number): (u64, u64), told: &Told) -> Self {
+        Self {
+            since,
+            number,
+            before_ns: told.until_ns,
+            kept: 0,
+            marks: [(0, 0); MARKS_MAX],
+            marked: 0,
+        }
+    }
+
+    /// The event of an inbox stands here, written for a post of that time.
+    pub(crate) fn mark(&mut self, rung_ns: u64) {
+        if let Some(mark) = self.marks.get_mut(self.marked) {
+            *mark = (self.kept, rung_ns);
+            self.marked += 1;
+        }
+    }
+
+    /// How many of the kernel's events stand before a session that was rung at that time.
+    pub(crate) fn place(&self, at_ns: u64) -> usize {
+        if at_ns <= self.before_ns {
+            return 0;
+        }
+        let marks = &self.marks[..self.marked];
+        marks.iter().find(|(_, rung_ns)| at_ns <= *rung_ns).map_or(self.kept, |(place, _)| *place)
+    }
+}
+
+/// Puts in place what was appended to the kernel's events, run by run.
+#[derive(Debug, Default)]
+pub(crate) struct Merge {
+    /// Of the run under way: its place among the kernel's events, where it begins, and how long it is.
+    place: usize,
+    begin: usize,
+    len: usize,
+    /// Appended before it.
+    before: usize,
+}
+
+impl Merge {
+    /// The next event is at `at`, and `place` of the kernel's stand before it. What was appended before it stands before it, too.
+    pub(crate) fn append<T>(&mut self, events: &mut [T], at: usize, place: usize) {
+        if self.len > 0 && place > self.place {
+            self.finish(events);
+        }
+        if self.len == 0 {
+            self.place = self.place.max(place);
+            self.begin = at;
+        }
+        self.len += 1;
+    }
+
+    /// The run is over.
+    pub(crate) fn finish<T>(&mut self, events: &mut [T]) {
+        if self.len > 0 {
+            events[self.place + self.before..self.begin + self.len].rotate_right(self.len);
+            (self.before, self.len) = (self.before + self.len, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(told: &Told) -> Round {
+        Round::new((1, 1), told)
+    }
+
+    #[test]
+    fn what_was_rung_before_the_last_look_stands_before_the_kernels() {
+        let mut told = Told::default();
+        told.answered(100, [7, 8], false);
+        let mut now = round(&told);
+        now.kept = 3;
+        assert_eq!([50, 100, 101].map(|at| now.place(at)), [0, 0, 3]);
+    }
+
+    #[test]
+    fn what_the_kernel_lists_behind_an_inbox_came_after_its_post() {
+        let mut now = round(&Told::default());
+        now.kept = 2;
+        now.mark(200);
+        now.kept = 4;
+        now.mark(300);
+        now.kept = 5;
+        assert_eq!([150, 200, 250, 300, 301].map(|at| now.place(at)), [2, 2, 4, 4, 5]);
+    }
+
+    #[test]
+    fn a_look_that_leaves_something_is_over_when_the_first_is_told_again() {
+        let mut told = Told::default();
+        told.answered(100, [1], true);
+        told.answered(110, [2], true);
+        assert_eq!(told.until_ns, 0);
+        told.answered(120, [1], true);
+        assert_eq!(told.until_ns, 100);
+        told.answered(130, [2], true);
+        told.answered(140, [1], true);
+        assert_eq!(told.until_ns, 120, "and so on");
+        told.answered(150, [], false);
+        assert_eq!(told.until_ns, 150);
+    }
+
+    #[test]
+    fn runs_come_to_their_places() {
+        let mut events = vec![10, 11, 12, 13, 0, 1, 2, 3, 4];
+        let mut merge = Merge::default();
+        // The third was rung before the second by what its peer says, and listed after it.
+        for (nth, place) in [0, 2, 1, 4, 4].into_iter().enumerate() {
+            merge.append(&mut events, 4 + nth, place);
+        }
+        merge.finish(&mut events);
+        assert_eq!(events, [0, 10, 11, 1, 2, 12, 13, 3, 4]);
+    }
+}
