@@ -3,9 +3,10 @@
 //! The shell tells, around the kernel's calls. Read `docs/streams.md`, "Going home".
 
 use crate::engine::Job;
+use crate::late::Telling;
 use crate::session::lock;
 use crate::table::{Entry, Way, mark};
-use crate::{Library, Session, library};
+use crate::{Library, Session, kernel, library};
 use core::sync::atomic::Ordering;
 use rustix::fs::FileType;
 use rustix::net::sockopt;
@@ -45,7 +46,7 @@ impl Library {
         entry.reset(marks, self.fork_epoch.load(Ordering::SeqCst));
     }
 
-    /// Before the program closes `fd`.
+    /// Before the program closes `fd`. [`Library::ended`] comes after that.
     pub fn closing(&self, fd: i32) {
         self.host().number_closing(fd);
         let Some(entry) = self.table.known(fd) else { return };
@@ -60,7 +61,7 @@ impl Library {
         entry.reset(0, 0);
     }
 
-    /// Before the program closes every number from `first` to `last`; the library's own are left out.
+    /// Before the program closes every number from `first` to `last`; the library's own are left out. [`Library::ended`] comes after that.
     pub fn closing_range(&self, first: u32, last: u32) {
         for fd in self.table.known_within(first, last) {
             if !self.is_own(fd) {
@@ -102,7 +103,7 @@ impl Library {
             .is_some_and(|entry| entry.is_settled() && entry.session.load(Ordering::Relaxed) == 0)
     }
 
-    /// Before something else is put on `fd` (dup2, dup3): as a close.
+    /// Before something else is put on `fd` (dup2, dup3): as a close, with [`Library::ended`] after it.
     pub fn replacing(&self, fd: i32) {
         self.closing(fd);
     }
@@ -263,7 +264,10 @@ impl Library {
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
-            library().push(Job::Withdraw { fd });
+            self.push_when(Job::Withdraw { fd }, Telling::Late);
+            if engine.offering.load(Ordering::SeqCst) == fd {
+                self.end_offered(fd, entry);
+            }
         }
         let Some((session, _)) = self.own_session(entry) else {
             // Another process's, or none: only the number goes.
@@ -282,6 +286,24 @@ impl Library {
             session.close();
         }
         entry.session.store(0, Ordering::SeqCst);
+    }
+
+    /// The server has a duplicate of `fd` at this moment, so that the program's close is not the end yet. If it would be but for that, and
+    /// would be an orderly one, the peer is told so now.
+    fn end_offered(&self, fd: i32, entry: &Entry) {
+        let is_sole = entry.has(mark::BORN_HERE)
+            && !entry.may_be_aliased()
+            && !entry.has(mark::PASSED)
+            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst);
+        let is_stream = matches!(crate::hot::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
+        if !is_sole || !is_stream || kernel::input_queue(fd) > 0 {
+            return;
+        }
+        if let Ok(end) = kernel::at(fd)
+            && sockopt::socket_linger(end).is_ok_and(|linger| linger.is_none())
+        {
+            let _ = rustix::net::shutdown(end, rustix::net::Shutdown::Both);
+        }
     }
 
     /// The descriptor has gone without our seeing it: the kernel has told the peer already.

@@ -16,9 +16,10 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::process::Resource;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Mapping};
+use sojourn_stream::Stream;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Sessions, and sets, that children can ask for: as many sets as there can be.
 pub(crate) const BOARD_SLOTS: u32 = 16_384;
@@ -34,8 +35,8 @@ const QUIET_SLICE: Duration = Duration::from_micros(50);
 pub(crate) enum Job {
     /// A descriptor is hot.
     Offer { fd: i32, version: u32, kind: KindT },
-    /// A joined session is home, or an offer is void.
-    Left { local: u64, reason: ReasonT, sent: u64, received: u64 },
+    /// A joined session is home. The stream is let go of by the protocol thread: the last view takes its mapping along.
+    Left { local: u64, reason: ReasonT, sent: u64, received: u64, stream: Arc<Stream> },
     /// A session's flush was cut short: go on when there is room.
     Flush { slot: u32 },
     /// A UDP socket's session is to learn how to send there.
@@ -65,6 +66,8 @@ pub(crate) struct Engine {
     /// Rung for jobs, by children, and by the server; made by the protocol thread.
     doorbell: OnceLock<OwnedFd>,
     jobs: Mutex<VecDeque<Job>>,
+    /// Streams that have ended here whose other sides are told once the kernel has: see `late`.
+    pub(crate) ended: Mutex<Vec<Arc<Stream>>>,
     is_running: AtomicBool,
     /// The protocol thread sleeps, so it holds no lock, neither of ours nor of the C library's.
     pub(crate) is_asleep: AtomicBool,
@@ -74,6 +77,8 @@ pub(crate) struct Engine {
     pub(crate) joining: Mutex<()>,
     pub(crate) pid: u32,
     pub(crate) next_local: AtomicU64,
+    /// The descriptor of which the server is being sent a duplicate, which it closes before it answers; negative: none.
+    pub(crate) offering: AtomicI32,
     /// Sessions that are away.
     pub(crate) away: AtomicU32,
     /// The protocol thread's set, which the descriptors of sessions that are away are in; negative: none.
@@ -103,6 +108,7 @@ impl Engine {
             pool: Pool::new(),
             doorbell: OnceLock::new(),
             jobs: Mutex::default(),
+            ended: Mutex::new(Vec::with_capacity(crate::late::ENDED_MAX)),
             is_running: AtomicBool::new(false),
             is_asleep: AtomicBool::new(false),
             board: OnceLock::new(),
@@ -111,6 +117,7 @@ impl Engine {
             next_local: AtomicU64::new(1),
             strangers: Mutex::default(),
             rings: Mutex::default(),
+            offering: AtomicI32::new(-1),
             away: AtomicU32::new(0),
             watched: AtomicI32::new(-1),
             net: OnceLock::new(),
@@ -120,9 +127,21 @@ impl Engine {
         })
     }
 
+    /// Gives the protocol thread something to do, for when it is next awake: [`Engine::ring_if_left`] comes next.
+    pub(crate) fn leave(&self, job: Job) {
+        lock(&self.jobs).push_back(job);
+    }
+
+    /// Wakes the protocol thread if there is something left for it.
+    pub(crate) fn ring_if_left(&self) {
+        if self.is_running() && !lock(&self.jobs).is_empty() {
+            self.ring();
+        }
+    }
+
     /// Gives the protocol thread something to do. Starts it if need be.
     pub(crate) fn push(&'static self, library: &'static Library, job: Job) {
-        lock(&self.jobs).push_back(job);
+        self.leave(job);
         if !self.is_running() && library.host().in_handler() {
             // The C library allocates for a thread: the next job brings it.
             return;

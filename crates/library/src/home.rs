@@ -5,6 +5,7 @@
 
 use crate::flush::Rest;
 use crate::kernel;
+use crate::late::Telling;
 use crate::session::{Receiver, RxPhase, Sender, Session, TxPhase, lock};
 use crate::{Library, library};
 use core::sync::atomic::Ordering;
@@ -13,6 +14,7 @@ use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::Stream;
+use std::sync::Arc;
 
 /// How long one who passes a descriptor on waits for the peer to put what it owes into the kernel. Nothing depends on
 /// it: a peer that lives does so before it writes anything else.
@@ -28,22 +30,26 @@ impl Session {
     /// Sends the session home. With `pass_on` another holder may use the descriptor next: it returns when the kernel has
     /// what the peer had sent, or as much of it as there is room for.
     pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
-        self.leave_within(reason, pass_on.then_some(PASS_LIMIT));
+        let rest = Rest::of(reason, pass_on);
+        // The peer's word for it, or the kernel's, wakes the protocol thread as well: nobody need be woken by the call that has found it first, which
+        // may be about to hear of an end.
+        let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
+        let when = if is_told { Telling::Late } else { Telling::Now };
+        self.leave_within(reason, rest, pass_on.then_some(PASS_LIMIT), when);
     }
 
-    /// As [`Session::leave`]; `pass_on`: how long what the peer had sent is waited for.
-    fn leave_within(&self, reason: ReasonT, pass_on: Option<Duration>) {
-        library().with_stack(|| self.leave_here(reason, pass_on));
+    /// As [`Session::leave`]; `pass_on`: how long what the peer had sent is waited for. If it owes something it is told at once.
+    fn leave_within(&self, reason: ReasonT, rest: Rest, pass_on: Option<Duration>, when: Telling) {
+        library().with_stack(|| self.leave_here(reason, rest, pass_on, when));
     }
 
-    fn leave_here(&self, reason: ReasonT, pass_on: Option<Duration>) {
+    fn leave_here(&self, reason: ReasonT, rest: Rest, pass_on: Option<Duration>, when: Telling) {
         let stream = {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
             let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
             if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
-                let rest = Rest::of(reason, pass_on.is_some());
-                self.freeze(&mut tx, &mut rx, &stream, reason, rest);
+                self.freeze(&mut tx, &mut rx, &stream, reason, rest, when);
             }
             stream
         };
@@ -61,9 +67,10 @@ impl Session {
         &self,
         tx: &mut Sender,
         rx: &mut Receiver,
-        stream: &Stream,
+        stream: &Arc<Stream>,
         reason: ReasonT,
         rest: Rest,
+        when: Telling,
     ) {
         let reason = self.reason_for(reason);
         // Before the look at the freeze: if there was none, nobody has flushed anything.
@@ -86,15 +93,19 @@ impl Session {
         } else {
             self.end_sending(tx);
         }
-        stream.attention();
-        stream.ring_peer();
+        let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
+        // A peer that has frozen the stream itself, and gets nothing from us, knows all of it.
+        let is_known = was_frozen && !self.is_carried() && stream.own_leftover() == Ok(0);
+        if let Some(engine) = library().engine().filter(|_| !is_known || owed > 0) {
+            let waits = was_frozen || owed > 0;
+            engine.tell_peer(stream, if waits { Telling::Now } else { when });
+        }
         if !was_flushing {
-            library().count_return(self, stream, reason);
+            library().count_return(self, stream, reason, when);
             if tx.phase == TxPhase::Flushing {
                 self.let_follow();
             }
         }
-        let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
         if owed == 0 || self.is_carried() {
             self.finish(rx);
         } else if rx.phase != RxPhase::Residue {
@@ -209,14 +220,14 @@ impl Session {
     }
 
     /// Before the last descriptor is closed. Unread bytes make the kernel's close a reset, as they would
-    /// have there.
+    /// have there. Others are told late ([`Library::ended`]).
     pub(crate) fn close(&self) {
         let unread = self.input_queue();
         let stream = self.stream();
         // By this thread: were the protocol thread in a call on the descriptor, the end would not be over when the
         // program's close returns.
         self.unwatch();
-        self.leave(ReasonT::Closed, false);
+        self.leave_within(ReasonT::Closed, Rest::Ends, None, Telling::Late);
         if unread > 0
             && self.kind() == KindT::Unix
             && let Some(stream) = stream
@@ -246,7 +257,7 @@ impl Library {
     pub fn go_home(&self, fd: i32, reason: ReasonT, stay: bool) {
         let Some(entry) = self.table.known(fd) else { return };
         if stay {
-            self.keep_in_kernel(fd, entry, reason);
+            self.keep_in_kernel(fd, entry, reason, Telling::Now);
         }
         entry.cool();
         if entry.session.load(Ordering::SeqCst) == 0 {
@@ -277,6 +288,26 @@ impl Library {
         }
     }
 
+    /// Before the kernel shuts down the sending direction of the session of `fd`, and the receiving one as well if `receives`: it goes home and
+    /// stays. [`Library::ended`] comes after that.
+    pub fn shutting(&self, fd: i32, receives: bool) {
+        let Some(entry) = self.table.known(fd) else { return };
+        let when = Telling::Late;
+        self.keep_in_kernel(fd, entry, ReasonT::State, when);
+        entry.cool();
+        if entry.session.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.own_session(entry) {
+            // Nothing can follow what is sent before the end. What the peer owes comes as ever, where that is let in.
+            Some((session, _)) => {
+                let pass_on = (receives || session.is_carried()).then_some(PASS_LIMIT);
+                session.leave_within(ReasonT::State, Rest::Stays, pass_on, when);
+            }
+            None => self.recall_from_parent(entry),
+        }
+    }
+
     /// Before this process ends of its own will. Of what its peers have not read, and have sent to it, as much as there is room for is in the
     /// kernel then, where whoever holds the descriptors next finds it. (A process that is killed leaves it in the rings, to the peers'
     /// libraries.) What goes to other hosts the carrier sees to.
@@ -293,7 +324,9 @@ impl Library {
             if let Some(session) = self.session_of(fd)
                 && !session.is_carried()
             {
-                session.leave_within(ReasonT::Closed, Some(UNREAD_LIMIT));
+                let (rest, limit) = (Rest::of(ReasonT::Closed, true), Some(UNREAD_LIMIT));
+                // Who is not owed anything hears of the end from the kernel, which is about to tell all of them.
+                session.leave_within(ReasonT::Closed, rest, limit, Telling::Late);
             }
         }
     }

@@ -131,7 +131,7 @@ impl Library {
             entry.keep(if is_stdio { ReasonT::Stdio } else { ReasonT::Policy });
             // What the configuration says, and standard error, `sojourn ss` sees by itself.
             if is_stdio && fd != 2 {
-                self.tell_kept(fd, entry);
+                self.tell_kept(fd, entry, crate::late::Telling::Now);
             } else {
                 entry.unmark(mark::UNTOLD);
             }
@@ -142,7 +142,7 @@ impl Library {
             return;
         }
         if entry.has(mark::SETS) {
-            self.tell_kept(fd, entry);
+            self.tell_kept(fd, entry, crate::late::Telling::Now);
             entry.was_refused();
         } else {
             self.offer(fd, entry, kind);

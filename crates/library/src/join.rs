@@ -4,12 +4,13 @@
 
 use crate::Library;
 use crate::engine::Engine;
+use crate::late::Telling;
 use crate::offer::Offer;
 use crate::session::{Facts, Receiver, RxPhase, Session, TxPhase, lock, switch};
 use crate::table::mark;
 use core::sync::atomic::Ordering;
 use rustix::io::Errno;
-use sojourn_session::{JoinT, ReasonT};
+use sojourn_session::{JoinT, KindT, ReasonT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::sync::Arc;
@@ -98,6 +99,8 @@ impl Library {
         session.is_over.store(false, Ordering::SeqCst);
         session.is_flushing.store(false, Ordering::SeqCst);
         session.is_carried.store(join.is_carried, Ordering::SeqCst);
+        let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;
+        session.acknowledges.store(acknowledges, Ordering::SeqCst);
         session.is_lent.store(false, Ordering::SeqCst);
         session.has_new_options.store(false, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
@@ -144,10 +147,17 @@ impl Library {
     }
 
     /// The session has been frozen for `reason`: the server wants to know.
-    pub(crate) fn count_return(&self, session: &Session, stream: &Stream, reason: ReasonT) {
+    pub(crate) fn count_return(
+        &self,
+        session: &Session,
+        stream: &Arc<Stream>,
+        reason: ReasonT,
+        when: Telling,
+    ) {
         let local = lock(&session.facts).local;
         let (sent, received) = stream.totals();
-        crate::library().push(crate::engine::Job::Left { local, reason, sent, received });
+        let stream = Arc::clone(stream);
+        self.push_when(crate::engine::Job::Left { local, reason, sent, received, stream }, when);
     }
 }
 
@@ -161,7 +171,7 @@ impl Session {
             let was_flushing = tx.phase == TxPhase::Flushing;
             self.end_sending(&mut tx);
             if !was_flushing {
-                crate::library().count_return(self, &stream, ReasonT::Closed);
+                crate::library().count_return(self, &stream, ReasonT::Closed, Telling::Now);
             }
             self.finish(&mut rx);
         }

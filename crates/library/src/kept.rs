@@ -5,20 +5,21 @@
 
 use crate::engine::Job;
 use crate::hot::kind_of;
+use crate::late::Telling;
 use crate::table::{Entry, mark};
-use crate::{Library, kernel, library};
+use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
 impl Library {
     /// `fd` does not move any more, until the number means something else.
-    pub(crate) fn keep_in_kernel(&self, fd: i32, entry: &Entry, reason: ReasonT) {
+    pub(crate) fn keep_in_kernel(&self, fd: i32, entry: &Entry, reason: ReasonT, when: Telling) {
         if entry.kept_for() == Some(reason) {
             return;
         }
         entry.keep(reason);
         if self.engine().is_some_and(|engine| engine.is_running()) {
-            self.tell_kept(fd, entry);
+            self.tell_kept(fd, entry, when);
         }
     }
 
@@ -32,15 +33,15 @@ impl Library {
         if self.policy.is_forbidden() || kind_of(fd).is_none() {
             entry.unmark(mark::UNTOLD);
         } else if self.policy.is_hot(calls, 0) {
-            self.tell_kept(fd, entry);
+            self.tell_kept(fd, entry, Telling::Now);
         }
     }
 
     /// The server is to know why `fd` stays. Starts the protocol thread if need be.
-    pub(crate) fn tell_kept(&self, fd: i32, entry: &Entry) {
+    pub(crate) fn tell_kept(&self, fd: i32, entry: &Entry, when: Telling) {
         entry.unmark(mark::UNTOLD);
         let version = entry.version.load(Ordering::SeqCst);
-        library().push(Job::Kept { fd, version });
+        self.push_when(Job::Kept { fd, version }, when);
     }
 
     /// Inode and reason of a descriptor that is kept, if it could be a session.

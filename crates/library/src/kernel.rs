@@ -101,6 +101,17 @@ pub(crate) fn has_arrived(fd: i32, kind: KindT) -> bool {
     kind != KindT::Tcp || at(fd).is_ok_and(|fd| matches!(unsent(fd), Ok(0)))
 }
 
+/// Acknowledges what has come over a TCP connection, for which the kernel waits up to 40 ms: it hopes for an answer that takes the acknowledgement along.
+/// What the program set (`TCP_QUICKACK`) stays so.
+pub(crate) fn acknowledge(fd: i32) {
+    let Ok(fd) = at(fd) else { return };
+    let is_interactive = sockopt::tcp_quickack(fd) == Ok(false);
+    let _ = sockopt::set_tcp_quickack(fd, true);
+    if is_interactive {
+        let _ = sockopt::set_tcp_quickack(fd, false);
+    }
+}
+
 /// `FIONREAD`: bytes that can be received.
 pub(crate) fn input_queue(fd: i32) -> usize {
     let found = at(fd).and_then(rustix::io::ioctl_fionread);

@@ -28,6 +28,7 @@ mod join;
 mod kept;
 mod kernel;
 mod landing;
+mod late;
 mod net;
 mod offer;
 mod poll;

@@ -217,11 +217,12 @@ impl Thread {
                         entry.unmark(mark::OFFERED);
                     }
                 }
-                Job::Left { local, reason, sent, received } => {
+                Job::Left { local, reason, sent, received, stream } => {
                     // What it was lent may have packets of it, and would not come any more.
                     self.await_lent(local);
                     self.unwatch(local, reason);
                     self.tell_left(local, reason, sent, received);
+                    drop(stream);
                     left.push(local);
                 }
                 Job::Wanted { inode } => self.offer_wanted(inode),
@@ -294,7 +295,10 @@ impl Thread {
         };
         fault::point("library.offer");
         let deadline = Deadline::after(ANSWER_LIMIT);
-        match client.with_deadline(deadline).offer(Some(end), &offer.what) {
+        self.engine.offering.store(offer.fd, Ordering::SeqCst);
+        let answer = client.with_deadline(deadline).offer(Some(end), &offer.what);
+        self.engine.offering.store(-1, Ordering::SeqCst);
+        match answer {
             Ok(_) => {
                 fault::point("library.offered");
                 self.offers.insert(offer.local, offer);

@@ -6,7 +6,7 @@
 use crate::calls::Send;
 use crate::kernel;
 use crate::library;
-use crate::session::{Sender, Session, TxPhase, lock, switch};
+use crate::session::{RxPhase, Sender, Session, TxPhase, lock, switch};
 use crate::sleep::Waited;
 use crate::table::Way;
 use core::sync::atomic::Ordering;
@@ -129,12 +129,26 @@ impl Session {
             return Step::Leave(ReasonT::PeerDied);
         }
         self.note_writers_cpu(stream);
+        if self.acknowledges.load(Ordering::Relaxed) {
+            self.acknowledge();
+        }
         match stream.write(bufs, at_least) {
             Ok(len) => Step::Done(Ok(len)),
             Err(Stop::Full) => Step::Full,
             Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
             Err(Stop::Violation) => Step::Leave(ReasonT::Violation),
             Err(Stop::Empty | Stop::NotRinging | Stop::NotFrozen) => Step::Kernel,
+        }
+    }
+
+    /// While bytes still come through the kernel and our answers go to the ring, no answer takes acknowledgements along. Without one the
+    /// peer cannot switch, and Nagle's algorithm holds its next small segment back until the kernel is tired of waiting (40 ms).
+    #[cold]
+    fn acknowledge(&self) {
+        if lock(&self.rx).phase == RxPhase::Joined {
+            kernel::acknowledge(self.number());
+        } else {
+            self.acknowledges.store(false, Ordering::Relaxed);
         }
     }
 
@@ -268,6 +282,9 @@ impl Session {
         let Some(stream) = &tx.stream else { return Step::Kernel };
         if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
+        }
+        if self.acknowledges.load(Ordering::Relaxed) {
+            self.acknowledge();
         }
         let read = |span: Span<'_>| sojourn_shm::descriptor::read_into(file, at, span);
         match stream.write_with(max, read) {

@@ -1,10 +1,13 @@
 //! Sends that wait.
 
-use crate::library;
-use crate::session_fakes::{Pair, write};
+use crate::session_fakes::{Pair, common_inbox, read, write};
+use crate::{Session, kernel, library};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use rustix::event::PollFlags;
+use rustix::fd::AsFd;
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::mpsc;
 use std::time::Instant;
@@ -52,4 +55,44 @@ fn small_messages_to_a_unix_socket_go_whole_or_not_at_all() {
     assert_eq!(write(pair.fd(0), &[0; 4096]), Err(Errno::AGAIN));
     // What is longer goes in pieces.
     assert!(write(pair.fd(0), &[0; 4097]).is_ok_and(|len| len < 4097));
+}
+
+/// What an end has sent that the kernel at the other end has not acknowledged (bytes).
+fn unacknowledged(pair: &Pair, end: usize) -> u64 {
+    sojourn_shm::descriptor::output_queue(pair.ends[end].as_ref().unwrap().as_fd()).unwrap()
+}
+
+#[test]
+fn an_answer_that_goes_to_the_ring_leaves_nothing_unacknowledged() {
+    let pair = Pair::tcp();
+    // Questions and answers: from then on the kernel waits for an answer that takes the acknowledgement along.
+    for _ in 0..20 {
+        for end in 0..2 {
+            assert_eq!(write(pair.fd(end), b"w"), Ok(1));
+            await_input(&pair, 1 - end);
+            assert_eq!(read(pair.fd(1 - end), &mut [0; 8]), Ok(1));
+        }
+    }
+    kernel::acknowledge(pair.fd(0));
+    let was_quick = sockopt::tcp_quickack(pair.ends[1].as_ref().unwrap());
+    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    assert_eq!(read(pair.fd(0), &mut [0; 8]), Err(Errno::AGAIN), "it consents");
+    // Past the library: it does not switch.
+    rustix::io::write(pair.ends[0].as_ref().unwrap(), b"question").unwrap();
+    await_input(&pair, 1);
+    assert_eq!(read(pair.fd(1), &mut [0; 8]), Ok(8));
+    assert_eq!(write(pair.fd(1), b"answer"), Ok(6));
+    assert_eq!(library().session_of(pair.fd(1)).map(Session::sends), Some(true), "to the ring");
+    assert_eq!(unacknowledged(&pair, 0), 0);
+    assert_eq!(sockopt::tcp_quickack(pair.ends[1].as_ref().unwrap()), was_quick);
+    assert_eq!(read(pair.fd(0), &mut [0; 8]), Ok(6));
+    // Now it may switch: no small segment waits in the kernel.
+    assert_eq!(write(pair.fd(0), b"question"), Ok(8));
+    assert_eq!(library().session_of(pair.fd(0)).map(Session::sends), Some(true));
+    assert_eq!(read(pair.fd(1), &mut [0; 8]), Ok(8));
+}
+
+fn await_input(pair: &Pair, end: usize) {
+    let fd = kernel::at(pair.fd(end)).unwrap();
+    kernel::wait(fd, PollFlags::IN, Some(crate::set_fakes::LONG)).unwrap();
 }

@@ -134,6 +134,8 @@ pub struct Session {
     pub(crate) is_flushing: AtomicBool,
     /// The other side is the server's carrier, and the peer on another host: see `carried`.
     pub(crate) is_carried: AtomicBool,
+    /// Of a TCP connection within the host whose bytes may still come through the kernel: see `send`.
+    pub(crate) acknowledges: AtomicBool,
     /// It is carried by this process: see `net`.
     pub(crate) is_lent: AtomicBool,
     /// The program has sent something since it last waited for an answer.
@@ -183,6 +185,7 @@ impl Session {
             is_flushing: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
+            acknowledges: AtomicBool::new(false),
             is_lent: AtomicBool::new(false),
             form: AtomicU32::new(0),
             keepalive: AtomicBool::new(false),

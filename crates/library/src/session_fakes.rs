@@ -15,6 +15,7 @@ use rustix::io::{Errno, IoSlice, IoSliceMut};
 use sojourn_session::{InboxT, JoinT, KindT, OfferT};
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
@@ -24,17 +25,30 @@ const RING_BYTES: u32 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) ends: [Option<OwnedFd>; 2],
+    kind: KindT,
 }
 
 impl Pair {
     /// A connection of which the library knows, and nothing more.
     pub(crate) fn new() -> Self {
         let (one, two) = UnixStream::pair().unwrap();
-        for end in [&one, &two] {
-            end.set_nonblocking(true).unwrap();
+        Self::of(KindT::Unix, [one.into(), two.into()])
+    }
+
+    /// The same of TCP.
+    pub(crate) fn tcp() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (two, _) = listener.accept().unwrap();
+        Self::of(KindT::Tcp, [one.into(), two.into()])
+    }
+
+    fn of(kind: KindT, ends: [OwnedFd; 2]) -> Self {
+        for end in &ends {
+            rustix::io::ioctl_fionbio(end, true).unwrap();
             library().opened(end.as_raw_fd(), Origin::Fresh);
         }
-        Self { ends: [Some(one.into()), Some(two.into())] }
+        Self { ends: ends.map(Some), kind }
     }
 
     /// One that has moved.
@@ -76,7 +90,7 @@ impl Pair {
         entry.mark(mark::OFFERED);
         let what = OfferT { local: 0, set, ring_bytes: RING_BYTES, is_sole: true };
         let version = entry.version.load(Ordering::SeqCst);
-        let kind = KindT::Unix;
+        let kind = self.kind;
         let epoch = crate::library().fork_epoch.load(Ordering::SeqCst);
         let aliases = library().alias_epoch.load(Ordering::SeqCst);
         let numbers = vec![fd];
@@ -110,6 +124,7 @@ impl Pair {
     pub(crate) fn close(&mut self, end: usize) {
         library().closing(self.fd(end));
         self.ends[end] = None;
+        library().ended();
     }
 
     /// Each end has sent a byte and received one: both directions are on the ring.

@@ -4,7 +4,7 @@
 
 use crate::errno;
 use crate::gate::{from_inside, is_open, tell, within};
-use crate::library::Origin;
+use crate::library::{Library, Origin};
 use crate::next::next;
 use crate::raw;
 use core::ffi::{c_int, c_uint};
@@ -54,7 +54,9 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         return not_open();
     }
     // SAFETY: passed on.
-    unsafe { next!(c"close" as OneFn)(fd) }
+    let result = unsafe { next!(c"close" as OneFn)(fd) };
+    tell(Library::ended);
+    result
 }
 
 #[unsafe(no_mangle)]
@@ -79,7 +81,9 @@ unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_in
     {
         tell(|library| library.closing_range(first, last));
     }
-    around_own(first, last, kernel)
+    let result = around_own(first, last, kernel);
+    tell(Library::ended);
+    result
 }
 
 /// Calls `range` for the numbers from `first` to `last` that are not the library's.
@@ -109,6 +113,7 @@ unsafe extern "C-unwind" fn closefrom(first: c_int) {
     tell(|library| library.closing_range(first, c_uint::MAX));
     // SAFETY: passed on.
     unsafe { next!(c"closefrom" as unsafe extern "C-unwind" fn(c_int))(first as c_int) }
+    tell(Library::ended);
 }
 
 /// After `new` has become `old`'s duplicate; passes on what the call answered.
@@ -142,6 +147,7 @@ fn replace(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
         tell(|library| library.replacing(new));
     }
     let result = kernel();
+    tell(Library::ended);
     if result >= 0 && old != new { duplicated(old, new) } else { result }
 }
 

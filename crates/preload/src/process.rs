@@ -1,7 +1,7 @@
 //! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled threads.
 
 use crate::gate::{self, is_open, tell, within};
-use crate::library::{Origin, ReasonT};
+use crate::library::{Library, Origin, ReasonT};
 use crate::next::next;
 use crate::trampoline::{Entry, asks_first};
 use crate::{descriptors, errno, objects, raw, tls};
@@ -195,6 +195,7 @@ fn wake(thread: libc::pthread_t) {
 
 /// Something else was put on 0, 1 and 2, inside the C library.
 fn standard_replaced() {
+    tell(Library::ended);
     for fd in 0..3 {
         descriptors::opened(fd, Origin::Unknown);
     }

@@ -3,7 +3,7 @@
 use crate::descriptors::opened;
 use crate::gate::{tell, within};
 use crate::io::overflow;
-use crate::library::{Attempt, Origin, Path, ReasonT, Recv, Send, Use};
+use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
 use crate::next::next;
 use crate::transfer::{self, Buffers, counted, home};
 use crate::{buffers, datagrams, raw};
@@ -384,8 +384,10 @@ unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: sockl
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if (0..=2).contains(&how) {
-        tell(|library| library.go_home(fd, ReasonT::State, true));
+        tell(|library| library.shutting(fd, how != libc::SHUT_WR));
     }
     // SAFETY: passed on.
-    unsafe { next!(c"shutdown" as ShutdownFn)(fd, how) }
+    let result = unsafe { next!(c"shutdown" as ShutdownFn)(fd, how) };
+    tell(Library::ended);
+    result
 }

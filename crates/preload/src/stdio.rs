@@ -6,7 +6,7 @@
 
 use crate::descriptors::opened;
 use crate::gate::{is_open, tell};
-use crate::library::{Origin, ReasonT};
+use crate::library::{Library, Origin, ReasonT};
 use crate::next::{c_library, next};
 use crate::objects;
 use crate::reopen::is_again;
@@ -160,7 +160,9 @@ unsafe extern "C-unwind" fn freopen(
 ) -> *mut FILE {
     closing(file);
     // SAFETY: passed on.
-    made(unsafe { next!(c"freopen" as ReopenFn)(path, mode, file) }, true)
+    let file = made(unsafe { next!(c"freopen" as ReopenFn)(path, mode, file) }, true);
+    tell(Library::ended);
+    file
 }
 
 #[unsafe(no_mangle)]
@@ -177,14 +179,18 @@ unsafe extern "C-unwind" fn freopen64(
 unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     closing(file);
     // SAFETY: passed on.
-    unsafe { next!(c"fclose" as CloseFn)(file) }
+    let result = unsafe { next!(c"fclose" as CloseFn)(file) };
+    tell(Library::ended);
+    result
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pclose(file: *mut FILE) -> c_int {
     closing(file);
     // SAFETY: passed on.
-    unsafe { next!(c"pclose" as CloseFn)(file) }
+    let result = unsafe { next!(c"pclose" as CloseFn)(file) };
+    tell(Library::ended);
+    result
 }
 
 /// Details of the functions below: which streams they may use.
