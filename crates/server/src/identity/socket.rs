@@ -23,7 +23,7 @@ const TCP_ULP: i32 = 31;
 const KERNELS_OWN: [(i32, i32); 14] = [
     (10, 0),  // SO_OOBINLINE
     (16, 0),  // SO_PASSCRED
-    (18, 1),  // SO_RCVLOWAT
+    (18, 1),  // SO_RCVLOWAT: see `option_is`
     (26, 0),  // SO_ATTACH_FILTER: see `option_is`
     (29, 0),  // SO_TIMESTAMP
     (34, 0),  // SO_PASSSEC
@@ -37,6 +37,7 @@ const KERNELS_OWN: [(i32, i32); 14] = [
     (76, 0),  // SO_PASSPIDFD
 ];
 const SO_ATTACH_FILTER: i32 = 26;
+const SO_RCVLOWAT: i32 = 18;
 
 pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Seen, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
@@ -88,6 +89,8 @@ fn option_is(end: BorrowedFd<'_>, name: i32, usual: i32) -> bool {
     }
     let mut value = [0; 4];
     match raw::getsockopt(end, libc::SOL_SOCKET, name, &mut value) {
+        // A TCP connection that was accepted by a listener of Multipath TCP has 0, which means 1.
+        Ok(_) if name == SO_RCVLOWAT => matches!(i32::from_ne_bytes(value), 0 | 1),
         Ok(_) => i32::from_ne_bytes(value) == usual,
         Err(error) => matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP),
     }

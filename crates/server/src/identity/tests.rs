@@ -272,6 +272,24 @@ fn other_kinds_are_refused() {
 }
 
 #[test]
+fn plain_tcp_accepted_by_a_listener_of_multipath_tcp_may_move() {
+    let mptcp = rustix::net::Protocol::from_raw(262.try_into().unwrap());
+    let Ok(listener) = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, Some(mptcp))
+    else {
+        eprintln!("not tested: no Multipath TCP");
+        return;
+    };
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    rustix::net::bind(&listener, &any).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    let at = SocketAddr::try_from(rustix::net::getsockname(&listener).unwrap()).unwrap();
+    let client = TcpStream::connect(at).unwrap();
+    let accepted = rustix::net::accept(&listener).unwrap();
+    assert!(see(&client).is_ok());
+    assert!(see(&accepted).is_ok());
+}
+
+#[test]
 fn options_that_only_the_kernel_honours_are_refused() {
     let one = 1i32.to_ne_bytes();
     for (name, value) in [
