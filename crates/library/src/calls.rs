@@ -64,6 +64,11 @@ impl Use<'_> {
             if is_at_home && self.library.policy.is_hot(calls, bytes) {
                 self.library.became_hot(self.fd, self.entry);
             }
+            if let Some(engine) = self.library.engine()
+                && engine.own.is_wanted()
+            {
+                engine.own.take_wanted();
+            }
         }
     }
 }

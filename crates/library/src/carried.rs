@@ -4,7 +4,6 @@
 //! bytes: once both directions have switched, the carrier takes over what the kernel knew of the connection, and gives
 //! it back when the stream is frozen. So nobody here uses the socket in between. Read `docs/moves.md`.
 
-use crate::engine::Engine;
 use crate::net::{Net, Parting};
 use crate::protocol::server::open_carry_client;
 use crate::receive::Step;
@@ -95,8 +94,8 @@ impl Session {
         let mut given = Given::default();
         while !is_decided() && !deadline.is_over() {
             match (parting, net) {
-                (Some(parting), Some((engine, net))) => {
-                    net.give_back(library, engine, parting, &mut given);
+                (Some(parting), Some((_, net))) => {
+                    net.give_back(library, parting, &mut given);
                     // What comes for it meanwhile is kept: work that would have to be done afterwards.
                     while !is_decided() && net.with_pump(|pump| pump.turn(false, now())) {}
                 }
@@ -160,8 +159,8 @@ impl Session {
             if let Ok(fd) = kernel::at(self.number()) {
                 let _ = rustix::net::connect_unspec(fd);
             }
-        } else if let (Some(late), Some(parting), Some((engine, net))) = (late, parting, net) {
-            net.give_late(engine, &parting, &late);
+        } else if let (Some(late), Some(parting), Some((_, net))) = (late, parting, net) {
+            net.give_late(&parting, &late);
         }
         false
     }
@@ -182,33 +181,28 @@ impl Given {
 
 impl Net {
     /// Whether sessions can be given back: there is a server, and a connection to it.
-    pub(crate) fn has_server(&self, library: &Library, engine: &Engine) -> bool {
-        self.connected(library, engine, &mut lock(&self.server))
+    pub(crate) fn has_server(&self, library: &Library) -> bool {
+        self.connected(library, &mut lock(&self.server))
     }
 
     /// Sees to it that there is a connection to a server that lives.
-    fn connected(
-        &self,
-        library: &Library,
-        engine: &Engine,
-        server: &mut Option<Connected>,
-    ) -> bool {
+    fn connected(&self, library: &Library, server: &mut Option<Connected>) -> bool {
         if server.as_mut().is_some_and(|server| !server.is_alive()) {
-            close(engine, server);
+            *server = None;
         }
         if server.is_none() {
             self.connections.fetch_add(1, Ordering::Relaxed);
             let number = self.connections.load(Ordering::Relaxed);
-            let client = open_carry_client(library, engine);
+            let client = open_carry_client(library);
             *server = client.map(|client| Connected { client, number });
         }
         server.is_some()
     }
 
     /// Gives the session to the server, unless the one that is there has it already.
-    fn give_back(&self, library: &Library, engine: &Engine, parting: &Parting, given: &mut Given) {
+    fn give_back(&self, library: &Library, parting: &Parting, given: &mut Given) {
         let mut server = lock(&self.server);
-        if !self.connected(library, engine, &mut server) {
+        if !self.connected(library, &mut server) {
             given.by = None;
             return;
         }
@@ -222,26 +216,20 @@ impl Net {
         let is_given = client.with_deadline(deadline).give_back(token, has_ended, file).is_ok();
         given.by = is_given.then_some(*number);
         if !is_given {
-            close(engine, &mut server);
+            *server = None;
         }
     }
 
     /// The server that has put the session back says to the kernel what came meanwhile. If there is none, or it is another one, the peer repeats it.
-    fn give_late(&self, engine: &Engine, parting: &Parting, late: &Late) {
+    fn give_late(&self, parting: &Parting, late: &Late) {
         let mut server = lock(&self.server);
         let Ok(file) = late.pack() else { return };
         let Some(Connected { client, .. }) = &mut *server else { return };
         let deadline = sojourn_ipc::Deadline::after(ANSWER_LIMIT);
         let told = client.with_deadline(deadline).give_late(parting.token, Some(file.as_fd()));
         if told.is_err() {
-            close(engine, &mut server);
+            *server = None;
         }
-    }
-}
-
-fn close(engine: &Engine, server: &mut Option<Connected>) {
-    if let Some(Connected { mut client, .. }) = server.take() {
-        engine.release(client.transport().socket());
     }
 }
 

@@ -11,7 +11,6 @@
 //! `docs/moves.md`, "UDP". Calls with addresses and control data are the shell's; here are endpoints.
 
 use crate::calls::Recv;
-use crate::engine::Engine;
 use crate::kernel;
 use crate::landing::Room;
 use crate::library;
@@ -292,29 +291,24 @@ impl Session {
         let net = library().engine().zip(library().net());
         let net = net.filter(|(_, net)| net.withdraw(self));
         stream.attention();
-        let Some((engine, net)) = net else { return };
+        let Some((_, net)) = net else { return };
         // Of an unknown session the server has given to the kernel what it found. Without a server nobody gives a port back that is not used any more.
-        let is_server_there = reason != ReasonT::PeerDied
-            && (reason != ReasonT::Closed || net.has_server(library(), engine));
+        let is_server_there =
+            reason != ReasonT::PeerDied && (reason != ReasonT::Closed || net.has_server(library()));
         if is_server_there {
             let is_told = || stream.peer_flushing().is_some() || stream.peer_flushed().is_some();
-            self.await_server((engine, net), stream, is_told);
+            self.await_server(net, stream, is_told);
         }
         let (token, record) = net.end_datagrams(self.slot());
         let (Some(token), Some(record)) = (token, record) else { return };
         let is_wanted = has_unread(&record) && reason != ReasonT::Closed && is_server_there;
-        if is_wanted && net.give_unread(engine, token, &record) {
-            self.await_server((engine, net), stream, || stream.peer_flushed().is_some());
+        if is_wanted && net.give_unread(token, &record) {
+            self.await_server(net, stream, || stream.peer_flushed().is_some());
         }
     }
 
     /// Waits until the server has said something, this one or the next.
-    fn await_server(
-        &self,
-        (engine, net): (&Engine, &Net),
-        stream: &Stream,
-        is_decided: impl Fn() -> bool,
-    ) {
+    fn await_server(&self, net: &Net, stream: &Stream, is_decided: impl Fn() -> bool) {
         // If there was no server for so long before, none is waited for again.
         let is_alone = net.is_alone.load(Ordering::SeqCst);
         let deadline = Deadline::after(if is_alone { RETURN_SLICE } else { RETURN_LIMIT });
@@ -326,7 +320,7 @@ impl Session {
             }
             stream.withdraw_reader();
             // It also sees to it that there is a connection for what was not read.
-            has_server = is_decided() || net.has_server(library(), engine);
+            has_server = is_decided() || net.has_server(library());
         }
         net.is_alone.store(!has_server, Ordering::SeqCst);
     }

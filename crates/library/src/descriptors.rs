@@ -72,7 +72,7 @@ impl Library {
 
     /// The first of the library's own numbers from `from` on.
     pub fn next_own(&self, from: u32) -> Option<u32> {
-        let own = self.engine().and_then(|engine| engine.next_own(from));
+        let own = self.engine().and_then(|engine| engine.own.next(from));
         let inherited = self.inherited_doorbells().filter_map(|fd| u32::try_from(fd).ok());
         inherited.filter(|fd| *fd >= from).chain(own).min()
     }
@@ -177,7 +177,7 @@ impl Library {
     /// Whether `fd` is the library's own: to the program it is not open.
     #[inline]
     pub fn is_own(&self, fd: i32) -> bool {
-        self.engine().is_some_and(|engine| engine.owns(fd))
+        self.engine().is_some_and(|engine| engine.own.owns(fd))
             || self.inherited_doorbells().any(|bell| bell == fd)
     }
 

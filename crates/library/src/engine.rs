@@ -1,19 +1,18 @@
 //! What belongs to one process alone and is made anew after `fork`: sessions, jobs for the protocol thread, the
 //! board by which children ask for sessions.
 //!
-//! Not here: what the protocol thread does (`protocol`).
+//! Not here: what the protocol thread does (`protocol`), and which descriptors are the library's own (`own`).
 
 use crate::Library;
 use crate::bulk::Histories;
 use crate::net::Net;
+use crate::own::Own;
 use crate::rings::Looks;
 use crate::session::{Pool, lock};
 use crate::strangers::Strangers;
+use crate::table::mark;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use rustix::event::EventfdFlags;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::process::Resource;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Mapping};
 use sojourn_stream::Stream;
@@ -23,12 +22,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// Sessions, and sets, that children can ask for: as many sets as there can be.
 pub(crate) const BOARD_SLOTS: u32 = 16_384;
-/// Numbers below the limit of open files that the library keeps to itself, if it can.
-const HIDDEN: u64 = 256;
+/// How often is looked whether threads have ended.
+const END_SLICE: Duration = Duration::from_micros(50);
 
-/// How long the protocol thread is waited for, and how often it is looked.
-const QUIET_LIMIT: Duration = Duration::from_millis(200);
-const QUIET_SLICE: Duration = Duration::from_micros(50);
+/// How long threads of the library's own may take to end.
+const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// Work for the protocol thread.
 #[derive(Debug)]
@@ -49,28 +47,14 @@ pub(crate) enum Job {
     Kept { fd: i32, version: u32 },
 }
 
-impl Job {
-    /// A descriptor of the program's that it is about.
-    fn number(&self) -> Option<i32> {
-        match self {
-            Self::Offer { fd, .. } | Self::Kept { fd, .. } => Some(*fd),
-            _ => None,
-        }
-    }
-}
-
 /// One process's share of the library.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) pool: Pool,
-    /// Rung for jobs, by children, and by the server; made by the protocol thread.
-    doorbell: OnceLock<OwnedFd>,
     jobs: Mutex<VecDeque<Job>>,
     /// Streams that have ended here whose other sides are told once the kernel has: see `late`.
     pub(crate) ended: Mutex<Vec<Arc<Stream>>>,
     is_running: AtomicBool,
-    /// The protocol thread sleeps, so it holds no lock, neither of ours nor of the C library's.
-    pub(crate) is_asleep: AtomicBool,
     /// Shared with children; see `fork`.
     pub(crate) board: OnceLock<Option<Mapping>>,
     /// Held while a descriptor's meaning changes and while a session joins.
@@ -81,8 +65,11 @@ pub(crate) struct Engine {
     pub(crate) offering: AtomicI32,
     /// Sessions that are away.
     pub(crate) away: AtomicU32,
-    /// The protocol thread's set, which the descriptors of sessions that are away are in; negative: none.
-    pub(crate) watched: AtomicI32,
+    /// Threads of the library's own, and their numbers.
+    threads: AtomicU32,
+    tids: Mutex<Vec<i32>>,
+    /// They are to end.
+    is_ending: AtomicBool,
     /// What carries sessions to other hosts, once there are such sessions; and whether its thread runs.
     pub(crate) net: OnceLock<Option<Net>>,
     pub(crate) has_net_thread: AtomicBool,
@@ -92,8 +79,8 @@ pub(crate) struct Engine {
     pub(crate) strangers: Mutex<Strangers>,
     /// Rings that nobody sees into.
     pub(crate) rings: Mutex<Looks>,
-    /// Numbers of the library's own descriptors.
-    own: Mutex<Vec<i32>>,
+    /// The library's own descriptors.
+    pub(crate) own: Own,
 }
 
 impl core::fmt::Debug for Pool {
@@ -106,11 +93,9 @@ impl Engine {
     pub(crate) fn new() -> Box<Self> {
         Box::new(Self {
             pool: Pool::new(),
-            doorbell: OnceLock::new(),
             jobs: Mutex::default(),
             ended: Mutex::new(Vec::with_capacity(crate::late::ENDED_MAX)),
             is_running: AtomicBool::new(false),
-            is_asleep: AtomicBool::new(false),
             board: OnceLock::new(),
             joining: Mutex::default(),
             pid: std::process::id(),
@@ -119,11 +104,13 @@ impl Engine {
             rings: Mutex::default(),
             offering: AtomicI32::new(-1),
             away: AtomicU32::new(0),
-            watched: AtomicI32::new(-1),
+            threads: AtomicU32::new(0),
+            tids: Mutex::default(),
+            is_ending: AtomicBool::new(false),
             net: OnceLock::new(),
             has_net_thread: AtomicBool::new(false),
             bulk: Mutex::default(),
-            own: Mutex::default(),
+            own: Own::default(),
         })
     }
 
@@ -148,33 +135,107 @@ impl Engine {
         }
         if !self.is_running.swap(true, Ordering::SeqCst) {
             self.note_serving();
-            if is_single_threaded() {
-                self.make_doorbell();
-            }
-            let work = Box::new(move || crate::protocol::run(library, self));
-            if !library.host().spawn("sojourn", work) {
-                self.is_running.store(false, Ordering::SeqCst);
-                self.note_serving();
+            // With several threads it is the protocol thread's to make, and to wait for.
+            let is_ready = !self.is_single_threaded() || self.own.make_kit(false, None).is_some();
+            if !is_ready {
+                self.gives_up(library);
+            } else if !self.spawn(library, "sojourn", move || crate::protocol::run(library, self)) {
+                self.gives_up(library);
                 library.policy.forbid();
             }
         }
         self.ring();
     }
 
-    /// Waits until the protocol thread has done what there is and sleeps, if it runs in this process.
-    pub(crate) fn await_quiet(&self) {
-        let deadline = Deadline::after(QUIET_LIMIT);
-        while self.is_running() && self.pid == std::process::id() && !deadline.is_over() {
-            // SYNC: in this order; pairs with the stores around its wait: awake comes before it takes jobs.
-            if lock(&self.jobs).is_empty() && self.is_asleep.load(Ordering::SeqCst) {
-                return;
+    /// There is no protocol thread, or it cannot work: what it was to do is not done. It is tried again when something else is to be done.
+    pub(crate) fn gives_up(&self, library: &Library) {
+        self.is_running.store(false, Ordering::SeqCst);
+        self.note_serving();
+        for job in self.take_jobs() {
+            if let Job::Offer { fd, version, .. } = job
+                && let Some(entry) = library.table.known(fd)
+                && entry.version.load(Ordering::SeqCst) == version
+            {
+                entry.unmark(mark::OFFERED);
+                entry.was_refused();
             }
-            std::thread::sleep(QUIET_SLICE);
+        }
+    }
+
+    /// Starts a thread of the library's own.
+    pub(crate) fn spawn(
+        &'static self,
+        library: &Library,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        self.threads.fetch_add(1, Ordering::SeqCst);
+        let counted = Box::new(move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            lock(&self.tids).push(tid);
+            work();
+            lock(&self.tids).retain(|own| *own != tid);
+            self.threads.fetch_sub(1, Ordering::SeqCst);
+        });
+        let has_begun = library.host().spawn(name, counted);
+        if !has_begun {
+            self.threads.fetch_sub(1, Ordering::SeqCst);
+        }
+        has_begun
+    }
+
+    /// Whether the program has one thread, as far as can be seen.
+    pub(crate) fn is_single_threaded(&self) -> bool {
+        self.programs_threads() == Some(1)
+    }
+
+    /// Threads of the process beside the library's own, if that can be seen. One that has ended counts if it was the first.
+    pub(crate) fn programs_threads(&self) -> Option<u64> {
+        threads_here()?.checked_sub(u64::from(self.threads.load(Ordering::SeqCst)))
+    }
+
+    /// Whether a thread is one of the library's own.
+    pub(crate) fn is_own_thread(&self, tid: i32) -> bool {
+        lock(&self.tids).contains(&tid)
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::SeqCst)
+    }
+
+    /// Ends the library's own threads, and waits until the kernel knows nothing of them. What is away has gone home before.
+    fn end_threads(&self) {
+        let own = u64::from(self.threads.load(Ordering::SeqCst));
+        if own == 0 || self.pid != std::process::id() {
+            return;
+        }
+        let before = threads_here();
+        self.is_ending.store(true, Ordering::SeqCst);
+        self.ring();
+        if let Some(net) = self.net.get().and_then(Option::as_ref) {
+            net.wake();
+        }
+        let deadline = Deadline::after(END_LIMIT);
+        // The kernel counts a thread for a moment after it has done all that can be waited for, which matters to a program of one thread.
+        let must_be_alone = before == Some(own + 1);
+        while !deadline.is_over()
+            && (self.threads.load(Ordering::SeqCst) > 0
+                || must_be_alone && threads_here() != Some(1))
+        {
+            std::thread::sleep(END_SLICE);
         }
     }
 
     pub(crate) fn is_running(&self) -> bool {
         self.is_running.load(Ordering::SeqCst)
+    }
+
+    /// A descriptor of the program's that there is a job for.
+    pub(crate) fn known_number(&self) -> Option<i32> {
+        lock(&self.jobs).iter().find_map(|job| match job {
+            Job::Offer { fd, .. } | Job::Kept { fd, .. } => Some(*fd),
+            _ => None,
+        })
     }
 
     /// What is to be done now. What comes while it is done rings the bell again.
@@ -184,87 +245,47 @@ impl Engine {
 
     /// Wakes the protocol thread.
     pub(crate) fn ring(&self) {
-        // SYNC: while there is none the thread has not looked for jobs; it makes one before it takes the lock of the jobs, under which this one was left.
-        if let Some(doorbell) = self.doorbell() {
-            // Full means that it is awake anyhow.
-            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// Makes the doorbell, if there is none. The first descriptor far up makes the kernel enlarge the process's table, for which it has programs with
-    /// several threads wait for some 20 ms: that is the protocol thread's to wait for, then, and not while one of ours has a low number.
-    pub(crate) fn make_doorbell(&self) -> Option<&OwnedFd> {
-        if let Some(doorbell) = self.doorbell() {
-            return Some(doorbell);
-        }
-        let known = lock(&self.jobs).iter().find_map(Job::number);
-        if let Some(fd) = known.and_then(|fd| crate::kernel::at(fd).ok()) {
-            drop(rustix::io::fcntl_dupfd_cloexec(fd, hidden_from()));
-        }
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let doorbell = self.keep(rustix::event::eventfd(0, flags).ok()?);
-        Some(self.doorbell.get_or_init(|| doorbell))
-    }
-
-    pub(crate) fn doorbell(&self) -> Option<&OwnedFd> {
-        self.doorbell.get()
-    }
-
-    /// Puts one of the library's own descriptors out of the way of the program's numbers.
-    pub(crate) fn keep(&self, fd: OwnedFd) -> OwnedFd {
-        let fd = hide(fd);
-        lock(&self.own).push(fd.as_raw_fd());
-        fd
-    }
-
-    /// One of [`Engine::keep`] is going to be closed.
-    pub(crate) fn release(&self, fd: BorrowedFd<'_>) {
-        lock(&self.own).retain(|own| *own != fd.as_raw_fd());
-    }
-
-    pub(crate) fn owns(&self, fd: i32) -> bool {
-        lock(&self.own).contains(&fd)
-    }
-
-    /// The first of the library's own numbers from `from` on.
-    pub(crate) fn next_own(&self, from: u32) -> Option<u32> {
-        let own = lock(&self.own);
-        own.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd >= from).min()
-    }
-
-    /// In a `fork` child: numbers of the parent's library, but for its doorbell. Nothing if a thread that is
-    /// not here was changing them.
-    pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
-        let own = self.own.try_lock().map(|own| own.clone()).unwrap_or_default();
-        own.into_iter().filter(|fd| Some(*fd) != self.doorbell_number()).collect()
-    }
-
-    /// By which children ask for what is away.
-    pub(crate) fn doorbell_number(&self) -> Option<i32> {
-        self.doorbell().map(|fd| fd.as_raw_fd())
+        // SYNC: while there is no bell the thread has not looked for jobs; it makes one before it takes the lock of the jobs, under which this one was left.
+        self.own.ring();
     }
 }
 
+/// Threads of this process. See proc(5): each is a folder there.
+fn threads_here() -> Option<u64> {
+    rustix::fs::stat("/proc/self/task").ok()?.st_nlink.checked_sub(2)
+}
+
 impl Library {
+    /// Ends the library's own threads: what the program is about to do can only be done with one thread, or would concern them. (A thread that may
+    /// not make all system calls any more is killed if it must wait for a lock of the C library's, as in malloc(3), which without us nobody else would
+    /// have.) Nothing moves in this process any more, so they are not started again.
+    pub fn end_threads(&self) {
+        if let Some(engine) = self.engine() {
+            engine.end_threads();
+        }
+    }
+
+    /// The process may come to live on without its first thread, of whose end not every kernel tells.
+    pub fn may_outlive_first(&self) {
+        // SYNC: before the bell; the protocol thread looks after it.
+        self.outlives_first.store(true, Ordering::SeqCst);
+        if let Some(engine) = self.engine() {
+            engine.ring();
+        }
+    }
+
+    /// Whether there are threads of the library's own.
+    pub fn has_threads(&self) -> bool {
+        self.engine().is_some_and(|engine| engine.threads.load(Ordering::SeqCst) > 0)
+    }
+
+    /// Whether the calling thread is the program's only one.
+    pub fn is_last_thread(&self) -> bool {
+        self.engine().is_some_and(Engine::is_single_threaded)
+    }
+
     /// Sessions of this process that are away from the kernel.
     pub fn away(&self) -> u32 {
         self.engine().map_or(0, |engine| engine.away.load(Ordering::SeqCst))
     }
-}
-
-/// Whether this process has one thread, as far as can be seen. See proc(5): each is a folder there.
-fn is_single_threaded() -> bool {
-    rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3)
-}
-
-/// A duplicate with a high number in place of `fd`; `fd` itself if that cannot be.
-fn hide(fd: OwnedFd) -> OwnedFd {
-    rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).unwrap_or(fd)
-}
-
-/// The first of the high numbers.
-fn hidden_from() -> i32 {
-    let limit =
-        rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
-    limit.saturating_sub(HIDDEN).max(limit / 2) as i32
 }

@@ -143,8 +143,11 @@ impl Library {
     pub fn after_fork_child(&self) {
         let parent = self.engine();
         self.next_generation();
-        for fd in parent.map(Engine::numbers_to_close).unwrap_or_default() {
-            self.host().close(fd);
+        if let Some(parent) = parent {
+            sojourn_shm::wait::read_load_from(None);
+            for fd in parent.own.numbers_to_close() {
+                self.host().close(fd);
+            }
         }
     }
 

@@ -211,11 +211,10 @@ impl Session {
 
     /// The protocol thread watches the descriptor no more.
     pub(crate) fn unwatch(&self) {
-        if let Some(engine) = library().engine()
-            && let (Ok(set), Ok(fd)) =
-                (kernel::at(engine.watched.load(Ordering::SeqCst)), kernel::at(self.number()))
+        if let Some(kit) = library().engine().and_then(|engine| engine.own.kit())
+            && let Ok(fd) = kernel::at(self.number())
         {
-            let _ = rustix::event::epoll::delete(set, fd);
+            let _ = rustix::event::epoll::delete(&kit.watched, fd);
         }
     }
 
@@ -328,14 +327,6 @@ impl Library {
                 // Who is not owed anything hears of the end from the kernel, which is about to tell all of them.
                 session.leave_within(ReasonT::Closed, rest, limit, Telling::Late);
             }
-        }
-    }
-
-    /// Waits until no thread of the library's own has anything to do. A program's thread that may not make all system calls any more is killed if it
-    /// must wait for a lock of the C library's, as in malloc(3), which without us nobody else would have.
-    pub fn await_quiet(&self) {
-        if let Some(engine) = self.engine() {
-            engine.await_quiet();
         }
     }
 

@@ -85,6 +85,10 @@ pub trait Host: Sync + core::fmt::Debug {
         let _ = mask;
         kernel::poll_all(fds, timeout)
     }
+    /// The last thread of the program has ended; those of the library have called this. Does not return.
+    fn last_thread_ended(&self) -> ! {
+        std::process::exit(0)
+    }
     /// Closes a number of the library's own, in a `fork` child.
     fn close(&self, fd: i32);
 }

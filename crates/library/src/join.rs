@@ -11,7 +11,7 @@ use crate::table::mark;
 use core::sync::atomic::Ordering;
 use rustix::io::Errno;
 use sojourn_session::{JoinT, KindT, ReasonT};
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::Mapping;
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::sync::Arc;
 
@@ -23,14 +23,11 @@ pub(crate) struct Parts {
     pub(crate) own_slot: u32,
 }
 
-/// The stream of a join, mapped.
-pub(crate) fn map(join: &JoinT, peer_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
+/// The stream of a join, in its region.
+pub(crate) fn view(join: &JoinT, region: Mapping, peer_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
     let layout = Layout::new(join.ring_bytes).ok_or(Errno::INVAL)?;
-    let region = join.region.clone().into_owned().map_err(|_| Errno::MFILE)?.ok_or(Errno::BADF)?;
-    let segment = Segment::accept(region, layout.len()).map_err(|_| Errno::INVAL)?;
-    let mapping = segment.map(Access::ReadWrite).map_err(|_| Errno::NOMEM)?;
     let side = usize::from(join.side);
-    Stream::new(mapping, layout, side, peer_inbox, join.peer.slot).ok_or(Errno::INVAL)
+    Stream::new(region, layout, side, peer_inbox, join.peer.slot).ok_or(Errno::INVAL)
 }
 
 impl Library {

@@ -29,8 +29,11 @@ mod kept;
 mod kernel;
 mod landing;
 mod late;
+mod look;
 mod net;
+pub mod numbers;
 mod offer;
+mod own;
 mod poll;
 mod poll_sleep;
 #[cfg(test)]
@@ -111,6 +114,8 @@ pub struct Library {
     pub(crate) fork_epoch: AtomicU32,
     /// Counts duplicates of descriptions that may have had several numbers before: an offer made earlier may not know all.
     pub(crate) alias_epoch: AtomicU32,
+    /// See [`Library::may_outlive_first`].
+    outlives_first: AtomicBool,
     /// See [`Library::has_pipes`].
     has_pipes: AtomicBool,
 }
@@ -134,6 +139,7 @@ impl Library {
             generation: AtomicU32::new(0),
             fork_epoch: AtomicU32::new(0),
             alias_epoch: AtomicU32::new(0),
+            outlives_first: AtomicBool::new(false),
             has_pipes: AtomicBool::new(false),
         }
     }
@@ -142,6 +148,11 @@ impl Library {
     pub fn set_host(&self, host: &'static dyn Host) {
         // A second one changes nothing: the first may be in use.
         let _ = self.host.set(host);
+    }
+
+    /// The program's descriptors are none of the library's business: it opens nothing among them but what `own` says.
+    pub fn opens_nothing(&self) {
+        sojourn_shm::wait::read_load_from(None);
     }
 
     /// Hands over the program's environment, `NAME=VALUE` each, as it is at the start: once, before the program runs.
@@ -252,7 +263,13 @@ impl Library {
     pub(crate) fn inherited_doorbells(&self) -> impl Iterator<Item = i32> {
         let generations = self.generation.load(Ordering::Relaxed) as usize;
         let ancestors = self.engines.iter().take(generations).filter_map(|engine| engine.get());
-        ancestors.filter(|engine| engine.has_heirs()).filter_map(|engine| engine.doorbell_number())
+        ancestors.filter(|engine| engine.has_heirs()).filter_map(|engine| engine.own.bell_number())
+    }
+
+    /// The engines of this process and of those whose child it is.
+    pub(crate) fn all_engines(&self) -> impl Iterator<Item = &Engine> {
+        let count = self.generation.load(Ordering::Relaxed) as usize + 1;
+        self.engines.iter().take(count).filter_map(|engine| engine.get()).map(|engine| &**engine)
     }
 
     pub(crate) fn next_generation(&self) {

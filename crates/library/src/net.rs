@@ -14,12 +14,13 @@ pub(crate) mod datagrams;
 use crate::Library;
 use crate::carried::Connected;
 use crate::engine::Engine;
+use crate::protocol::Lent;
 use crate::session::{Session, lock};
 use crate::watch::Watch;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
@@ -27,6 +28,7 @@ use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_pump::{Carried, Hop, Late, LinkId, Pump, now, parcel};
 use sojourn_session::{HopT, LendT, RingT};
+use sojourn_shm::Held;
 use sojourn_stream::Stream;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -55,7 +57,7 @@ pub(crate) struct Net {
     has_marked: AtomicBool,
     pub(crate) watch: Watch,
     /// Wakes the thread.
-    wake: OwnedFd,
+    wake: Held,
     /// When the thread looks next by itself, whatever happens (microseconds).
     looks_at: AtomicU64,
     /// The pump was turned since it looked last.
@@ -93,9 +95,9 @@ impl Net {
         engine: &'static Engine,
     ) -> Option<&'static Self> {
         let made = engine.net.get_or_init(|| {
-            let set = engine.keep(epoll::create(epoll::CreateFlags::CLOEXEC).ok()?);
+            let set = engine.own.make(true, || epoll::create(epoll::CreateFlags::CLOEXEC)).ok()?;
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-            let wake = engine.keep(eventfd(0, flags).ok()?);
+            let wake = engine.own.make(true, || eventfd(0, flags)).ok()?;
             epoll::add(&set, &wake, EventData::new_u64(WAKE), EventFlags::IN).ok()?;
             let watch = Watch::new(engine, set, PACKETS, TICK).ok()?;
             Some(Self {
@@ -115,8 +117,7 @@ impl Net {
         });
         let net = made.as_ref()?;
         if !engine.has_net_thread.swap(true, Ordering::SeqCst) {
-            let work = Box::new(move || net.serve(engine));
-            if !library.host().spawn("sojourn-net", work) {
+            if !engine.spawn(library, "sojourn-net", move || net.serve()) {
                 engine.has_net_thread.store(false, Ordering::SeqCst);
                 return None;
             }
@@ -131,22 +132,17 @@ impl Net {
         engine: &Engine,
         session: &Session,
         other: Stream,
-        lent: &LendT,
+        (lent, packets): (&Lent, Option<Held>),
     ) -> bool {
-        let Ok(record) =
-            lent.record.as_fd().ok_or(()).and_then(|file| parcel::open(file).map_err(drop))
-        else {
-            return false;
-        };
+        let (Some(record), lent) = (&lent.record, &lent.lent) else { return false };
         // The server has begun the ring; this view of it was made before that.
         other.start_ring();
         let mut pump = lock(&self.pump);
-        if !self.has_link(engine, &mut pump, lent) {
+        if !self.has_link(&mut pump, lent, packets) {
             return false;
         }
         let hop = hop_of(&lent.hop);
-        let Some(mut carried) = Carried::new(other, &record, &hop, &Limits::default(), now())
-        else {
+        let Some(mut carried) = Carried::new(other, record, &hop, &Limits::default(), now()) else {
             return false;
         };
         carried.watch_bulk(session.judge(engine));
@@ -167,17 +163,17 @@ impl Net {
     }
 
     /// Whether the pump has the interface that the session was lent with, by now.
-    fn has_link(&self, engine: &Engine, pump: &mut Pump, lent: &LendT) -> bool {
+    fn has_link(&self, pump: &mut Pump, lent: &LendT, packets: Option<Held>) -> bool {
         if pump.has_link(lent.link) {
             return true;
         }
-        let opened = self.open_link(engine, lent);
+        let opened = packets.and_then(|packets| self.open_link(lent.ring, packets));
         opened.map(|packets| pump.add_link(lent.link, packets, now())).is_some()
     }
 
-    fn open_link(&self, engine: &Engine, lent: &LendT) -> Option<Box<dyn Interface + Send>> {
-        let socket = engine.keep(lent.packets.clone().into_owned().ok().flatten()?);
-        let RingT { slot_len, slots } = lent.ring;
+    fn open_link(&self, ring: RingT, socket: Held) -> Option<Box<dyn Interface + Send>> {
+        let RingT { slot_len, slots } = ring;
+        let socket = socket.into_owned();
         let packets: Box<dyn Interface + Send> = match slots {
             0 => Box::new(Message::from_descriptor(socket).ok()?),
             _ => Box::new(Ring::map(socket, RingLayout { slot_len, slots }).ok()?),
@@ -197,14 +193,22 @@ impl Net {
     }
 
     /// Closes interfaces that have not been used for a while. When to look again.
-    fn close_idle_links(&self, engine: &Engine, pump: &mut Pump) -> Option<Instant> {
+    fn close_idle_links(&self, pump: &mut Pump) -> Option<Instant> {
         while let Some(packets) = pump.take_idle_link(now()) {
             if let Some(fd) = packets.wait_fd() {
                 self.watch.remove(fd);
-                engine.release(fd);
+                if let Some(engine) = crate::library().engine() {
+                    engine.own.forget(fd.as_raw_fd());
+                }
             }
         }
         pump.next_idle_link()
+    }
+
+    /// Wakes the thread.
+    pub(crate) fn wake(&self) {
+        // Full means that it is awake anyhow.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// The way to a session's peer has changed.
@@ -317,8 +321,7 @@ impl Net {
             }
             drop(pump);
             if is_early {
-                // Full means that it is awake anyhow.
-                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+                self.wake();
             }
             // SYNC: after the lock was let go of; pairs with the store in `serve_one`.
             fence(Ordering::SeqCst);
@@ -358,7 +361,7 @@ impl Net {
     }
 
     /// The thread. It ends if its set was closed under it, by a program that closes what is not its own: then calls alone turn the pump.
-    fn serve(&self, engine: &Engine) {
+    fn serve(&self) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             let was_turned = self.was_turned.load(Ordering::Relaxed);
@@ -366,13 +369,14 @@ impl Net {
             let at = now();
             pump.turn(false, at);
             let soon = was_turned.then(|| Instant::from_micros(at.as_micros() + SLACK_US));
-            let idle = self.close_idle_links(engine, &mut pump);
+            let idle = self.close_idle_links(&mut pump);
             let next = [soon, idle, pump.next_timeout()].into_iter().flatten().min();
             self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
             self.leave(pump);
             // That was not a call's turn. Should one have come since, its next one is in time.
             self.was_turned.store(false, Ordering::Relaxed);
-            if self.sleep(&mut events, next).is_err() {
+            let is_over = crate::library().engine().is_some_and(Engine::is_ending);
+            if is_over || self.sleep(&mut events, next).is_err() {
                 return;
             }
         }

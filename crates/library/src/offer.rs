@@ -3,6 +3,7 @@
 //! The program's thread only leaves a job; the rest is the protocol thread's. Read `docs/streams.md`, "Moving out".
 
 use crate::engine::Job;
+use crate::look::Look;
 use crate::session::lock;
 use crate::table::{Entry, mark};
 use crate::{Library, kernel, library};
@@ -47,7 +48,13 @@ impl Library {
     }
 
     /// The offer of a descriptor, if it may move as things are.
-    pub(crate) fn prepare_offer(&self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
+    pub(crate) fn prepare_offer(
+        &self,
+        fd: i32,
+        version: u32,
+        kind: KindT,
+        look: &mut dyn Look,
+    ) -> Option<Offer> {
         let entry = self.table.known(fd)?;
         if entry.version.load(Ordering::SeqCst) != version {
             return None;
@@ -58,9 +65,10 @@ impl Library {
         entry.let_go(ReasonT::Ring);
         let epoch = self.fork_epoch.load(Ordering::SeqCst);
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
-        let numbers = self.numbers_of(fd, entry)?;
+        let numbers = self.numbers_of(fd, entry, look)?;
         let set = self.set_for_offer(&numbers)?;
-        if set == 0 && self.is_in_strange_set(&numbers, &mut lock(&self.engine()?.strangers)) {
+        let strangers = &self.engine()?.strangers;
+        if set == 0 && self.is_in_strange_set(&numbers, &mut lock(strangers), look) {
             entry.mark(mark::SETS);
             return None;
         }
@@ -74,16 +82,23 @@ impl Library {
     }
 
     /// Every number of the open file description of `fd`.
-    pub(crate) fn numbers_of(&self, fd: i32, entry: &Entry) -> Option<Vec<i32>> {
+    pub(crate) fn numbers_of(
+        &self,
+        fd: i32,
+        entry: &Entry,
+        look_at: &mut dyn Look,
+    ) -> Option<Vec<i32>> {
         if !entry.may_be_aliased() {
             return Some(vec![fd]);
         }
         let (this, flags) = look(fd)?;
         let mut numbers = vec![fd];
-        for found in std::fs::read_dir("/proc/self/fd").ok()?.flatten() {
-            let Some(number) = found.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+        let all = look_at.numbers();
+        if all.is_empty() {
+            // Nobody can say: there is no /proc here.
+            return None;
+        }
+        for number in all {
             let Some((other, other_flags)) = look(number) else { continue };
             let is_same = other.st_dev == this.st_dev && other.st_ino == this.st_ino;
             if number != fd && is_same && other_flags & OFlags::ACCMODE == flags & OFlags::ACCMODE {

@@ -17,9 +17,10 @@ use crate::set_entry::bit;
 use crate::set_wait::ASK_INTERVAL_NS;
 use core::time::Duration;
 use rustix::event::EventfdFlags;
-use rustix::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
+use sojourn_shm::Held;
 use sojourn_shm::deadline::now_ns;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
@@ -42,7 +43,7 @@ pub(crate) struct Pollers {
 #[derive(Debug, Default)]
 struct State {
     sleeping: Vec<Sleeper>,
-    spare_events: Vec<OwnedFd>,
+    spare_events: Vec<Held>,
     spare_policies: Vec<Policy>,
 }
 
@@ -50,7 +51,7 @@ struct State {
 struct Sleeper {
     /// A bit for every 64th slot.
     interest: u64,
-    event: OwnedFd,
+    event: Held,
     is_nudged: bool,
 }
 
@@ -169,8 +170,14 @@ impl Polling<'_> {
 
     fn sleep(&mut self, places: &Places, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
         let Some(pollers) = self.library.pollers() else { return Err(Errno::NOMEM) };
-        let event = self.library.poll_event(pollers)?;
-        let number = event.as_raw_fd();
+        let Ok(event) = self.library.poll_event(pollers) else {
+            // There is no number left for it: the program must not notice, so the kernel serves the call.
+            for polled in &*self.fds {
+                self.library.go_home(polled.fd, ReasonT::Resources, false);
+            }
+            return Ok(Slept::Look);
+        };
+        let number = event.number();
         lock(&pollers.state).sleeping.push(Sleeper {
             interest: places.interest,
             event,
@@ -264,10 +271,10 @@ impl Pollers {
         asked: u32,
         packets: i32,
         (inbox, slot): (Arc<Inbox>, u32),
-        event: OwnedFd,
+        event: Held,
         (limit, ready): (Duration, &dyn Fn() -> bool),
     ) -> Woken {
-        let number = event.as_raw_fd();
+        let number = event.number();
         let interest = 1 << (slot % 64);
         lock(&self.state).sleeping.push(Sleeper { interest, event, is_nudged: false });
         inbox.announce();
@@ -284,7 +291,7 @@ impl Pollers {
     /// The thread with the event `number` is awake; `extra` is what the kernel said of inboxes and event.
     fn woke(&self, inboxes: &[Arc<Inbox>], number: i32, extra: &[PollFd]) {
         let mut state = lock(&self.state);
-        let at = state.sleeping.iter().position(|sleeper| sleeper.event.as_raw_fd() == number);
+        let at = state.sleeping.iter().position(|sleeper| sleeper.event.number() == number);
         if let Some(sleeper) = at.map(|at| state.sleeping.swap_remove(at)) {
             let is_lost = extra
                 .iter()
@@ -294,7 +301,7 @@ impl Pollers {
             }
             if is_lost {
                 // The program has closed the number by a way around us; it is not ours to close.
-                let _ = sleeper.event.into_raw_fd();
+                sleeper.event.place().move_to(None);
             } else {
                 state.spare_events.push(sleeper.event);
             }
@@ -322,12 +329,12 @@ impl State {
 }
 
 impl Library {
-    fn poll_event(&self, pollers: &Pollers) -> Result<OwnedFd, Errno> {
+    fn poll_event(&self, pollers: &Pollers) -> Result<Held, Errno> {
         if let Some(event) = lock(&pollers.state).spare_events.pop() {
             return Ok(event);
         }
         let engine = self.engine_or_new().ok_or(Errno::NOMEM)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(engine.keep(rustix::event::eventfd(0, flags)?))
+        engine.own.make(false, || rustix::event::eventfd(0, flags))
     }
 }

@@ -1,15 +1,21 @@
 //! The protocol thread: talks to the server, watches peers and the kernel's descriptors of sessions that are away.
 //!
-//! It starts with the first hot session, sleeps in one `epoll_wait`, and never touches data. When the server is
-//! gone it looks for a new one now and then, as long as sessions are away. Its connection with the server is in `server`,
+//! It starts with the first hot session and never touches data. It works on the program's descriptors; what it opens and receives itself has no
+//! number among them (`outside`): a second thread has that, and sleeps for this one. When the server is
+//! gone it looks for a new one now and then, as long as sessions are away. Its connection with the server is in `server`, the server's words in `words`,
 //! what joined sessions need in `joins`. Not here: what joining and going home mean (`crate::join`, `crate::home`). Read `docs/streams.md` first.
 
 mod joins;
+mod living;
+mod outside;
 pub(crate) mod server;
+mod words;
+
+pub(crate) use outside::Lent;
 
 use crate::engine::{Engine, Job};
-use crate::net::Net;
 use crate::offer::Offer;
+use crate::own::Kit;
 use crate::search::Search;
 use crate::session::lock;
 use crate::table::mark;
@@ -17,15 +23,16 @@ use crate::wanted::Wanted;
 use crate::{Library, Session, kernel};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::io::Errno;
-use sojourn_ipc::rt;
+use living::Living;
+use outside::{Looker, Outside, Word, take_watched};
+use rustix::fd::{AsFd, BorrowedFd};
+use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
-use sojourn_session::{EventT, KindT, LendT, ReasonT, SessionClient, WhereT};
+use sojourn_session::{KindT, ReasonT, SessionClient, WhereT};
+use sojourn_shm::aside::{self, Aside};
 use sojourn_shm::fault;
 use sojourn_stream::{Inbox, Stream};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,19 +45,17 @@ const LENT_SLICE: Duration = Duration::from_micros(100);
 /// Events taken at once.
 const EVENTS: usize = 64;
 
-/// What an event of the thread's set is about: the top byte of its data.
+/// What an event of the thread's sets is about: the top byte of its data.
 const DOORBELL: u64 = 0;
+const BELL: u64 = 6 << 56;
+const WATCHED: u64 = 7 << 56;
+const LIVING: u64 = 8 << 56;
 const SERVER: u64 = 1 << 56;
 const SESSION: u64 = 2 << 56;
 const PEER: u64 = 3 << 56;
 const INBOX: u64 = 4 << 56;
 const FLUSH: u64 = 5 << 56;
 const WHAT: u64 = 0xff << 56;
-
-struct Peer {
-    process: OwnedFd,
-    sessions: usize,
-}
 
 struct OwnInbox {
     /// Its number in the thread's set: those of the server are too large to stand beside what an event is about.
@@ -66,18 +71,26 @@ struct OwnInbox {
 struct Thread {
     library: &'static Library,
     engine: &'static Engine,
-    set: OwnedFd,
-    client: Option<SessionClient<Connection>>,
+    kit: &'static Kit,
+    aside: Aside<Outside>,
+    /// This thread's number: it has the program's table.
+    tid: i32,
+    has_client: bool,
+    /// What the server has said, in turn: a join waits for descriptors.
+    words: VecDeque<Word>,
+    /// Since when the first of them is waited for.
+    placing: Option<Deadline>,
     search: Search,
+    living: Living,
     /// Since when there is a client.
     served_since: Instant,
     /// By the library's own name of a session.
     offers: HashMap<u64, Offer>,
     joined: HashMap<u64, Joined>,
     own_inboxes: HashMap<u64, OwnInbox>,
-    inboxes_seen: u64,
     peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
-    peers: HashMap<u32, Peer>,
+    /// Sessions with each peer's process.
+    peers: HashMap<u32, usize>,
 }
 
 struct Joined {
@@ -96,7 +109,7 @@ struct Joined {
 /// The thread.
 pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
     let Some(mut thread) = Thread::new(library, engine) else {
-        library.policy.forbid();
+        engine.gives_up(library);
         return;
     };
     // Before the first session joins, off the program's threads: takes about a millisecond, once.
@@ -106,57 +119,99 @@ pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
 
 impl Thread {
     fn new(library: &'static Library, engine: &'static Engine) -> Option<Self> {
-        let doorbell = engine.make_doorbell()?;
-        let set = engine.keep(epoll::create(epoll::CreateFlags::CLOEXEC).ok()?);
-        engine.watched.store(set.as_raw_fd(), Ordering::SeqCst);
-        epoll::add(&set, doorbell, EventData::new_u64(DOORBELL), EventFlags::IN).ok()?;
-        // What was left before there was a bell.
-        engine.ring();
-        Some(Self {
+        let known = engine.known_number().and_then(|fd| kernel::at(fd).ok());
+        let kit = engine.own.make_kit(true, known)?;
+        let far = engine.own.take_far()?;
+        let number = far.number();
+        let (aside, worker) = aside::pair();
+        let work = move || worker.serve(|| Outside::new(number));
+        if !engine.spawn(library, "sojourn-aside", work) {
+            library.policy.forbid();
+            return None;
+        }
+        let mut thread = Self {
             library,
             engine,
-            set,
-            client: None,
+            kit,
+            aside,
+            tid: rustix::thread::gettid().as_raw_nonzero().get(),
+            has_client: false,
+            words: VecDeque::new(),
+            placing: None,
             search: Search::new(),
+            living: Living::First,
             served_since: Instant::now(),
             offers: HashMap::new(),
             joined: HashMap::new(),
             own_inboxes: HashMap::new(),
-            inboxes_seen: 0,
             peer_inboxes: HashMap::new(),
             peers: HashMap::new(),
-        })
+        };
+        if thread.with_descriptor(kit.watched.as_fd(), |outside| outside.watch_set()) != Some(true)
+        {
+            // No table of its own: the kernel does not know how, or somebody forbids it.
+            library.policy.forbid();
+            return None;
+        }
+        drop(far);
+        // What was left before there was a bell.
+        engine.ring();
+        Some(thread)
+    }
+
+    /// Has `work` done where a descriptor of the program's has just been handed over to.
+    fn with_descriptor<R: Send>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        work: impl FnOnce(&mut Outside) -> R + Send,
+    ) -> Option<R> {
+        if self.engine.own.pass(fd).is_err() {
+            // Full of rings, as a rule: then there is room after that.
+            self.aside.call(|outside| outside.wait(Some(Duration::ZERO)))?;
+            self.engine.own.pass(fd).ok()?;
+        }
+        self.aside.call(work)
+    }
+
+    /// Says something to the server. `None`: there is none.
+    fn tell<R: Send>(
+        &mut self,
+        say: impl FnOnce(&mut SessionClient<Connection>) -> Result<R, CallError> + Send,
+    ) -> Option<Result<R, CallError>> {
+        if !self.has_client {
+            return None;
+        }
+        self.aside.call(|outside| outside.client.as_mut().map(say)).flatten()
     }
 
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
-            events.clear();
-            let limit = self.sleeps_for().and_then(|limit| limit.try_into().ok());
-            let spare = rustix::buffer::spare_capacity(&mut events);
-            // SYNC: pairs with the loads in `Engine::await_quiet`.
-            self.engine.is_asleep.store(true, Ordering::SeqCst);
-            let woken = epoll::wait(&self.set, spare, limit.as_ref());
-            self.engine.is_asleep.store(false, Ordering::SeqCst);
-            match woken {
-                Ok(_) | Err(Errno::INTR) => {}
+            let limit = self.sleeps_for();
+            let woken = self.aside.call(|outside| outside.wait(limit));
+            if self.engine.is_ending() {
+                self.engine.stop_serving();
+                self.engine.gives_up(self.library);
+                return;
+            }
+            let is_there = take_watched(self.kit.watched.as_fd(), &mut events).is_ok();
+            let Some(words) = woken.filter(|_| is_there) else {
                 // The set was closed under us: a program that closes what is not its own.
-                Err(_) => {
-                    self.library.all_home(ReasonT::Resources, true);
-                    self.library.give_up_sets();
-                    self.engine.stop_serving();
-                    return;
-                }
-            }
-            for event in &events {
-                self.handle(event.data.u64());
-            }
+                self.library.all_home(ReasonT::Resources, true);
+                self.library.give_up_sets();
+                self.engine.stop_serving();
+                return;
+            };
+            let stirred = events.iter().map(|event| event.data.u64());
+            words.into_iter().chain(stirred).for_each(|word| self.handle(word));
             self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
+            self.take_words();
+            self.look_for_life();
             if !self.joined.is_empty() && lock(&self.engine.rings).look(self.library) {
                 self.leave_for_rings();
             }
-            if self.client.is_none() && !self.joined.is_empty() {
+            if !self.has_client && !self.joined.is_empty() {
                 self.connect();
             }
         }
@@ -164,11 +219,12 @@ impl Thread {
 
     /// How long nothing is to be done that nobody rings for. With live sessions, rings are looked for, and a server while there is none (`search`).
     fn sleeps_for(&self) -> Option<Duration> {
-        if self.joined.is_empty() {
-            return None;
-        }
-        let rings = lock(&self.engine.rings).left();
-        Some(if self.client.is_none() { rings.min(self.search.left()) } else { rings })
+        let has_sessions = !self.joined.is_empty();
+        let rings = has_sessions.then(|| lock(&self.engine.rings).left());
+        let search = (has_sessions && !self.has_client).then(|| self.search.left());
+        let placed = self.placing.and_then(|placing| placing.left());
+        let life = self.living.period(self.library);
+        [rings, search, placed, life].into_iter().flatten().min()
     }
 
     /// There is a ring that nobody sees into. Peers are not waited for: what it waits for comes when they have left.
@@ -183,12 +239,7 @@ impl Thread {
     fn handle(&mut self, data: u64) {
         let rest = data & !WHAT;
         match data & WHAT {
-            DOORBELL => {
-                if let Some(doorbell) = self.engine.doorbell() {
-                    let _ = rustix::io::read(doorbell, &mut [0; 8]);
-                }
-                self.take_events();
-            }
+            DOORBELL => self.take_events(),
             SERVER => self.lose_server(),
             SESSION => {
                 if let Some(session) = self.engine.pool.session(rest as u32) {
@@ -201,7 +252,9 @@ impl Thread {
                     session.room_came();
                 }
             }
-            _ => self.attend(rest),
+            INBOX => self.attend(rest),
+            LIVING => self.living = Living::Unwatched,
+            _ => {}
         }
     }
 
@@ -211,7 +264,7 @@ impl Thread {
         for job in self.engine.take_jobs() {
             match job {
                 Job::Offer { fd, version, kind } => {
-                    if let Some(offer) = self.library.prepare_offer(fd, version, kind) {
+                    if let Some(offer) = self.prepare_offer(fd, version, kind) {
                         self.offer(offer);
                     } else if let Some(entry) = self.library.table.known(fd) {
                         entry.unmark(mark::OFFERED);
@@ -235,7 +288,8 @@ impl Thread {
         if !left.is_empty() {
             // Joins that the server has made before it heard of this may name what these sessions named.
             self.take_events();
-            left.into_iter().for_each(|local| self.forget(local));
+            self.words.extend(left.into_iter().map(Word::Forget));
+            self.take_words();
         }
     }
 
@@ -243,7 +297,7 @@ impl Thread {
     fn await_lent(&mut self, local: u64) {
         let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
         let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
-        while self.client.is_some()
+        while self.has_client
             && let Some(Joined { other: Some(other), offer, .. }) = self.joined.get(&local)
             && offer.kind == KindT::Udp
             && !is_kept(other)
@@ -259,14 +313,21 @@ impl Thread {
         }
     }
 
+    fn prepare_offer(&mut self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
+        let mut look = Looker(&mut self.aside, self.tid);
+        self.library.prepare_offer(fd, version, kind, &mut look)
+    }
+
     fn tell_left(&mut self, local: u64, reason: ReasonT, sent: u64, received: u64) {
-        let Some(client) = &mut self.client else { return };
         fault::point("library.left");
-        if client
-            .with_deadline(Deadline::after(ANSWER_LIMIT))
-            .left(local, reason, sent, received)
-            .is_err()
-        {
+        let limit = Deadline::after(ANSWER_LIMIT);
+        let told =
+            self.tell(|client| client.with_deadline(limit).left(local, reason, sent, received));
+        self.lose_server_unless_heard(told);
+    }
+
+    fn lose_server_unless_heard<R>(&mut self, told: Option<Result<R, CallError>>) {
+        if matches!(told, Some(Err(_))) {
             self.lose_server();
         }
     }
@@ -285,27 +346,33 @@ impl Thread {
     }
 
     fn offer(&mut self, offer: Offer) {
-        if self.client.is_none() {
+        if !self.has_client {
             self.connect();
         }
         let Ok(end) = kernel::at(offer.fd) else { return };
-        let Some(client) = &mut self.client else {
+        if !self.has_client {
             self.decline(&offer);
             return;
-        };
+        }
         fault::point("library.offer");
-        let deadline = Deadline::after(ANSWER_LIMIT);
+        let what = &offer.what;
         self.engine.offering.store(offer.fd, Ordering::SeqCst);
-        let answer = client.with_deadline(deadline).offer(Some(end), &offer.what);
+        let told = self.with_descriptor(end, |outside| {
+            let end = outside.take_passed()?;
+            let client = outside.client.as_mut()?;
+            let deadline = Deadline::after(ANSWER_LIMIT);
+            Some(client.with_deadline(deadline).offer(Some(end.as_fd()), what).map(drop))
+        });
         self.engine.offering.store(-1, Ordering::SeqCst);
-        match answer {
-            Ok(_) => {
+        match told.flatten() {
+            Some(Ok(())) => {
                 fault::point("library.offered");
                 self.offers.insert(offer.local, offer);
                 self.take_events();
             }
-            Err(rt::CallError::Fault(_)) => self.decline(&offer),
-            Err(_) => {
+            // It could not even be handed over: the program has closed it.
+            Some(Err(CallError::Fault(_))) | None => self.decline(&offer),
+            Some(Err(_)) => {
                 self.decline(&offer);
                 self.lose_server();
             }
@@ -333,55 +400,10 @@ impl Thread {
         }
     }
 
-    fn take_events(&mut self) {
-        loop {
-            let Some(client) = &mut self.client else { return };
-            match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
-                Ok(EventT::Case0) => return,
-                Ok(EventT::Join(join)) => self.join(&join),
-                Ok(EventT::Recall(recall)) => {
-                    if let Some(session) = self.session(recall.local) {
-                        session.leave(recall.reason, false);
-                    }
-                }
-                // In its turn: what has gone home before is to be forgotten first.
-                Ok(EventT::Wanted(wanted)) => {
-                    self.engine.push(self.library, Job::Wanted { inode: wanted.inode });
-                }
-                Ok(EventT::Lend(lent)) => self.carry(&lent),
-                Ok(EventT::Rerouted(rerouted)) => {
-                    if let (Some(session), Some(net)) =
-                        (self.session(rerouted.local), self.library.net())
-                    {
-                        net.reroute(session.slot(), &rerouted.hop);
-                    }
-                }
-                Ok(EventT::Way(way)) => {
-                    if let (Some(session), Some(net)) =
-                        (self.session(way.local), self.library.net())
-                    {
-                        net.set_way(session.slot(), &way);
-                    }
-                }
-                Ok(EventT::Refused(refusal)) => {
-                    if let Some(offer) = self.offers.remove(&refusal.local) {
-                        if refusal.reason == ReasonT::Kind {
-                            self.fix(&offer);
-                        }
-                        self.decline(&offer);
-                    }
-                }
-                Err(_) => {
-                    self.lose_server();
-                    return;
-                }
-            }
-        }
-    }
-
     /// An administrator wants something away.
     fn offer_wanted(&mut self, inode: u64) {
-        match self.library.wanted(inode) {
+        let wanted = self.library.wanted(inode, &mut Looker(&mut self.aside, self.tid));
+        match wanted {
             Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
             Wanted::Done => {}
             Wanted::Not(reason) => {
@@ -392,7 +414,7 @@ impl Thread {
 
     /// A descriptor is kept in the kernel. What is kept before there is a server is told when there is one.
     fn tell_kept(&mut self, fd: i32, version: u32) {
-        if self.client.is_none() {
+        if !self.has_client {
             self.connect();
             return;
         }
@@ -406,41 +428,20 @@ impl Thread {
 
     /// The server is told why something stays in the kernel.
     fn decline_inode(&mut self, inode: u64, reason: ReasonT) {
-        let Some(client) = &mut self.client else { return };
         let limit = Deadline::after(ANSWER_LIMIT);
-        if client.with_deadline(limit).declined(inode, reason).is_err() {
-            self.lose_server();
-        }
-    }
-
-    /// A session is this process's to carry.
-    fn carry(&mut self, lent: &LendT) {
-        let Some(session) = self.session(lent.local) else { return };
-        let other = self.joined.get_mut(&lent.local).and_then(|joined| joined.other.take());
-        // Without a connection for the way home it is not begun.
-        let net = Net::start(self.library, self.engine)
-            .filter(|net| net.has_server(self.library, self.engine));
-        let begins = net.zip(other).is_some_and(|(net, other)| match session.is_datagram() {
-            true => net.begin_datagrams(self.engine, session, other, lent),
-            false => net.begin(self.engine, session, other, lent),
-        });
-        // Called home before it was here: whoever did may not have found it.
-        let is_called_home = session.stream().is_some_and(|stream| stream.is_frozen());
-        if !begins || is_called_home {
-            session.leave(ReasonT::Resources, false);
-        }
+        let told = self.tell(|client| client.with_deadline(limit).declined(inode, reason));
+        self.lose_server_unless_heard(told);
     }
 
     fn ask_way(&mut self, local: u64, to: IpAddr) {
-        let Some(client) = &mut self.client else { return };
         let to = match to {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
         let place = WhereT { local, to: to.octets() };
-        if client.with_deadline(Deadline::after(ANSWER_LIMIT)).ask_way(&place).is_err() {
-            self.lose_server();
-        }
+        let limit = Deadline::after(ANSWER_LIMIT);
+        let told = self.tell(|client| client.with_deadline(limit).ask_way(&place));
+        self.lose_server_unless_heard(told);
     }
 
     fn session(&self, local: u64) -> Option<&'static Session> {
@@ -454,9 +455,7 @@ impl Thread {
             .filter(|joined| joined.peer_pid == pid)
             .map(|joined| joined.slot)
             .collect();
-        if let Some(peer) = self.peers.get(&pid) {
-            let _ = epoll::delete(&self.set, &peer.process);
-        }
+        self.aside.call(|outside| outside.peer_died(pid));
         for slot in of_peer {
             if let Some(session) = self.engine.pool.session(slot) {
                 session.leave(ReasonT::PeerDied, false);

@@ -5,15 +5,14 @@
 //! The name that /proc gives a pipe can be opened for writing by whoever may read it (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind
 //! can be had. Read `docs/streams.md`, "Going home", first.
 
-use crate::kernel;
 use crate::receive::flushed;
 use crate::session::{RxPhase, Session, lock};
-use rustix::fd::OwnedFd;
+use crate::{kernel, library};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sojourn_session::KindT;
+use sojourn_shm::Held;
 use sojourn_stream::Stream;
-use std::os::fd::AsRawFd;
 
 /// Bytes copied at once.
 const PIECE: usize = 4096;
@@ -35,11 +34,11 @@ impl Session {
         if done < owed
             && let Some(end) = self.writing_end()
         {
-            kernel::make_room(end.as_raw_fd(), KindT::Pipe, owed - done, true);
+            kernel::make_room(end.number(), KindT::Pipe, owed - done, true);
             let mut piece = [0; PIECE];
             while done < owed {
                 let len = stream.copy_unflushed(done, &mut piece);
-                match kernel::send(end.as_raw_fd(), KindT::Pipe, &piece[..len]) {
+                match kernel::send(end.number(), KindT::Pipe, &piece[..len]) {
                     Ok(0) => break,
                     Ok(sent) => done += sent,
                     Err(Errno::INTR) => {}
@@ -53,9 +52,10 @@ impl Session {
         }
     }
 
-    fn writing_end(&self) -> Option<OwnedFd> {
+    fn writing_end(&self) -> Option<Held> {
         let name = format!("/proc/self/fd/{}", self.number());
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        rustix::fs::open(name, flags, Mode::empty()).ok()
+        let open = || rustix::fs::openat(rustix::fs::CWD, name, flags, Mode::empty());
+        library().engine()?.own.make(false, open).ok()
     }
 }

@@ -6,9 +6,11 @@
 //! in the kernel and goes on there as soon as the sessions are home: the peers give the kernel what it waits for.
 //! Not seen at all are rings without a descriptor in this process, of another process or of `IORING_SETUP_REGISTERED_FD_ONLY`, past the C library.
 
+use crate::late::Telling;
+use crate::look::Direct;
 use crate::session::lock;
 use crate::table::{Entry, mark};
-use crate::{Library, kernel};
+use crate::{Library, kernel, numbers};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::FileType;
@@ -87,7 +89,8 @@ impl Library {
             return;
         }
         if entry.has(mark::ALIASED) {
-            let others = self.numbers_of(fd, entry).unwrap_or_default();
+            let others = numbers::briefly(|| self.numbers_of(fd, entry, &mut Direct::here()));
+            let others = others.unwrap_or_default();
             others.into_iter().for_each(|other| self.go_home(other, ReasonT::Operation, true));
         }
         self.set_shared(fd);
@@ -129,7 +132,7 @@ impl Library {
             || self.host().has_polled_ring() && may_be_file(fd, kind);
         if is_found {
             entry.keep_for_now(ReasonT::Ring);
-            self.tell_kept(fd, entry);
+            self.tell_kept(fd, entry, Telling::Now);
         }
         is_found
     }

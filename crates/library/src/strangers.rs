@@ -6,6 +6,7 @@
 //! (`tfd`, proc(5)). Looking through all descriptors takes a while where there are many, so it is done now and then; a set that is made
 //! and filled in between is seen too late. Not here: sets that the library knows of (`sets`).
 
+use crate::look::Look;
 use crate::{Library, kernel};
 use core::time::Duration;
 use std::time::Instant;
@@ -23,31 +24,29 @@ pub(crate) struct Strangers {
 
 impl Library {
     /// Whether one of these numbers of one description is in a set that nobody has told of. The protocol thread's.
-    pub(crate) fn is_in_strange_set(&self, numbers: &[i32], known: &mut Strangers) -> bool {
+    pub(crate) fn is_in_strange_set(
+        &self,
+        numbers: &[i32],
+        known: &mut Strangers,
+        look: &mut dyn Look,
+    ) -> bool {
         let start = Instant::now();
         if known.next.is_none_or(|next| next <= start) {
-            known.sets = self.strange_sets();
+            known.sets = self.strange_sets(look);
             let now = Instant::now();
             known.next = Some(now + PAUSE.max((now - start) * PART));
         }
         let inode = numbers.first().and_then(|fd| inode(*fd));
         known.sets.iter().any(|set| {
-            let members = std::fs::read_to_string(format!("/proc/self/fdinfo/{set}"));
-            members.is_ok_and(|text| {
-                members_of(&text)
-                    .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
-            })
+            members_of(&look.info(*set))
+                .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
         })
     }
 
-    fn strange_sets(&self) -> Vec<i32> {
-        let Ok(found) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-        let is_set = |fd: i32| {
-            let target = std::fs::read_link(format!("/proc/self/fd/{fd}"));
-            target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]")
-        };
-        let numbers = found.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers.filter(|fd| !self.is_own(*fd) && !self.knows_set(*fd) && is_set(*fd)).collect()
+    fn strange_sets(&self, look: &mut dyn Look) -> Vec<i32> {
+        let mut sets = look.sets();
+        sets.retain(|fd| !self.is_own(*fd) && !self.knows_set(*fd));
+        sets
     }
 }
 
@@ -69,6 +68,7 @@ fn members_of(text: &str) -> impl Iterator<Item = (i32, Option<u64>)> {
 mod tests {
     use super::*;
     use crate::library;
+    use crate::look::Direct;
     use rustix::event::epoll::{self, EventData, EventFlags};
     use rustix::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
@@ -80,7 +80,11 @@ mod tests {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
         let is_in = |end: &UnixStream| {
-            library().is_in_strange_set(&[end.as_raw_fd()], &mut Strangers::default())
+            library().is_in_strange_set(
+                &[end.as_raw_fd()],
+                &mut Strangers::default(),
+                &mut Direct::here(),
+            )
         };
         assert!(is_in(&one) && is_in(&again) && !is_in(&other));
         epoll::delete(&set, &one).unwrap();
@@ -94,9 +98,9 @@ mod tests {
     fn sets_are_looked_for_now_and_then() {
         let (one, _other) = UnixStream::pair().unwrap();
         let mut known = Strangers::default();
-        assert!(!library().is_in_strange_set(&[one.as_raw_fd()], &mut known));
+        assert!(!library().is_in_strange_set(&[one.as_raw_fd()], &mut known, &mut Direct::here()));
         let next = known.next.unwrap();
-        library().is_in_strange_set(&[one.as_raw_fd()], &mut known);
+        library().is_in_strange_set(&[one.as_raw_fd()], &mut known, &mut Direct::here());
         assert!(known.next == Some(next) || next <= Instant::now());
     }
 }

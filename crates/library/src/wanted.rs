@@ -6,6 +6,7 @@
 use crate::Library;
 use crate::hot::{allows, kind_of};
 use crate::kernel;
+use crate::look::Look;
 use crate::offer::Offer;
 use crate::table::{Entry, mark};
 use core::sync::atomic::Ordering;
@@ -24,16 +25,16 @@ pub(crate) enum Wanted {
 
 impl Library {
     /// The offers of everything that this process has open of that inode: several numbers of one description are one offer, both ends of a pipe are two.
-    pub(crate) fn wanted(&self, inode: u64) -> Wanted {
+    pub(crate) fn wanted(&self, inode: u64, look: &mut dyn Look) -> Wanted {
         if self.policy.is_forbidden() {
             return Wanted::Not(ReasonT::Policy);
         }
         let (mut offers, mut reason) = (Vec::<Offer>::new(), ReasonT::Closed);
-        for fd in numbers_of(inode).into_iter().filter(|fd| !self.is_own(*fd)) {
+        for fd in numbers_of(inode, look).into_iter().filter(|fd| !self.is_own(*fd)) {
             if offers.iter().any(|offer| offer.numbers.contains(&fd)) {
                 continue;
             }
-            match self.offer_wanted(fd) {
+            match self.offer_wanted(fd, look) {
                 Ok(Some(offer)) => offers.push(offer),
                 Ok(None) => return Wanted::Done,
                 Err(why) => reason = why,
@@ -43,7 +44,7 @@ impl Library {
     }
 
     /// The offer of a number; none if it needs none.
-    fn offer_wanted(&self, fd: i32) -> Result<Option<Offer>, ReasonT> {
+    fn offer_wanted(&self, fd: i32, look: &mut dyn Look) -> Result<Option<Offer>, ReasonT> {
         let entry = self.table.entry(fd).ok_or(ReasonT::Resources)?;
         if entry.session.load(Ordering::SeqCst) != 0 {
             return Ok(None);
@@ -58,7 +59,7 @@ impl Library {
             return Ok(None);
         }
         let version = entry.version.load(Ordering::SeqCst);
-        let offer = self.prepare_offer(fd, version, kind);
+        let offer = self.prepare_offer(fd, version, kind, look);
         if offer.is_none() {
             entry.unmark(mark::OFFERED);
         }
@@ -75,12 +76,10 @@ impl Library {
 }
 
 /// Numbers of this process that are open on that inode of a socket or pipe.
-fn numbers_of(inode: u64) -> Vec<i32> {
-    let all = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers = all.filter_map(|found| found.file_name().to_str()?.parse().ok());
+fn numbers_of(inode: u64, look: &mut dyn Look) -> Vec<i32> {
     let is_it = |fd: &i32| {
         let found = kernel::at(*fd).and_then(rustix::fs::fstat);
         found.is_ok_and(|found| found.st_ino == inode) && kind_of(*fd).is_some()
     };
-    numbers.filter(is_it).collect()
+    look.numbers().into_iter().filter(is_it).collect()
 }

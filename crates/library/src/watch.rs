@@ -20,12 +20,13 @@ use crate::session::lock;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use sojourn_shm::Held;
 use sojourn_shm::descriptor::of_program;
 use std::sync::Mutex;
 
@@ -36,12 +37,12 @@ const PERIOD: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// The packet sockets.
-    packets: OwnedFd,
+    packets: Held,
     /// What the thread sleeps in.
-    set: OwnedFd,
+    set: Held,
     /// Of `packets` in `set`.
     data: u64,
-    timer: OwnedFd,
+    timer: Held,
     /// The thread does not watch. Changed under `sockets`.
     by_calls: AtomicBool,
     /// A call sleeps and watches.
@@ -68,10 +69,10 @@ struct Sockets {
 impl Watch {
     /// The thread watches. `set`: what it sleeps in; its events have that `data` if there are packets, and `tick` if
     /// [`Watch::tick`] is to be called.
-    pub(crate) fn new(engine: &Engine, set: OwnedFd, data: u64, tick: u64) -> Result<Self, Errno> {
-        let packets = engine.keep(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+    pub(crate) fn new(engine: &Engine, set: Held, data: u64, tick: u64) -> Result<Self, Errno> {
+        let packets = engine.own.make(true, || epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = engine.keep(timerfd_create(TimerfdClockId::Monotonic, flags)?);
+        let timer = engine.own.make(true, || timerfd_create(TimerfdClockId::Monotonic, flags))?;
         epoll::add(&set, &packets, EventData::new_u64(data), EventFlags::IN)?;
         epoll::add(&set, &timer, EventData::new_u64(tick), EventFlags::IN)?;
         Ok(Self {
@@ -96,7 +97,7 @@ impl Watch {
 
     /// Readable while there are packets.
     pub(crate) fn packets(&self) -> i32 {
-        self.packets.as_raw_fd()
+        self.packets.number()
     }
 
     /// One more packet socket.

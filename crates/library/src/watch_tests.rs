@@ -2,6 +2,7 @@
 
 use super::*;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
 
 const DATA: u64 = 7;
 const TICK: u64 = 8;
@@ -17,7 +18,7 @@ impl World {
     fn new() -> Self {
         let engine = Engine::new();
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        let watch = Watch::new(&engine, set, DATA, TICK).unwrap();
+        let watch = Watch::new(&engine, set.into(), DATA, TICK).unwrap();
         let socket = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
         watch.add(socket.as_fd()).unwrap();
         Self { watch, _socket: socket }

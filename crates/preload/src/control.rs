@@ -1,6 +1,6 @@
 //! `fcntl` and `ioctl`: what changes how a session behaves, and what asks how much it holds.
 
-use crate::descriptors::{duplicated, is_own, not_open};
+use crate::descriptors::{duplicated, is_own, not_open, numbering};
 use crate::gate::{is_open, tell, within};
 use crate::library::Queue;
 use crate::next::next;
@@ -29,7 +29,7 @@ unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) ->
         return not_open();
     }
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, kernel()),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, numbering(kernel)),
         libc::F_SETFL => {
             if argument as c_int & libc::O_ASYNC != 0 {
                 home(fd, true);

@@ -4,7 +4,7 @@
 
 use crate::errno;
 use crate::gate::{from_inside, is_open, tell, within};
-use crate::library::{Library, Origin};
+use crate::library::{Library, Origin, numbers};
 use crate::next::next;
 use crate::raw;
 use core::ffi::{c_int, c_uint};
@@ -24,6 +24,47 @@ pub(crate) fn opened(fd: c_int, origin: Origin) -> c_int {
         tell(|library| library.opened(fd, origin));
     }
     fd
+}
+
+/// Makes a call that makes or names numbers, and does not wait in the kernel: no descriptor of ours is where it could meet it. Without a guard, as a
+/// thread that is cancelled in there must find nothing to clean up.
+#[inline]
+pub(crate) fn numbering(kernel: impl Fn() -> c_int) -> c_int {
+    if !is_open() {
+        return kernel();
+    }
+    numbers::begin();
+    let result = kernel();
+    numbers::end();
+    if result < 0 && gives_back() { kernel() } else { result }
+}
+
+/// A call has failed: whether for want of numbers, and the library has given back those that it had.
+#[cold]
+fn gives_back() -> bool {
+    errno::value() == libc::EMFILE && within(Library::gives_numbers_back) == Some(true)
+}
+
+/// As [`numbering`], of a call that may wait, and takes its number first.
+#[inline]
+pub(crate) fn numbering_first(kernel: impl Fn() -> c_int) -> c_int {
+    if !is_open() {
+        return kernel();
+    }
+    numbers::pass();
+    let result = kernel();
+    if result < 0 && gives_back() { kernel() } else { result }
+}
+
+/// As [`numbering_first`], of a call that answers with a stream or null.
+#[inline]
+pub(crate) fn numbering_stream<T>(kernel: impl Fn() -> *mut T) -> *mut T {
+    if !is_open() {
+        return kernel();
+    }
+    numbers::pass();
+    let result = kernel();
+    if result.is_null() && gives_back() { kernel() } else { result }
 }
 
 /// Whether `fd` is the library's.
@@ -54,7 +95,7 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         return not_open();
     }
     // SAFETY: passed on.
-    let result = unsafe { next!(c"close" as OneFn)(fd) };
+    let result = numbering(|| unsafe { next!(c"close" as OneFn)(fd) });
     tell(Library::ended);
     result
 }
@@ -68,13 +109,18 @@ unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    let kernel = |first, last| unsafe { next!(c"close_range" as RangeFn)(first, last, flags) };
+    let kernel =
+        |first, last| numbering(|| unsafe { next!(c"close_range" as RangeFn)(first, last, flags) });
     if !is_open() || first > last {
         return kernel(first, last);
     }
     let flags = flags as c_uint;
     if flags & libc::CLOSE_RANGE_UNSHARE != 0 {
-        tell(|library| library.all_home(crate::library::ReasonT::Operation, true));
+        tell(|library| {
+            library.all_home(crate::library::ReasonT::Operation, true);
+            // They would go on with the table as it is, and keep open what the program closes in its new one.
+            library.end_threads();
+        });
     }
     if flags & !(libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC) == 0
         && flags & libc::CLOSE_RANGE_CLOEXEC == 0
@@ -131,22 +177,24 @@ unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
         return not_open();
     }
     // SAFETY: passed on.
-    duplicated(old, unsafe { next!(c"dup" as OneFn)(old) })
+    duplicated(old, numbering(|| unsafe { next!(c"dup" as OneFn)(old) }))
 }
 
 /// Something else is put on `new`, if the kernel agrees: only then may the session there end.
-fn replace(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+fn replace(old: c_int, new: c_int, kernel: impl Fn() -> c_int) -> c_int {
     if !is_open() {
         return kernel();
     }
-    if is_own(old) || is_own(new) {
-        // Ours have the highest numbers that there can be: to the program they are beyond the limit.
+    if is_own(old) {
         return not_open();
+    }
+    if is_own(new) && raw::is_open(old) {
+        tell(|library| library.make_way(new));
     }
     if old != new && new >= 0 && raw::is_open(old) {
         tell(|library| library.replacing(new));
     }
-    let result = kernel();
+    let result = numbering(kernel);
     tell(Library::ended);
     if result >= 0 && old != new { duplicated(old, new) } else { result }
 }
@@ -176,7 +224,7 @@ unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
     // SAFETY: passed on.
-    made(unsafe { next!(c"pipe" as PipeFn)(ends) }, ends)
+    made(numbering(|| unsafe { next!(c"pipe" as PipeFn)(ends) }), ends)
 }
 
 #[unsafe(no_mangle)]
@@ -188,7 +236,7 @@ unsafe extern "C-unwind" fn __pipe(ends: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    made(unsafe { next!(c"pipe2" as Pipe2Fn)(ends, flags) }, ends)
+    made(numbering(|| unsafe { next!(c"pipe2" as Pipe2Fn)(ends, flags) }), ends)
 }
 
 fn made(result: c_int, ends: *const c_int) -> c_int {

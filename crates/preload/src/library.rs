@@ -4,6 +4,6 @@ pub(crate) use sojourn_library::ancillary::Told;
 pub(crate) use sojourn_library::{
     Answer, Attempt, BytesOnly, Call, Change, Datagram, EpollEvent, FromKernel, Got, Host,
     Interrupt, Library, Origin, PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use,
-    library, tcp_info,
+    library, numbers, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

@@ -1,7 +1,7 @@
 //! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled threads.
 
 use crate::gate::{self, is_open, tell, within};
-use crate::library::{Library, Origin, ReasonT};
+use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::next;
 use crate::trampoline::{Entry, asks_first};
 use crate::{descriptors, errno, objects, raw, tls};
@@ -17,23 +17,58 @@ type RegisterFn = unsafe extern "C" fn(
     object: *mut c_void,
 ) -> c_int;
 
-/// Has the library told of every `fork`, also of those that the C library makes (`daemon`, `forkpty`). The parent has
-/// nothing to do afterwards. False: this is another C library than ours.
+/// Has the library told of every `fork`, also of those that the C library makes (`daemon`, `forkpty`). False: this is another C library than ours.
 pub(crate) fn watch_forks() -> bool {
     let Some(register) = objects::of_c_library(c"__register_atfork") else { return false };
     // SAFETY: the C library's function of that name has that type; two functions that live as long as the program.
     unsafe {
         let register = core::mem::transmute::<usize, RegisterFn>(register);
-        register(Some(before_fork), None, Some(in_child), core::ptr::null_mut());
+        let child = Some(in_child_of_library as unsafe extern "C" fn());
+        register(Some(before_fork), Some(in_parent), child, core::ptr::null_mut());
     }
     true
 }
 
 unsafe extern "C" fn before_fork() {
     tell(|library| library.before_fork());
+    // No descriptor of ours is where it would stay the child's.
+    numbers::begin();
+    if !is_first_thread() {
+        FORKS_ELSEWHERE.store(1, Ordering::SeqCst);
+    }
+}
+
+/// A thread that is not the first one has made a `fork`: in the child it is the first, and ends as it would have ended here.
+static FORKS_ELSEWHERE: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn in_parent() {
+    numbers::end();
+}
+
+unsafe extern "C" fn in_child_of_library() {
+    // SAFETY: this is the child.
+    unsafe { in_child() };
+    if FORKS_ELSEWHERE.load(Ordering::SeqCst) != 0 {
+        LAST_WORD.with(|_| ());
+    }
+}
+
+/// Told when the thread ends that has it.
+struct LastWord;
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        first_thread_ends();
+    }
+}
+
+std::thread_local! {
+    /// Of a thread that has become the first one by a `fork`: its end is not the process's.
+    static LAST_WORD: LastWord = const { LastWord };
 }
 
 unsafe extern "C" fn in_child() {
+    numbers::forget();
     gate::became_child();
     tell(|library| library.after_fork_child());
 }
@@ -41,12 +76,16 @@ unsafe extern "C" fn in_child() {
 /// `fork` without the C library's handlers.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn _Fork() -> c_int {
-    tell(|library| library.before_fork());
+    // SAFETY: as the C library calls it.
+    unsafe { before_fork() };
     // SAFETY: passed on.
     let child = unsafe { next!(c"_Fork" as unsafe extern "C-unwind" fn() -> c_int)() };
     if child == 0 {
         // SAFETY: this is the child.
         unsafe { in_child() };
+    } else {
+        // SAFETY: this is the parent, also if there is no child.
+        unsafe { in_parent() };
     }
     child
 }
@@ -109,7 +148,8 @@ pub(crate) fn shut(reason: ReasonT) {
     if is_open() {
         within(|library| {
             library.all_home(reason, true);
-            library.await_quiet();
+            // There is nothing for them to do any more. And namespaces are entered by processes of one thread, and a filter may be for all threads.
+            library.end_threads();
         });
         gate::shut();
     }
@@ -140,6 +180,63 @@ pub(crate) fn is_filter(option: c_int) -> bool {
     option == libc::PR_SET_SECCOMP
 }
 
+/// The end of a thread; of the first one, as a rule, with others to go on.
+unsafe extern "C" fn before_thread_exit(entry: &Entry, _: &[usize; 6]) -> usize {
+    if is_first_thread() {
+        first_thread_ends();
+    }
+    entry.next()
+}
+
+/// Also if the library has no part in anything any more: its threads may be there still.
+fn first_thread_ends() {
+    within(|library| library.may_outlive_first());
+}
+
+fn is_first_thread() -> bool {
+    // SAFETY: no arguments.
+    unsafe { raw::call(libc::SYS_gettid, [0; 6]) == raw::call(libc::SYS_getpid, [0; 6]) }
+}
+
+/// The library's own threads are all that is left: the process ends as the C library ends it after the last thread.
+pub(crate) fn end_without_threads() -> ! {
+    let thread = tls::here();
+    thread.depth.store(0, Ordering::SeqCst);
+    crate::threads::take_signals();
+    // SAFETY: ends the process; no lock of the library's is held.
+    unsafe { libc::exit(0) }
+}
+
+/// A thread ends by the system call itself, with that status. The kernel ends a process after its last thread, with the status of its first,
+/// and no handler runs.
+pub(crate) fn ends_by_call(status: usize) {
+    if within(|library| library.is_last_thread()) == Some(true) {
+        within(|library| library.before_exit());
+        // SAFETY: ends the process: with the library's threads it would not.
+        unsafe { raw::call(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]) };
+    }
+    if is_first_thread() {
+        first_thread_ends();
+    }
+}
+
+asks_first!(before_thread_exit; pthread_exit = 0, thrd_exit = 0);
+/// A message queue forgets its notification when any descriptor of it is closed in this process, also in a table that is a copy: the
+/// library must not begin to need one (`sojourn_shm::aside`).
+unsafe extern "C" fn before_notification(entry: &Entry, _: &[usize; 6]) -> usize {
+    has_notification();
+    entry.next()
+}
+
+pub(crate) fn has_notification() {
+    tell(|library| {
+        if !library.has_threads() {
+            library.all_home(ReasonT::Operation, true);
+        }
+    });
+}
+
+asks_first!(before_notification; mq_notify = 0);
 asks_first!(before_clone; clone = 0, __clone = 0);
 asks_first!(before_sandbox; unshare = 0, setns = 0);
 asks_first!(before_prctl; prctl = 0);
@@ -167,6 +264,9 @@ pub(crate) fn was_cancelled() -> bool {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
     CANCELS.fetch_add(1, Ordering::SeqCst);
+    if number_of(thread) == Some(raw::process_number()) {
+        first_thread_ends();
+    }
     shut(ReasonT::Operation);
     // SAFETY: passed on.
     let result = unsafe {
@@ -178,14 +278,19 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
     result
 }
 
+/// The kernel's number of a thread that has not been joined.
+fn number_of(thread: libc::pthread_t) -> Option<i32> {
+    let mut clock = 0;
+    // SAFETY: not joined, or the caller could not cancel it.
+    let found = unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } == 0;
+    // The clock's number says the thread's: `CPUCLOCK_PID`, include/linux/posix-timers_types.h.
+    found.then_some(!(clock >> 3))
+}
+
 /// Ends a system call that `thread` may be sitting in. The C library's handler for this signal is in place by now,
 /// and does nothing to a thread that is to end at a cancellation point.
 fn wake(thread: libc::pthread_t) {
-    let mut clock = 0;
-    // SAFETY: the thread has not been joined, or the caller could not have cancelled it.
-    if unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } == 0 {
-        // The clock's number says the thread's: `CPUCLOCK_PID`, include/linux/posix-timers_types.h.
-        let number = !(clock >> 3);
+    if let Some(number) = number_of(thread) {
         let arguments =
             [raw::process_number() as usize, number as usize, SIGCANCEL as usize, 0, 0, 0];
         // SAFETY: a signal to a thread of this process.

@@ -3,7 +3,7 @@
 //! A wait that the library serves cannot be a cancellation point; see `process` for how it ends nevertheless.
 
 use crate::buffers::{self, Access, accessible};
-use crate::descriptors::opened;
+use crate::descriptors::{numbering, opened};
 use crate::errno;
 use crate::gate::{from_inside, is_open, tell, within};
 use crate::io::overflow;
@@ -170,13 +170,13 @@ fn made(set: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: passed on.
-    made(unsafe { next!(c"epoll_create" as CreateFn)(size) })
+    made(numbering(|| unsafe { next!(c"epoll_create" as CreateFn)(size) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: passed on.
-    made(unsafe { next!(c"epoll_create1" as CreateFn)(flags) })
+    made(numbering(|| unsafe { next!(c"epoll_create1" as CreateFn)(flags) }))
 }
 
 #[unsafe(no_mangle)]

@@ -3,6 +3,7 @@
 //!
 //! What `fopen` and its like open the C library opens inside: see `stdio`.
 
+use crate::descriptors::numbering_first;
 use crate::gate::{from_inside, is_open, within};
 use crate::library::library;
 use crate::next::next;
@@ -51,7 +52,7 @@ unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: u32) -
         return result as c_int;
     }
     // SAFETY: passed on.
-    opened(unsafe { next!(c"open" as OpenFn)(path, flags, mode) })
+    opened(numbering_first(|| unsafe { next!(c"open" as OpenFn)(path, flags, mode) }))
 }
 
 #[unsafe(no_mangle)]
@@ -62,25 +63,27 @@ unsafe extern "C-unwind" fn openat(
     mode: u32,
 ) -> c_int {
     // SAFETY: passed on.
-    opened(unsafe { next!(c"openat" as OpenAtFn)(folder, path, flags, mode) })
+    let kernel = || unsafe { next!(c"openat" as OpenAtFn)(folder, path, flags, mode) };
+    opened(numbering_first(kernel))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    opened(unsafe { next!(c"__open_2" as Open2Fn)(path, flags) })
+    opened(numbering_first(|| unsafe { next!(c"__open_2" as Open2Fn)(path, flags) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    opened(unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) })
+    let kernel = || unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) };
+    opened(numbering_first(kernel))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn creat(path: *const c_char, mode: u32) -> c_int {
     // SAFETY: passed on.
-    opened(unsafe { next!(c"creat" as CreateFn)(path, mode) })
+    opened(numbering_first(|| unsafe { next!(c"creat" as CreateFn)(path, mode) }))
 }
 
 same! {

@@ -1,6 +1,6 @@
 //! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in `messages`, options in `options`.
 
-use crate::descriptors::opened;
+use crate::descriptors::{numbering, numbering_first, opened};
 use crate::gate::{tell, within};
 use crate::io::overflow;
 use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
@@ -322,7 +322,8 @@ fn drop_unused(usage: Use<'static>) {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: passed on.
-    opened(unsafe { next!(c"socket" as SocketFn)(domain, kind, protocol) }, Origin::Fresh)
+    let kernel = || unsafe { next!(c"socket" as SocketFn)(domain, kind, protocol) };
+    opened(numbering(kernel), Origin::Fresh)
 }
 
 #[unsafe(no_mangle)]
@@ -339,7 +340,8 @@ unsafe extern "C-unwind" fn socketpair(
     pair: *mut c_int,
 ) -> c_int {
     // SAFETY: passed on.
-    let result = unsafe { next!(c"socketpair" as PairFn)(domain, kind, protocol, pair) };
+    let kernel = || unsafe { next!(c"socketpair" as PairFn)(domain, kind, protocol, pair) };
+    let result = numbering(kernel);
     if result == 0 {
         // SAFETY: the kernel has just written both.
         unsafe {
@@ -353,7 +355,8 @@ unsafe extern "C-unwind" fn socketpair(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: passed on.
-    opened(unsafe { next!(c"accept" as AcceptFn)(fd, from, len) }, Origin::Fresh)
+    let kernel = || unsafe { next!(c"accept" as AcceptFn)(fd, from, len) };
+    opened(numbering_first(kernel), Origin::Fresh)
 }
 
 #[unsafe(no_mangle)]
@@ -364,7 +367,8 @@ unsafe extern "C-unwind" fn accept4(
     flags: c_int,
 ) -> c_int {
     // SAFETY: passed on.
-    opened(unsafe { next!(c"accept4" as Accept4Fn)(fd, from, len, flags) }, Origin::Fresh)
+    let kernel = || unsafe { next!(c"accept4" as Accept4Fn)(fd, from, len, flags) };
+    opened(numbering_first(kernel), Origin::Fresh)
 }
 
 #[unsafe(no_mangle)]

@@ -20,6 +20,7 @@ extern "C" fn start() {
         std::panic::set_hook(Box::new(|_| ()));
     }
     library().set_host(&SHELL);
+    library().opens_nothing();
     library().keep_environment(environment());
     gate::start();
 }

@@ -4,9 +4,9 @@
 //! not been used, descriptors 0 and 1 may move, and then every function that could use it asks first (`ARMED`) and
 //! sends the descriptor home for good. Descriptor 2 never moves.
 
-use crate::descriptors::opened;
+use crate::descriptors::{numbering_stream, opened};
 use crate::gate::{is_open, tell};
-use crate::library::{Library, Origin, ReasonT};
+use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
 use crate::objects;
 use crate::reopen::is_again;
@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: passed on.
-    made(unsafe { next!(c"fopen" as OpenFn)(path, mode) }, true)
+    made(numbering_stream(|| unsafe { next!(c"fopen" as OpenFn)(path, mode) }), true)
 }
 
 #[unsafe(no_mangle)]
@@ -159,6 +159,7 @@ unsafe extern "C-unwind" fn freopen(
     file: *mut FILE,
 ) -> *mut FILE {
     closing(file);
+    numbers::pass();
     // SAFETY: passed on.
     let file = made(unsafe { next!(c"freopen" as ReopenFn)(path, mode, file) }, true);
     tell(Library::ended);

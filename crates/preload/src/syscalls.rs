@@ -5,7 +5,7 @@ use crate::descriptors::opened;
 use crate::gate::{is_open, tell, within};
 use crate::library::{Origin, ReasonT};
 use crate::next::next;
-use crate::process::{is_filter, shut};
+use crate::process::{ends_by_call, has_notification, is_filter, shut};
 use crate::rings::{self, View};
 use crate::trampoline::{Entry, asks_first};
 use core::ffi::{c_int, c_long};
@@ -26,6 +26,8 @@ unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> us
         libc::SYS_pselect6 => return serve_pselect6 as ServeFn as usize,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
+        libc::SYS_mq_notify => has_notification(),
+        libc::SYS_exit => ends_by_call(arguments[1]),
         libc::SYS_seccomp | libc::SYS_unshare | libc::SYS_setns => shut(ReasonT::Sandbox),
         libc::SYS_prctl if is_filter(arguments[1] as c_int) => shut(ReasonT::Sandbox),
         libc::SYS_io_uring_setup => return serve_ring_setup as ServeFn as usize,

@@ -55,6 +55,11 @@ extern "C-unwind" fn run(task: *mut c_void) -> *mut c_void {
     start(argument)
 }
 
+/// This thread takes signals, as a thread of the program's would.
+pub(crate) fn take_signals() {
+    set_mask(0);
+}
+
 /// Sets this thread's signal mask; what it was.
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;

@@ -15,7 +15,7 @@ fn away(name: &str, what: &str) {
 
 /// io_uring on sessions that are away, or would be: rings made in each way, before and after the move.
 fn rings(maker: &str) {
-    let server = server(&format!("rings-{maker}"));
+    let server = common::server(&format!("rings-{maker}"));
     let program = common::build("rings", maker);
     for (when, kind) in [("early", "tcp"), ("early", "unix"), ("late", "tcp"), ("late", "unix")] {
         common::same_command(|| {

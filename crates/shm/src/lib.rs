@@ -20,6 +20,8 @@ pub use line::{LINE_WORDS, Line};
 pub use sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(not(loom))]
+pub mod aside;
+#[cfg(not(loom))]
 pub mod copy;
 #[cfg(not(loom))]
 pub mod deadline;
@@ -31,6 +33,8 @@ pub mod fault;
 #[cfg(not(loom))]
 pub mod futex;
 #[cfg(not(loom))]
+mod held;
+#[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
 mod segment;
@@ -39,6 +43,8 @@ pub mod wait;
 
 #[cfg(not(loom))]
 pub use deadline::Deadline;
+#[cfg(not(loom))]
+pub use held::{Held, Place};
 #[cfg(not(loom))]
 pub use mapping::{Access, Mapping, Span};
 #[cfg(not(loom))]

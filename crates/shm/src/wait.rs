@@ -6,8 +6,9 @@
 //! does that, each in its own way.
 
 use crate::deadline::{Deadline, now_ns};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use rustix::fd::AsFd;
 use std::sync::{Arc, OnceLock};
 
 /// How a side waits.
@@ -386,12 +387,35 @@ fn belief(before: u32, crowded: bool) -> u32 {
     if crowded { (before + CROWDED_LOOK).min(CROWDED_MAX) } else { before.saturating_sub(1) }
 }
 
+/// Where `/proc/loadavg` is open, if it is not this crate that opens it.
+static LOAD: AtomicI32 = AtomicI32::new(OWN_FILE);
+/// This crate opens it.
+const OWN_FILE: i32 = -1;
+/// Nobody does.
+const NO_FILE: i32 = -2;
+
+/// Has the load read from this number, or not at all: who lives in a program whose descriptors are not its own opens nothing
+/// where the program could see it. What is read does not move the file on.
+pub fn read_load_from(number: Option<i32>) {
+    LOAD.store(number.unwrap_or(NO_FILE), Ordering::Relaxed);
+}
+
+/// Learns now what is read from a file once in a process, so that no thread opens that file later.
+pub fn learn_machine() {
+    processors();
+}
+
 /// Threads running or wanting to, this one included.
 fn runnable() -> Option<usize> {
     static FILE: OnceLock<Option<std::fs::File>> = OnceLock::new();
-    let file = FILE.get_or_init(|| std::fs::File::open("/proc/loadavg").ok()).as_ref()?;
+    let file = match LOAD.load(Ordering::Relaxed) {
+        OWN_FILE => {
+            FILE.get_or_init(|| std::fs::File::open("/proc/loadavg").ok()).as_ref()?.as_fd()
+        }
+        number => crate::descriptor::of_program(number)?,
+    };
     let mut text = [0; 64];
-    let len = std::os::unix::fs::FileExt::read_at(file, &mut text, 0).ok()?;
+    let len = rustix::io::pread(file, &mut text, 0).ok()?;
     let text = core::str::from_utf8(&text[..len]).ok()?;
     text.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }

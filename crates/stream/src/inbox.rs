@@ -22,9 +22,9 @@ use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
 use crate::door::{Door, Within};
 use core::ptr::NonNull;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_shm::deadline::now_ns;
-use sojourn_shm::{Access, Mapping, fault};
+use sojourn_shm::{Access, Held, Mapping, fault};
 
 /// The region.
 #[repr(C)]
@@ -43,8 +43,8 @@ pub struct Inbox {
     _mapping: Mapping,
     region: NonNull<Region>,
     within: Within,
-    ready: OwnedFd,
-    attention: OwnedFd,
+    ready: Held,
+    attention: Held,
 }
 
 // SAFETY: `region` points into the mapping, which the inbox owns and which any thread may use; it is
@@ -61,7 +61,12 @@ impl Inbox {
 
     /// A view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do not block
     /// (`EFD_NONBLOCK`). `None`: the mapping is too small or cannot be written.
-    pub fn new(mapping: Mapping, ready: OwnedFd, attention: OwnedFd) -> Option<Self> {
+    pub fn new(
+        mapping: Mapping,
+        ready: impl Into<Held>,
+        attention: impl Into<Held>,
+    ) -> Option<Self> {
+        let (ready, attention) = (ready.into(), attention.into());
         if mapping.len() < Self::LEN || mapping.access() != Access::ReadWrite {
             return None;
         }
@@ -171,10 +176,10 @@ impl Inbox {
 }
 
 /// Adds one to an event. It does not block; if it cannot be added to, it is readable anyhow.
-fn signal(event: &OwnedFd) {
+fn signal(event: &Held) {
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
-fn drain(event: &OwnedFd) {
+fn drain(event: &Held) {
     let _ = rustix::io::read(event, &mut [0; 8]);
 }

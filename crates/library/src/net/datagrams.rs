@@ -5,8 +5,9 @@
 use super::{Net, hop_of};
 use crate::carried::ANSWER_LIMIT;
 use crate::carried::Connected;
-use crate::engine::{Engine, Job};
+use crate::engine::Job;
 use crate::library;
+use crate::protocol::Lent;
 use crate::session::{Session, lock};
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -17,6 +18,7 @@ use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
 use sojourn_pump::{Datagrams, Sent, Source, now, parcel};
 use sojourn_session::{LendT, WayT};
+use sojourn_shm::Held;
 use sojourn_stream::Stream;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -51,26 +53,25 @@ impl Net {
     /// server finds that out when the session leaves.
     pub(crate) fn begin_datagrams(
         &self,
-        engine: &Engine,
         session: &Session,
         other: Stream,
-        lent: &LendT,
+        (lent, packets): (&Lent, Option<Held>),
     ) -> bool {
-        let record = lent.record.as_fd().and_then(|file| parcel::open(file).ok());
-        let made = record.and_then(|record| {
-            let limits = limits_of(&record)?;
-            Socket::import(&record, &limits).ok()
+        let made = lent.record.as_ref().and_then(|record| {
+            let limits = limits_of(record)?;
+            Socket::import(record, &limits).ok()
         });
+        let lent = &lent.lent;
         let Some(socket) = made.map(|socket| Arc::new(Mutex::new(socket))) else { return false };
         let mut pump = lock(&self.pump);
-        if !self.has_link(engine, &mut pump, lent) {
+        if !self.has_link(&mut pump, lent, packets) {
             return false;
         }
         // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`, as in `Net::begin`.
         fence(Ordering::SeqCst);
         if !other.claim() {
             drop(pump);
-            self.return_strays(engine, (session.slot(), lent), (socket, other));
+            self.return_strays((session.slot(), lent), (socket, other));
             return false;
         }
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
@@ -88,7 +89,6 @@ impl Net {
     /// server says it to the kernel.
     fn return_strays(
         &self,
-        engine: &Engine,
         (slot, lent): (u32, &LendT),
         (socket, other): (Arc<Mutex<Socket>>, Stream),
     ) {
@@ -103,7 +103,7 @@ impl Net {
             pump.remove_datagrams(slot, now())?.leave()
         });
         if let Some(record) = record.filter(has_unread) {
-            self.give_unread(engine, lent.token, &record);
+            self.give_unread(lent.token, &record);
         }
     }
 
@@ -119,9 +119,9 @@ impl Net {
     }
 
     /// Gives the server what was not read. False: there is no server any more.
-    pub(crate) fn give_unread(&self, engine: &Engine, token: u64, record: &SessionRecord) -> bool {
+    pub(crate) fn give_unread(&self, token: u64, record: &SessionRecord) -> bool {
         let Ok(file) = parcel::pack(record) else { return false };
-        if !self.has_server(library(), engine) {
+        if !self.has_server(library()) {
             return false;
         }
         let mut server = lock(&self.server);

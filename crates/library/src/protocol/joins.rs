@@ -3,49 +3,64 @@
 //! Inboxes, the peer's process, the kernel's descriptor. The server counts in the same way who has which descriptors
 //! (`idl/session.idl`, `inbox_t`). Not here: what joining means for the session (`crate::join`).
 
-use super::{FLUSH, INBOX, Joined, OwnInbox, PEER, Peer, SESSION, Thread};
+use super::outside::Brought;
+use super::{FLUSH, Joined, OwnInbox, SESSION, Thread};
 use crate::join::{self, Parts};
 use crate::kernel;
 use crate::offer::Offer;
 use crate::session::lock;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::AsFd;
 use rustix::io::Errno;
-use sojourn_ipc::rt;
-use sojourn_session::{InboxT, JoinT, ReasonT};
-use sojourn_shm::{Access, Segment, fault};
+use sojourn_session::{JoinT, ReasonT};
+use sojourn_shm::{Held, Mapping, fault};
 use sojourn_stream::Inbox;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Events of inboxes that a join has brought, in the program's table.
+type Events = std::vec::IntoIter<Held>;
+
 impl Thread {
-    pub(super) fn join(&mut self, join: &JoinT) {
+    /// `placed`: the events of the inboxes that were brought.
+    pub(super) fn join(&mut self, brought: Brought, placed: Option<Vec<Held>>) {
         fault::point("library.join");
-        let Some(offer) = self.offers.remove(&join.local) else {
-            self.tell_left(join.local, ReasonT::Closed, 0, 0);
-            return;
+        let Brought { join, region, own, peer, has_peer, .. } = brought;
+        // First, and whatever becomes of the session: the server counts on it that we have what it sends once.
+        let mut events = placed.unwrap_or_default().into_iter();
+        self.keep_own_inbox(join.own.id, own, &mut events);
+        self.keep_peer_inbox(join.peer.id, peer, &mut events);
+        let is_watched = has_peer || join.is_carried;
+        let tried = match self.offers.remove(&join.local) {
+            None => Err(ReasonT::Closed),
+            Some(_) if !is_watched => Err(ReasonT::Resources),
+            Some(offer) => {
+                self.try_join(&offer, &join, region).inspect_err(|_| self.decline(&offer))
+            }
         };
-        if let Err(reason) = self.try_join(&offer, join) {
-            self.decline(&offer);
+        if let Err(reason) = tried {
             self.tell_left(join.local, reason, 0, 0);
             self.release(join.own.id, join.peer.id, join.peer_pid);
         }
     }
 
-    fn try_join(&mut self, offer: &Offer, join: &JoinT) -> Result<(), ReasonT> {
-        let own_inbox = self.own_inbox(&join.own)?;
-        let peer_inbox = self.peer_inbox(&join.peer)?;
-        let stream = join::map(join, peer_inbox).map_err(|_| ReasonT::Resources)?;
+    fn try_join(
+        &mut self,
+        offer: &Offer,
+        join: &JoinT,
+        region: Option<Mapping>,
+    ) -> Result<(), ReasonT> {
+        let own = self.own_inboxes.get(&join.own.id).ok_or(ReasonT::Resources)?;
+        let own_inbox = Arc::clone(&own.inbox);
+        let (peer, _) = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
+        let region = region.ok_or(ReasonT::Resources)?;
+        let stream = join::view(join, region, Arc::clone(peer)).map_err(|_| ReasonT::Resources)?;
         // For a session that is going to be carried by this process itself.
         let other = join
             .is_carried
             .then(|| stream.other_side(Arc::clone(&own_inbox), join.own.slot))
             .flatten();
         let parts = Parts { stream: Arc::new(stream), own_inbox, own_slot: join.own.slot };
-        if !join.is_carried {
-            self.watch_peer(join)?;
-        }
         let session = self.library.join(self.engine, offer, join, &parts)?;
         if let Some(inbox) = self.own_inboxes.get_mut(&join.own.id) {
             inbox.slots.insert(join.own.slot, session.slot());
@@ -54,8 +69,8 @@ impl Thread {
         if let Some((_, uses)) = self.peer_inboxes.get_mut(&join.peer.id) {
             *uses += 1;
         }
-        if let Some(peer) = self.peers.get_mut(&join.peer_pid) {
-            peer.sessions += 1;
+        if !join.is_carried {
+            *self.peers.entry(join.peer_pid).or_default() += 1;
         }
         let joined = Joined {
             offer: offer.clone(),
@@ -85,7 +100,7 @@ impl Thread {
         }
         let data = EventData::new_u64(FLUSH | u64::from(slot));
         if let Ok(fd) = kernel::at(session.number()) {
-            let _ = epoll::add(&self.set, fd, data, EventFlags::OUT | EventFlags::ET);
+            let _ = epoll::add(&self.kit.watched, fd, data, EventFlags::OUT | EventFlags::ET);
         }
         // There may have been room before that.
         session.room_came();
@@ -95,56 +110,28 @@ impl Thread {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(SESSION | u64::from(slot));
         if let Ok(fd) = kernel::at(fd)
-            && epoll::add(&self.set, fd, data, flags) == Err(Errno::EXIST)
+            && epoll::add(&self.kit.watched, fd, data, flags) == Err(Errno::EXIST)
         {
-            let _ = epoll::modify(&self.set, fd, data, flags);
+            let _ = epoll::modify(&self.kit.watched, fd, data, flags);
         }
     }
 
-    fn own_inbox(&mut self, inbox: &InboxT) -> Result<Arc<Inbox>, ReasonT> {
-        if let Some(known) = self.own_inboxes.get(&inbox.id) {
-            return Ok(Arc::clone(&known.inbox));
+    fn keep_own_inbox(&mut self, id: u64, memory: Option<(Mapping, u64)>, events: &mut Events) {
+        let Some((memory, number)) = memory else { return };
+        match view(memory, events) {
+            Some(inbox) => {
+                let known =
+                    OwnInbox { number, inbox: Arc::new(inbox), slots: HashMap::new(), uses: 0 };
+                self.own_inboxes.insert(id, known);
+            }
+            None => drop(self.aside.call(|outside| outside.forget_inbox(number))),
         }
-        let opened = Arc::new(self.open_inbox(inbox).ok_or(ReasonT::Resources)?);
-        self.inboxes_seen += 1;
-        let number = self.inboxes_seen;
-        let data = EventData::new_u64(INBOX | number);
-        epoll::add(&self.set, opened.attention_fd(), data, EventFlags::IN)
-            .map_err(|_| ReasonT::Resources)?;
-        let known = OwnInbox { number, inbox: Arc::clone(&opened), slots: HashMap::new(), uses: 0 };
-        self.own_inboxes.insert(inbox.id, known);
-        Ok(opened)
     }
 
-    fn peer_inbox(&mut self, inbox: &InboxT) -> Result<Arc<Inbox>, ReasonT> {
-        if let Some((known, _)) = self.peer_inboxes.get(&inbox.id) {
-            return Ok(Arc::clone(known));
+    fn keep_peer_inbox(&mut self, id: u64, memory: Option<Mapping>, events: &mut Events) {
+        if let Some(inbox) = memory.and_then(|memory| view(memory, events)) {
+            self.peer_inboxes.insert(id, (Arc::new(inbox), 0));
         }
-        let opened = Arc::new(self.open_inbox(inbox).ok_or(ReasonT::Resources)?);
-        self.peer_inboxes.insert(inbox.id, (Arc::clone(&opened), 0));
-        Ok(opened)
-    }
-
-    fn open_inbox(&self, inbox: &InboxT) -> Option<Inbox> {
-        let own = |fd: &rt::Descriptor| fd.clone().into_owned().ok().flatten();
-        let segment = Segment::accept(own(&inbox.memory)?, Inbox::LEN).ok()?;
-        let mapping = segment.map(Access::ReadWrite).ok()?;
-        let ready = self.engine.keep(own(&inbox.ready)?);
-        let attention = self.engine.keep(own(&inbox.attention)?);
-        Inbox::new(mapping, ready, attention)
-    }
-
-    fn watch_peer(&mut self, join: &JoinT) -> Result<(), ReasonT> {
-        if self.peers.contains_key(&join.peer_pid) {
-            return Ok(());
-        }
-        let process =
-            join.peer_process.clone().into_owned().ok().flatten().ok_or(ReasonT::Resources)?;
-        let process = self.engine.keep(process);
-        let data = EventData::new_u64(PEER | u64::from(join.peer_pid));
-        epoll::add(&self.set, &process, data, EventFlags::IN).map_err(|_| ReasonT::Resources)?;
-        self.peers.insert(join.peer_pid, Peer { process, sessions: 0 });
-        Ok(())
     }
 
     /// A session's descriptor is the kernel's alone again, and its slot in the inbox may soon be another's.
@@ -154,7 +141,7 @@ impl Thread {
         if reason != ReasonT::Closed
             && let Ok(fd) = kernel::at(joined.offer.fd)
         {
-            let _ = epoll::delete(&self.set, fd);
+            let _ = epoll::delete(&self.kit.watched, fd);
         }
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
             inbox.slots.remove(&joined.own_slot);
@@ -170,8 +157,8 @@ impl Thread {
         if let Some((_, uses)) = self.peer_inboxes.get_mut(&joined.peer_inbox) {
             *uses -= 1;
         }
-        if let Some(peer) = self.peers.get_mut(&joined.peer_pid) {
-            peer.sessions -= 1;
+        if let Some(sessions) = self.peers.get_mut(&joined.peer_pid) {
+            *sessions = sessions.saturating_sub(1);
         }
         self.release(joined.own_inbox, joined.peer_inbox, joined.peer_pid);
     }
@@ -179,25 +166,22 @@ impl Thread {
     /// Lets go of those that no session needs. The server counts in the same way, and gives others next time.
     fn release(&mut self, own_inbox: u64, peer_inbox: u64, peer_pid: u32) {
         if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.uses == 0)
-            && let Some(OwnInbox { inbox, .. }) = self.own_inboxes.remove(&own_inbox)
+            && let Some(OwnInbox { number, .. }) = self.own_inboxes.remove(&own_inbox)
         {
-            let _ = epoll::delete(&self.set, inbox.attention_fd());
-            self.engine.release(inbox.ready_fd());
-            self.engine.release(inbox.attention_fd());
+            self.aside.call(|outside| outside.forget_inbox(number));
         }
-        if self.peer_inboxes.get(&peer_inbox).is_some_and(|(_, uses)| *uses == 0)
-            && let Some((inbox, _)) = self.peer_inboxes.remove(&peer_inbox)
-        {
-            self.engine.release(inbox.ready_fd());
-            self.engine.release(inbox.attention_fd());
+        if self.peer_inboxes.get(&peer_inbox).is_some_and(|(_, uses)| *uses == 0) {
+            self.peer_inboxes.remove(&peer_inbox);
         }
-        if self.peers.get(&peer_pid).is_some_and(|peer| peer.sessions == 0)
-            && let Some(peer) = self.peers.remove(&peer_pid)
-        {
-            // Closing does not take it out: the server has the same open file. And it would be in the way when
-            // the peer comes again under this number.
-            let _ = epoll::delete(&self.set, &peer.process);
-            self.engine.release(peer.process.as_fd());
+        if self.peers.get(&peer_pid).is_none_or(|sessions| *sessions == 0) {
+            self.peers.remove(&peer_pid);
+            self.aside.call(|outside| outside.forget_peer(peer_pid));
         }
     }
+}
+
+/// An inbox that was brought, if its two events could be taken.
+fn view(memory: Mapping, events: &mut Events) -> Option<Inbox> {
+    let (ready, attention) = (events.next()?, events.next()?);
+    Inbox::new(memory, ready, attention)
 }

@@ -2,39 +2,32 @@
 //!
 //! Not here: what is said over it (`super`), how often a server is looked for (`crate::search`).
 
-use super::{ANSWER_LIMIT, SERVER, Thread};
-use crate::engine::Engine;
+use super::{ANSWER_LIMIT, Thread};
 use crate::environment::Kept;
 use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
-use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
 use sojourn_session::place::Surroundings;
-use sojourn_session::{
-    CarryClient, ReasonT, SessionClient, carry_connect_options, session_connect_options,
-};
+use sojourn_session::{CarryClient, ReasonT, carry_connect_options};
 use std::time::Instant;
 
 /// A connection for sessions that are given back: for any thread.
-pub(crate) fn open_carry_client(
-    library: &Library,
-    engine: &Engine,
-) -> Option<CarryClient<Connection>> {
-    let socket = open_socket(library, engine)?;
+pub(crate) fn open_carry_client(library: &Library) -> Option<CarryClient<Connection>> {
+    let socket = open_socket(library)?;
     let connection = open_connection(socket, carry_connect_options())?;
     CarryClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
 }
 
-fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> Option<Connection> {
+pub(super) fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> Option<Connection> {
     options.wait = sojourn_ipc::Wait::Park;
     options.timeout = ANSWER_LIMIT;
     Connection::connect(Address::Descriptor(socket), &options).ok()
 }
 
 /// A socket that is connected to the server.
-fn open_socket(library: &Library, engine: &Engine) -> Option<OwnedFd> {
+fn open_socket(library: &Library) -> Option<OwnedFd> {
     let policy = &library.policy;
     let mut around = Surroundings::of_this_process(&policy.config().server);
     if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
@@ -46,7 +39,7 @@ fn open_socket(library: &Library, engine: &Engine) -> Option<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
     rustix::net::connect(&socket, &address).ok()?;
-    Some(engine.keep(socket))
+    Some(socket)
 }
 
 impl Thread {
@@ -55,15 +48,12 @@ impl Thread {
         if !self.search.begins_attempt() {
             return;
         }
-        let Some(mut client) = self.open_client() else { return };
-        let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let program = std::ffi::CString::new(program.trim_end()).unwrap_or_default();
-        let Some(doorbell) = self.engine.doorbell() else { return };
-        let deadline = Deadline::after(ANSWER_LIMIT);
-        if client.with_deadline(deadline).hello(&program, Some(doorbell.as_fd())).is_err() {
+        let library = self.library;
+        let greeted = self.aside.call(|outside| outside.greet(open_socket(library)?));
+        if greeted.flatten().is_none() {
             return;
         }
-        self.client = Some(client);
+        self.has_client = true;
         if let Some(net) = self.library.net() {
             net.is_alone.store(false, Ordering::SeqCst);
         }
@@ -80,31 +70,25 @@ impl Thread {
         }
     }
 
-    fn open_client(&self) -> Option<SessionClient<Connection>> {
-        let socket = self.open_socket()?;
-        let data = EventData::new_u64(SERVER);
-        epoll::add(&self.set, &socket, data, EventFlags::RDHUP | EventFlags::ET).ok()?;
-        let connection = open_connection(socket, session_connect_options())?;
-        SessionClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
-    }
-
-    fn open_socket(&self) -> Option<OwnedFd> {
-        open_socket(self.library, self.engine)
-    }
-
     /// A new server learns of the sessions that are away.
     fn adopt_all(&mut self) {
-        let Some(client) = &mut self.client else { return };
         let mut unknown = Vec::new();
-        for joined in self.joined.values() {
-            let Ok(end) = kernel::at(joined.offer.fd) else { continue };
-            let deadline = Deadline::after(ANSWER_LIMIT);
-            let what = &joined.offer.what;
+        let all: Vec<_> = self
+            .joined
+            .values()
+            .map(|one| (one.offer.fd, one.offer.what.clone(), one.stream, one.side, one.slot))
+            .collect();
+        for (fd, what, stream, side, slot) in all {
+            let Ok(end) = kernel::at(fd) else { continue };
             // What the server does not want to know changes nothing for a stream.
-            let told =
-                client.with_deadline(deadline).adopt(Some(end), what, joined.stream, joined.side);
-            if matches!(told, Ok(false)) {
-                unknown.extend(self.engine.pool.session(joined.slot));
+            let told = self.with_descriptor(end, |outside| {
+                let end = outside.take_passed()?;
+                let client = outside.client.as_mut()?;
+                let deadline = Deadline::after(ANSWER_LIMIT);
+                client.with_deadline(deadline).adopt(Some(end.as_fd()), &what, stream, side).ok()
+            });
+            if told == Some(Some(false)) {
+                unknown.extend(self.engine.pool.session(slot));
             }
         }
         // Of a UDP socket's datagrams it has given to the kernel what it found.
@@ -114,8 +98,10 @@ impl Thread {
     }
 
     pub(super) fn lose_server(&mut self) {
-        let Some(client) = self.client.take() else { return };
-        drop(client);
+        if !core::mem::take(&mut self.has_client) {
+            return;
+        }
+        self.aside.call(|outside| outside.client = None);
         // Those that it had begun to carry wait for the next one; those that it had not taken out are the kernel's still.
         let slots: Vec<u32> = self.joined.values().map(|joined| joined.slot).collect();
         for session in slots.into_iter().filter_map(|slot| self.engine.pool.session(slot)) {

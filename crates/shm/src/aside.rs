@@ -1,0 +1,236 @@
+//! A thread with a table of descriptors of its own, and calls that are made there.
+//!
+//! Whatever such a thread opens or receives has no number in the table that the process's other threads share, not for a moment:
+//! a library uses it in a program whose numbers are none of its business. Descriptors cross from the shared table to the thread's in
+//! messages of a socket. Not here: what is done there.
+
+use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::thread::UnshareFlags;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+type Work<'a, S> = Box<dyn FnOnce(&mut S) + Send + 'a>;
+
+/// What the two threads have agreed on so far.
+enum Turn<S> {
+    /// Nothing to do.
+    Idle,
+    /// To be done.
+    Work(Work<'static, S>),
+    /// It is being done.
+    Busy,
+    /// It has been done.
+    Done,
+    /// The thread is to end.
+    End,
+    /// It has ended, or never was.
+    Over,
+}
+
+struct Shared<S> {
+    turn: Mutex<Turn<S>>,
+    turned: Condvar,
+}
+
+impl<S> Shared<S> {
+    fn turn(&self) -> MutexGuard<'_, Turn<S>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, turn: Turn<S>) {
+        *self.turn() = turn;
+        self.turned.notify_all();
+    }
+
+    fn wait_while(&self, is_waited: impl Fn(&Turn<S>) -> bool) -> MutexGuard<'_, Turn<S>> {
+        let mut turn = self.turn();
+        while is_waited(&turn) {
+            turn = self.turned.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        }
+        turn
+    }
+}
+
+/// One who has things done by the other thread, with what that has there (`S`).
+pub struct Aside<S> {
+    shared: Arc<Shared<S>>,
+}
+
+/// The other thread's side.
+pub struct Worker<S> {
+    shared: Arc<Shared<S>>,
+}
+
+impl<S> core::fmt::Debug for Aside<S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Aside").finish_non_exhaustive()
+    }
+}
+
+impl<S> core::fmt::Debug for Worker<S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
+/// The two sides.
+pub fn pair<S>() -> (Aside<S>, Worker<S>) {
+    let shared = Arc::new(Shared { turn: Mutex::new(Turn::Idle), turned: Condvar::new() });
+    (Aside { shared: Arc::clone(&shared) }, Worker { shared })
+}
+
+impl<S> Aside<S> {
+    /// Has `work` done by the other thread, and waits for it. `None`: there is none, or it has ended. What is answered must not
+    /// be, or have, a descriptor: its number would mean another one here.
+    pub fn call<R: Send>(&mut self, work: impl FnOnce(&mut S) -> R + Send) -> Option<R> {
+        let mut answer = None;
+        let place = &mut answer;
+        let work: Work<'_, S> = Box::new(move |state| *place = Some(work(state)));
+        // SAFETY: only the lifetime changes. The closure is gone before this function returns: `Over` and `Done` below are
+        // set after the other thread has dropped it, and what it has not taken is dropped here.
+        let work = unsafe { core::mem::transmute::<Work<'_, S>, Work<'static, S>>(work) };
+        let mut turn = self.shared.turn();
+        if matches!(*turn, Turn::Over) {
+            return None;
+        }
+        *turn = Turn::Work(work);
+        self.shared.turned.notify_all();
+        drop(turn);
+        let mut turn = self.shared.wait_while(|turn| !matches!(turn, Turn::Done | Turn::Over));
+        if matches!(*turn, Turn::Done) {
+            *turn = Turn::Idle;
+        }
+        drop(turn);
+        answer
+    }
+}
+
+impl<S> Drop for Aside<S> {
+    /// The other thread ends, and lets go of what it has there.
+    fn drop(&mut self) {
+        let mut turn = self.shared.turn();
+        if matches!(*turn, Turn::Idle) {
+            *turn = Turn::End;
+            self.shared.turned.notify_all();
+        }
+        drop(turn);
+        drop(self.shared.wait_while(|turn| !matches!(turn, Turn::Over)));
+    }
+}
+
+impl<S> Worker<S> {
+    /// Does what is asked for, with what `make` makes, until the other side has gone.
+    pub fn serve(self, make: impl FnOnce() -> Option<S>) {
+        let Some(mut state) = make() else { return };
+        loop {
+            let mut turn =
+                self.shared.wait_while(|turn| matches!(turn, Turn::Idle | Turn::Busy | Turn::Done));
+            let Turn::Work(work) = core::mem::replace(&mut *turn, Turn::Busy) else { return };
+            drop(turn);
+            work(&mut state);
+            self.shared.set(Turn::Done);
+        }
+    }
+}
+
+impl<S> Drop for Worker<S> {
+    /// Also if the thread was never started, or what it did has failed.
+    fn drop(&mut self) {
+        self.shared.set(Turn::Over);
+    }
+}
+
+/// Gives this thread a table of descriptors of its own, in which is what the shared one has at `number`, and nothing else.
+///
+/// # Errors
+/// The kernel's, if it gives no such table.
+pub fn keep_only(number: i32) -> Result<OwnedFd, Errno> {
+    let kept = u32::try_from(number).map_err(|_| Errno::BADF)?;
+    // What this copies it closes in the same call, so that a close by another thread comes late by a few microseconds at most.
+    let below = close_range(0, kept.saturating_sub(1), libc::CLOSE_RANGE_UNSHARE);
+    if kept == 0 || below.is_err() {
+        // Before Linux 5.9, or forbidden by somebody who does not know it.
+        // SAFETY: no descriptor is in use by this thread alone.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES)? };
+        (0..kept).for_each(close);
+    }
+    if close_range(kept.saturating_add(1), u32::MAX, 0).is_err() {
+        (kept + 1..MOST).for_each(close);
+    }
+    // SAFETY: this thread's alone now.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_getfd(&fd)?;
+    Ok(fd)
+}
+
+/// Numbers that are closed one by one, where the kernel has no call for it.
+const MOST: u32 = 1 << 16;
+
+fn close(number: u32) {
+    // SAFETY: in this thread's own table, where nobody uses it.
+    unsafe { rustix::io::close(number as i32) };
+}
+
+fn close_range(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
+    // SAFETY: closes numbers that nobody uses: those of the copy.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOSYS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    /// Numbers open in the calling thread's table, but for that of the look itself.
+    fn numbers() -> Vec<i32> {
+        let all = std::fs::read_dir("/proc/thread-self/fd").unwrap().flatten();
+        let names = all.map(|found| found.file_name().into_string().unwrap().parse().unwrap());
+        names.collect()
+    }
+
+    #[test]
+    fn the_other_thread_has_one_descriptor_and_none_of_its_own_is_seen_here() {
+        let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let high = rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap().as_raw_fd();
+        let kept = rustix::io::fcntl_dupfd_cloexec(&file, high).unwrap();
+        let number = kept.as_raw_fd();
+        let (mut aside, worker) = pair::<Vec<OwnedFd>>();
+        let thread =
+            std::thread::spawn(move || worker.serve(|| Some(vec![keep_only(number).ok()?])));
+        let seen = aside.call(|_| numbers()).unwrap();
+        assert!(seen.contains(&number) && seen.len() <= 2, "{seen:?}");
+        let opened = aside.call(|files| {
+            files.extend((0..40).map(|_| OwnedFd::from(std::fs::File::open("/dev/zero").unwrap())));
+            files.len()
+        });
+        assert_eq!(opened, Some(41));
+        let here = numbers().into_iter().filter(|fd| {
+            std::fs::read_link(format!("/proc/thread-self/fd/{fd}"))
+                .is_ok_and(|to| to.ends_with("zero"))
+        });
+        assert_eq!(here.count(), 0);
+        drop(aside);
+        thread.join().unwrap();
+        assert!(rustix::io::fcntl_getfd(&kept).is_ok(), "this table has it still");
+    }
+
+    #[test]
+    fn calls_may_borrow_and_one_that_fails_ends_the_other_thread() {
+        let (mut aside, worker) = pair::<u32>();
+        let thread = std::thread::spawn(move || worker.serve(|| Some(1)));
+        let words = ["a", "b"];
+        let joined = aside.call(|count| {
+            *count += 1;
+            words.concat()
+        });
+        assert_eq!(joined.as_deref(), Some("ab"));
+        assert_eq!(aside.call(|count| *count), Some(2));
+        let failed: Option<u32> = aside.call(|_| panic!("as it must be able to"));
+        assert_eq!(failed, None);
+        assert_eq!(aside.call(|count| *count), None);
+        assert!(thread.join().is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! A descriptor at a number that may have to change, in a table that belongs to somebody else.
+//!
+//! A library inside a program keeps a few descriptors in the program's table. If the program puts something of its own on such a
+//! number, which it may, the library's moves to another one, under all who use it. Not here: who chooses numbers, and who keeps
+//! the program's own calls away from them.
+
+use crate::descriptor::of_program;
+use core::sync::atomic::{AtomicI32, Ordering};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// No descriptor has this number: calls on it answer `EBADF`.
+const GONE: i32 = i32::MAX;
+
+/// Where a [`Held`] is now; its owner keeps a copy to find it by.
+#[derive(Clone, Debug)]
+pub struct Place(Arc<AtomicI32>);
+
+impl Place {
+    /// The number.
+    #[inline]
+    pub fn number(&self) -> i32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The descriptor has another number from now on, or none. The old number is no longer closed by anybody here.
+    pub fn move_to(&self, number: Option<OwnedFd>) {
+        self.0.store(number.map_or(GONE, IntoRawFd::into_raw_fd), Ordering::SeqCst);
+    }
+}
+
+/// A descriptor, closed when this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    place: Place,
+    /// Told before the number is closed.
+    closing: fn(i32),
+}
+
+impl Held {
+    /// `closing` is told of the number just before it is closed.
+    pub fn new(fd: OwnedFd, closing: fn(i32)) -> Self {
+        Self { place: Place(Arc::new(AtomicI32::new(fd.into_raw_fd()))), closing }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        self.place.clone()
+    }
+
+    /// The descriptor itself. Its place says its number still, until whoever keeps places forgets it.
+    pub fn into_owned(mut self) -> OwnedFd {
+        let number = self.number();
+        self.place = Place(Arc::new(AtomicI32::new(GONE)));
+        // SAFETY: the number came from an `OwnedFd`, and this does not close it any more.
+        unsafe { OwnedFd::from_raw_fd(number) }
+    }
+
+    /// Its number now.
+    #[inline]
+    pub fn number(&self) -> i32 {
+        self.place.number()
+    }
+}
+
+impl From<OwnedFd> for Held {
+    fn from(fd: OwnedFd) -> Self {
+        Self::new(fd, |_| ())
+    }
+}
+
+impl AsFd for Held {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        of_program(self.number()).unwrap_or(rustix::fs::CWD)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let number = self.place.0.swap(GONE, Ordering::SeqCst);
+        if number != GONE {
+            (self.closing)(number);
+            // SAFETY: the number came from an `OwnedFd`, here or in `Place::move_to`, and nobody else closes it: it was taken out of its place.
+            drop(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::{Errno, fcntl_dupfd_cloexec, fcntl_getfd};
+    use std::os::fd::AsRawFd;
+
+    fn is_open(number: i32) -> bool {
+        of_program(number).is_some_and(|fd| fcntl_getfd(fd) != Err(Errno::BADF))
+    }
+
+    #[test]
+    fn a_number_that_is_given_up_stays_open_and_the_new_one_is_closed() {
+        let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let at = |from| fcntl_dupfd_cloexec(&file, from).unwrap();
+        let (first, second) = (at(800), at(820));
+        let numbers = (first.as_raw_fd(), second.as_raw_fd());
+        let held = Held::from(first);
+        assert_eq!(held.number(), numbers.0);
+        held.place().move_to(Some(second));
+        assert_eq!(held.as_fd().as_raw_fd(), numbers.1);
+        drop(held);
+        assert!(is_open(numbers.0) && !is_open(numbers.1));
+        // SAFETY: given up above, and open.
+        drop(unsafe { OwnedFd::from_raw_fd(numbers.0) });
+        let held = Held::from(at(800));
+        let number = held.number();
+        held.place().move_to(None);
+        assert_eq!(fcntl_getfd(held.as_fd()), Err(Errno::BADF));
+        drop(held);
+        // SAFETY: given up above, and open.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+}
