@@ -141,7 +141,7 @@ extern "C" fn read_link(path: *const c_char, at: *mut c_char, len: usize) -> isi
     system_call!(SYS_readlink, path, at, len)
 }
 
-extern "C" fn map(
+pub(crate) extern "C" fn map(
     at: *mut c_void,
     len: usize,
     protection: c_int,
@@ -254,7 +254,6 @@ hidden!(
     getrandom = random,
     gettid = thread,
     lseek64 = seek,
-    mmap64 = map,
     pause = wait_for_signal,
     pread64 = read_at,
     pthread_sigmask = mask,

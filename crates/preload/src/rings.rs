@@ -12,9 +12,12 @@
 mod submission;
 
 use crate::gate::{self, is_open, within};
+use crate::inside;
 use crate::library::Library;
+use crate::next::c_library;
+use crate::tls::here;
 use crate::trampoline::{Entry, asks_first};
-use crate::{buffers, errno, raw};
+use crate::{buffers, raw};
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use submission::{Concern, Submission};
@@ -477,9 +480,9 @@ pub(crate) fn has_lost_one(library: &'static Library) -> bool {
 
 /// `mmap`, asked first: the memory of a ring's entries is mapped before anything is submitted, and mostly by the C library's function even where the other calls are not.
 unsafe extern "C" fn before_map(entry: &Entry, arguments: &[usize; 6]) -> usize {
-    if !gate::has_started() {
-        // Whose allocator begins with it may not be able to look for functions yet.
-        return map_by_kernel as *const () as usize;
+    if !gate::has_started() || here().depth.load(Ordering::Relaxed) != 0 {
+        // Whose allocator begins with it may not be able to look for functions yet; and what is called from inside is the kernel's to do.
+        return inside::map as *const () as usize;
     }
     let [_, _, _, flags, fd, offset] = *arguments;
     let is_shared = flags as i32 & libc::MAP_TYPE != libc::MAP_PRIVATE;
@@ -489,20 +492,10 @@ unsafe extern "C" fn before_map(entry: &Entry, arguments: &[usize; 6]) -> usize 
     entry.next()
 }
 
-unsafe extern "C-unwind" fn map_by_kernel(
-    at: usize,
-    len: usize,
-    access: usize,
-    flags: usize,
-    fd: usize,
-    offset: usize,
-) -> usize {
-    // SAFETY: passed on.
-    errno::kernel(unsafe { raw::call(libc::SYS_mmap, [at, len, access, flags, fd, offset]) })
-        as usize
-}
-
 asks_first!(before_map; mmap = 0, mmap64 = 0);
+
+type LookFn = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+type IterateFn = unsafe extern "C" fn(LookFn, *mut c_void) -> c_int;
 
 /// Whether liburing is in the process: it makes its system calls itself, so a ring of its making is seen late.
 pub(crate) fn has_library() -> bool {
@@ -526,6 +519,6 @@ pub(crate) fn has_library() -> bool {
     }
     let mut found = false;
     // SAFETY: a function that only reads, and a flag that outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    unsafe { c_library!(c"dl_iterate_phdr" as IterateFn)(look, (&raw mut found).cast()) };
     found
 }
