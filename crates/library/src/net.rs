@@ -116,11 +116,11 @@ impl Net {
             })
         });
         let net = made.as_ref()?;
-        if !engine.has_net_thread.swap(true, Ordering::SeqCst) {
-            if !engine.spawn(library, "sojourn-net", move || net.serve()) {
-                engine.has_net_thread.store(false, Ordering::SeqCst);
-                return None;
-            }
+        if !engine.has_net_thread.swap(true, Ordering::SeqCst)
+            && !engine.spawn(library, "sojourn-net", move || net.serve())
+        {
+            engine.has_net_thread.store(false, Ordering::SeqCst);
+            return None;
         }
         Some(net)
     }

@@ -21,7 +21,7 @@ fn rings(maker: &str) {
         common::same_command(|| {
             let mut command = Command::new(&program);
             command.args([maker, when, kind]);
-            command.env("SOJOURN_SERVER", server.folder.join("server"));
+            command.env("SOJOURN_SERVER", server.address());
             command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
             command
         });

@@ -76,7 +76,7 @@ impl Thread {
         let all: Vec<_> = self
             .joined
             .values()
-            .map(|one| (one.offer.fd, one.offer.what.clone(), one.stream, one.side, one.slot))
+            .map(|one| (one.offer.fd, one.offer.what, one.stream, one.side, one.slot))
             .collect();
         for (fd, what, stream, side, slot) in all {
             let Ok(end) = kernel::at(fd) else { continue };
