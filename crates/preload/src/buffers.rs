@@ -6,8 +6,8 @@
 //! is not seen, so a pointer into a block freed a moment ago can still crash here. A kernel that does not know
 //! these advices is asked in other ways.
 
-use crate::next::next;
-use crate::raw;
+use crate::next::kernel;
+use crate::raw::{self, Kernel};
 use crate::tls;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
@@ -101,17 +101,19 @@ pub(crate) fn accessible(at: usize, len: usize, access: Access) -> usize {
     if len == 0 { 0 } else { ask(validated, at, len, access) }
 }
 
-/// A reference to a structure of the program's, or nothing if its memory cannot be read.
+/// A copy of a structure of the program's, aligned or not; or nothing if its memory cannot be read.
 ///
 /// # Safety
 /// `T` must be plain data. The program must leave it alone meanwhile, as for the kernel.
 #[inline]
-pub(crate) unsafe fn structure<'a, T>(at: *const T) -> Option<&'a T> {
-    // SAFETY: as the caller promises; one is as many as a slice of one.
-    unsafe { structures(at, 1) }.map(|all| &all[0])
+pub(crate) unsafe fn structure<T: Copy>(at: *const T) -> Option<T> {
+    let len = size_of::<T>();
+    let is_readable = accessible(at as usize, len, Access::Read) == len;
+    // SAFETY: readable; plain data by the caller's promise.
+    is_readable.then(|| unsafe { at.read_unaligned() })
 }
 
-/// The same for `count` of them, one after another.
+/// References to `count` of them, one after another and aligned.
 ///
 /// # Safety
 /// As [`structure`].
@@ -127,11 +129,10 @@ pub(crate) unsafe fn structures<'a, T>(at: *const T, count: usize) -> Option<&'a
     is_sound.then(|| unsafe { core::slice::from_raw_parts(at, count) })
 }
 
-/// Whether `T` at `at` can be written.
+/// Whether `T` at `at`, aligned or not, can be written.
 #[inline]
 pub(crate) fn is_writable<T>(at: *mut T) -> bool {
-    (at as usize).is_multiple_of(align_of::<T>())
-        && accessible(at as usize, size_of::<T>(), Access::Write) == size_of::<T>()
+    accessible(at as usize, size_of::<T>(), Access::Write) == size_of::<T>()
 }
 
 #[cold]
@@ -240,19 +241,28 @@ fn forget() {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    forget();
+    type Munmap = unsafe extern "C-unwind" fn(*mut c_void, usize) -> c_int;
     // SAFETY: passed on.
-    unsafe { next!(c"munmap" as unsafe extern "C-unwind" fn(*mut c_void, usize) -> c_int)(at, len) }
+    forgotten_by(unsafe { kernel!(SYS_munmap, c"munmap" as Munmap; at, len) }) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn mprotect(at: *mut c_void, len: usize, protection: c_int) -> c_int {
-    if protection & libc::PROT_WRITE == 0 {
-        forget();
-    }
     type Mprotect = unsafe extern "C-unwind" fn(*mut c_void, usize, c_int) -> c_int;
     // SAFETY: passed on.
-    unsafe { next!(c"mprotect" as Mprotect)(at, len, protection) }
+    let kernel = unsafe { kernel!(SYS_mprotect, c"mprotect" as Mprotect; at, len, protection) };
+    mprotect_by(protection, kernel) as c_int
+}
+
+/// [`mprotect`], with the kernel's call as it is made.
+pub(crate) fn mprotect_by(protection: c_int, kernel: impl Kernel) -> isize {
+    if protection & libc::PROT_WRITE == 0 { forgotten_by(kernel) } else { kernel() }
+}
+
+/// Calls after which memory may be inaccessible, with the kernel's call as it is made.
+pub(crate) fn forgotten_by(kernel: impl Kernel) -> isize {
+    forget();
+    kernel()
 }
 
 #[unsafe(no_mangle)]
@@ -263,11 +273,12 @@ unsafe extern "C-unwind" fn mremap(
     flags: c_int,
     new_at: *mut c_void,
 ) -> *mut c_void {
-    forget();
     type Mremap =
         unsafe extern "C-unwind" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
     // SAFETY: passed on; an argument too many is ignored.
-    unsafe { next!(c"mremap" as Mremap)(at, old_len, new_len, flags, new_at) }
+    let kernel =
+        unsafe { kernel!(SYS_mremap, c"mremap" as Mremap; at, old_len, new_len, flags, new_at) };
+    forgotten_by(kernel) as *mut c_void
 }
 
 #[cfg(test)]

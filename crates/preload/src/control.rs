@@ -3,7 +3,8 @@
 use crate::descriptors::{duplicated, is_own, not_open, numbering};
 use crate::gate::{is_open, tell, within};
 use crate::library::Queue;
-use crate::next::next;
+use crate::next::kernel;
+use crate::raw::Kernel;
 use crate::transfer::home;
 use crate::{buffers, errno, raw};
 use core::ffi::{c_int, c_ulong};
@@ -21,15 +22,22 @@ const SIOCOUTQNSD: c_ulong = 0x894b;
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"fcntl64" as FcntlFn)(fd, command, argument) };
+    let kernel = unsafe { kernel!(SYS_fcntl, c"fcntl64" as FcntlFn; fd, command, argument) };
+    fcntl_by(fd, command, argument, kernel) as c_int
+}
+
+/// [`fcntl`], with the kernel's call as it is made.
+pub(crate) fn fcntl_by(fd: c_int, command: c_int, argument: usize, kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
     }
     if is_own(fd) {
-        return not_open();
+        return not_open() as isize;
     }
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, numbering(kernel)),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            duplicated(fd, numbering(kernel) as c_int) as isize
+        }
         libc::F_SETFL => {
             if argument as c_int & libc::O_ASYNC != 0 {
                 home(fd, true);
@@ -63,7 +71,12 @@ unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: usize) 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"ioctl" as IoctlFn)(fd, request, argument) };
+    let kernel = unsafe { kernel!(SYS_ioctl, c"ioctl" as IoctlFn; fd, request, argument) };
+    ioctl_by(fd, request, argument, kernel) as c_int
+}
+
+/// [`ioctl`], with the kernel's call as it is made.
+pub(crate) fn ioctl_by(fd: c_int, request: c_ulong, argument: usize, kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
     }
@@ -78,7 +91,7 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) 
                 let result = kernel();
                 if result == 0 {
                     // SAFETY: the kernel has just written it.
-                    unsafe { (argument as *mut c_int).write(len as c_int) };
+                    unsafe { (argument as *mut c_int).write_unaligned(len as c_int) };
                 }
                 return result;
             }
@@ -122,7 +135,7 @@ fn is_for_others(request: c_ulong) -> bool {
 }
 
 /// The length of a queue of a session that is carried.
-fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Option<c_int> {
+fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Option<isize> {
     let count = argument as *mut c_int;
     // SAFETY: the program's arguments; the kernel checks them.
     let ask = || unsafe {
@@ -133,26 +146,26 @@ fn of_carried(fd: c_int, request: c_ulong, argument: usize, queue: Queue) -> Opt
             let result = ask();
             if result == 0 && buffers::is_writable(count) {
                 // SAFETY: the kernel has just written it.
-                let kernels = usize::try_from(unsafe { count.read() }).unwrap_or(0);
+                let kernels = usize::try_from(unsafe { count.read_unaligned() }).unwrap_or(0);
                 let all = c_int::try_from(all(kernels)).unwrap_or(c_int::MAX);
                 // SAFETY: as above.
-                unsafe { count.write(all) };
+                unsafe { count.write_unaligned(all) };
             }
             result
         })
     });
-    result.flatten().map(|result| errno::kernel(result) as c_int)
+    result.flatten().map(errno::kernel)
 }
 
 /// Adds what the library holds to what the kernel holds.
-fn queued(result: c_int, argument: usize, more: impl FnOnce() -> Option<usize>) -> c_int {
+fn queued(result: isize, argument: usize, more: impl FnOnce() -> Option<usize>) -> isize {
     let count = argument as *mut c_int;
     if result == 0
         && buffers::is_writable(count)
         && let Some(more) = more()
     {
         // SAFETY: the kernel has just written it.
-        unsafe { *count = (*count).saturating_add(more as c_int) };
+        unsafe { count.write_unaligned(count.read_unaligned().saturating_add(more as c_int)) };
     }
     result
 }

@@ -3,10 +3,10 @@
 //! The library has descriptors of its own in the same process. To the program they are not open.
 
 use crate::errno;
-use crate::gate::{from_inside, is_open, tell, within};
+use crate::gate::{is_open, tell, within};
 use crate::library::{Library, Origin, numbers};
-use crate::next::next;
-use crate::raw;
+use crate::next::{kernel, next};
+use crate::raw::{self, Kernel};
 use core::ffi::{c_int, c_uint};
 use rustix::io::Errno;
 
@@ -29,7 +29,7 @@ pub(crate) fn opened(fd: c_int, origin: Origin) -> c_int {
 /// Makes a call that makes or names numbers, and does not wait in the kernel: no descriptor of ours is where it could meet it. Without a guard, as a
 /// thread that is cancelled in there must find nothing to clean up.
 #[inline]
-pub(crate) fn numbering(kernel: impl Fn() -> c_int) -> c_int {
+pub(crate) fn numbering(kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
     }
@@ -47,7 +47,7 @@ fn gives_back() -> bool {
 
 /// As [`numbering`], of a call that may wait, and takes its number first.
 #[inline]
-pub(crate) fn numbering_first(kernel: impl Fn() -> c_int) -> c_int {
+pub(crate) fn numbering_first(kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
     }
@@ -81,9 +81,12 @@ pub(crate) fn not_open() -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    if let Some(result) = from_inside(libc::SYS_close, [fd as usize, 0, 0]) {
-        return result as c_int;
-    }
+    // SAFETY: passed on.
+    close_by(fd, unsafe { kernel!(SYS_close, c"close" as OneFn; fd) }) as c_int
+}
+
+/// [`close`], with the kernel's call as it is made.
+pub(crate) fn close_by(fd: c_int, kernel: impl Kernel) -> isize {
     if is_open()
         && within(|library| {
             !library.is_own(fd) && {
@@ -92,10 +95,9 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
             }
         }) == Some(false)
     {
-        return not_open();
+        return not_open() as isize;
     }
-    // SAFETY: passed on.
-    let result = numbering(|| unsafe { next!(c"close" as OneFn)(fd) });
+    let result = numbering(kernel);
     tell(Library::ended);
     result
 }
@@ -108,13 +110,25 @@ unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // SAFETY: passed on.
-    let kernel =
-        |first, last| numbering(|| unsafe { next!(c"close_range" as RangeFn)(first, last, flags) });
-    if !is_open() || first > last {
+    close_range_by(first, last, flags, |first, last| {
+        // SAFETY: passed on.
+        unsafe { next!(c"close_range" as RangeFn)(first, last, flags) }
+    })
+}
+
+/// [`close_range`], with the kernel's call as it is made.
+pub(crate) fn close_range_by(
+    first: c_uint,
+    last: c_uint,
+    flags: c_int,
+    kernel: impl Fn(c_uint, c_uint) -> c_int,
+) -> c_int {
+    const KNOWN: c_uint = libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC;
+    let flags = flags as c_uint;
+    // What the kernel refuses changes nothing.
+    if !is_open() || first > last || flags & !KNOWN != 0 {
         return kernel(first, last);
     }
-    let flags = flags as c_uint;
     if flags & libc::CLOSE_RANGE_UNSHARE != 0 {
         tell(|library| {
             library.all_home(crate::library::ReasonT::Operation, true);
@@ -122,11 +136,10 @@ unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_in
             library.end_threads();
         });
     }
-    if flags & !(libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC) == 0
-        && flags & libc::CLOSE_RANGE_CLOEXEC == 0
-    {
+    if flags & libc::CLOSE_RANGE_CLOEXEC == 0 {
         tell(|library| library.closing_range(first, last));
     }
+    let kernel = |first, last| numbering(|| kernel(first, last) as isize) as c_int;
     let result = around_own(first, last, kernel);
     tell(Library::ended);
     result
@@ -173,20 +186,23 @@ pub(crate) fn duplicated(old: c_int, new: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
-    if is_own(old) {
-        return not_open();
-    }
     // SAFETY: passed on.
-    duplicated(old, numbering(|| unsafe { next!(c"dup" as OneFn)(old) }))
+    dup_by(old, unsafe { kernel!(SYS_dup, c"dup" as OneFn; old) }) as c_int
+}
+
+/// [`dup`], with the kernel's call as it is made.
+pub(crate) fn dup_by(old: c_int, kernel: impl Kernel) -> isize {
+    let new = if is_own(old) { not_open() } else { duplicated(old, numbering(kernel) as c_int) };
+    new as isize
 }
 
 /// Something else is put on `new`, if the kernel agrees: only then may the session there end.
-fn replace(old: c_int, new: c_int, kernel: impl Fn() -> c_int) -> c_int {
+pub(crate) fn replace(old: c_int, new: c_int, kernel: impl Kernel) -> isize {
     if !is_open() {
         return kernel();
     }
     if is_own(old) {
-        return not_open();
+        return not_open() as isize;
     }
     if is_own(new) && raw::is_open(old) {
         tell(|library| library.make_way(new));
@@ -196,13 +212,13 @@ fn replace(old: c_int, new: c_int, kernel: impl Fn() -> c_int) -> c_int {
     }
     let result = numbering(kernel);
     tell(Library::ended);
-    if result >= 0 && old != new { duplicated(old, new) } else { result }
+    if result >= 0 && old != new { duplicated(old, new) as isize } else { result }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: passed on.
-    replace(old, new, || unsafe { next!(c"dup2" as TwoFn)(old, new) })
+    replace(old, new, unsafe { kernel!(SYS_dup2, c"dup2" as TwoFn; old, new) }) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -214,7 +230,12 @@ unsafe extern "C-unwind" fn __dup2(old: c_int, new: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"dup3" as ThreeFn)(old, new, flags) };
+    let kernel = unsafe { kernel!(SYS_dup3, c"dup3" as ThreeFn; old, new, flags) };
+    dup3_by(old, new, flags, kernel) as c_int
+}
+
+/// [`dup3`], with the kernel's call as it is made.
+pub(crate) fn dup3_by(old: c_int, new: c_int, flags: c_int, kernel: impl Kernel) -> isize {
     if flags & !libc::O_CLOEXEC != 0 {
         return kernel();
     }
@@ -224,7 +245,7 @@ unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
     // SAFETY: passed on.
-    made(numbering(|| unsafe { next!(c"pipe" as PipeFn)(ends) }), ends)
+    pipe_by(ends, unsafe { kernel!(SYS_pipe, c"pipe" as PipeFn; ends) }) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -236,13 +257,15 @@ unsafe extern "C-unwind" fn __pipe(ends: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    made(numbering(|| unsafe { next!(c"pipe2" as Pipe2Fn)(ends, flags) }), ends)
+    pipe_by(ends, unsafe { kernel!(SYS_pipe2, c"pipe2" as Pipe2Fn; ends, flags) }) as c_int
 }
 
-fn made(result: c_int, ends: *const c_int) -> c_int {
+/// [`pipe`] and [`pipe2`], with the kernel's call as it is made.
+pub(crate) fn pipe_by(ends: *const c_int, kernel: impl Kernel) -> isize {
+    let result = numbering(kernel);
     if result == 0 {
         // SAFETY: the kernel has just written both.
-        let (reader, writer) = unsafe { (*ends, *ends.add(1)) };
+        let [reader, writer] = unsafe { ends.cast::<[c_int; 2]>().read_unaligned() };
         opened(reader, Origin::Fresh);
         opened(writer, Origin::Fresh);
         tell(|library| library.pipe_made());

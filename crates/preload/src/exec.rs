@@ -24,6 +24,11 @@ asks_first!(before_exec;
 static END: extern "C" fn() = end;
 
 extern "C" fn end() {
+    ends();
+}
+
+/// The process is about to end.
+pub(crate) fn ends() {
     tell(|library| library.before_exit());
 }
 

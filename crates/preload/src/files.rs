@@ -6,7 +6,8 @@ use crate::buffers;
 use crate::errno;
 use crate::gate::within;
 use crate::library::{Call, Path};
-use crate::next::next;
+use crate::next::kernel;
+use crate::raw::Kernel;
 use crate::transfer::{counted, home, way_in, way_out};
 use crate::vectors::TRANSFER_MAX;
 use core::ffi::{c_int, c_uint};
@@ -28,7 +29,19 @@ unsafe extern "C-unwind" fn sendfile(
     count: usize,
 ) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"sendfile" as SendFileFn)(out, file, offset, count) };
+    let kernel =
+        unsafe { kernel!(SYS_sendfile, c"sendfile" as SendFileFn; out, file, offset, count) };
+    sendfile_by(out, file, offset, count, kernel)
+}
+
+/// [`sendfile`], with the kernel's call as it is made.
+pub(crate) fn sendfile_by(
+    out: c_int,
+    file: c_int,
+    offset: *mut off64_t,
+    count: usize,
+    kernel: impl Kernel,
+) -> isize {
     // What is sent from must be a file; if it is a session, the kernel has the last word.
     if let Path::Session(_) = way_in(file) {
         home(file, true);
@@ -43,7 +56,7 @@ unsafe extern "C-unwind" fn sendfile(
                     return kernel();
                 }
                 // SAFETY: null, or writable as just seen.
-                let start = unsafe { offset.as_ref() }.copied();
+                let start = (!offset.is_null()).then(|| unsafe { offset.read_unaligned() });
                 if start.is_some_and(|start| start < 0) {
                     return kernel();
                 }
@@ -52,7 +65,7 @@ unsafe extern "C-unwind" fn sendfile(
                 {
                     if let (Some(end), false) = (end, offset.is_null()) {
                         // SAFETY: writable, as just seen.
-                        unsafe { *offset = end };
+                        unsafe { offset.write_unaligned(end) };
                     }
                     return errno::count(result);
                 }
@@ -90,10 +103,16 @@ unsafe extern "C-unwind" fn sendfile64(
     unsafe { sendfile(out, file, offset, count) }
 }
 
-/// Both are in the kernel from now on.
-fn both_home(from: c_int, to: c_int) {
+/// Calls on a descriptor that is in the kernel from now on.
+pub(crate) fn home_by(fd: c_int, kernel: impl Kernel) -> isize {
+    home(fd, true);
+    kernel()
+}
+
+/// The same of two.
+pub(crate) fn both_home_by(from: c_int, to: c_int, kernel: impl Kernel) -> isize {
     home(from, true);
-    home(to, true);
+    home_by(to, kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -105,16 +124,17 @@ unsafe extern "C-unwind" fn splice(
     len: usize,
     flags: c_uint,
 ) -> isize {
-    both_home(from, to);
     // SAFETY: passed on.
-    unsafe { next!(c"splice" as SpliceFn)(from, from_offset, to, to_offset, len, flags) }
+    let kernel = unsafe {
+        kernel!(SYS_splice, c"splice" as SpliceFn; from, from_offset, to, to_offset, len, flags)
+    };
+    both_home_by(from, to, kernel)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn tee(from: c_int, to: c_int, len: usize, flags: c_uint) -> isize {
-    both_home(from, to);
     // SAFETY: passed on.
-    unsafe { next!(c"tee" as TeeFn)(from, to, len, flags) }
+    both_home_by(from, to, unsafe { kernel!(SYS_tee, c"tee" as TeeFn; from, to, len, flags) })
 }
 
 #[unsafe(no_mangle)]
@@ -124,7 +144,6 @@ unsafe extern "C-unwind" fn vmsplice(
     count: usize,
     flags: c_uint,
 ) -> isize {
-    home(fd, true);
     // SAFETY: passed on.
-    unsafe { next!(c"vmsplice" as VmSpliceFn)(fd, at, count, flags) }
+    home_by(fd, unsafe { kernel!(SYS_vmsplice, c"vmsplice" as VmSpliceFn; fd, at, count, flags) })
 }

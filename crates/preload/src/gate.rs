@@ -36,19 +36,25 @@ pub(crate) fn is_wide_open() -> bool {
 /// Makes a system call if the caller is the library itself. The C library's function would be a cancellation point,
 /// and a thread must not end in there.
 #[inline(always)]
-pub(crate) fn from_inside(number: i64, arguments: [usize; 3]) -> Option<isize> {
+pub(crate) fn from_inside(number: i64, arguments: &[usize]) -> Option<isize> {
     if is_open() { None } else { call_from_inside(number, arguments) }
 }
 
 #[cold]
 #[inline(never)]
-fn call_from_inside(number: i64, arguments: [usize; 3]) -> Option<isize> {
-    if here().depth.load(Ordering::Relaxed) == 0 {
+fn call_from_inside(number: i64, arguments: &[usize]) -> Option<isize> {
+    if !is_inside() {
         return None;
     }
-    let [first, second, third] = arguments;
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
     // SAFETY: the library's own call.
-    Some(errno::kernel(unsafe { raw::call(number, [first, second, third, 0, 0, 0]) }))
+    Some(errno::kernel(unsafe { raw::call(number, all) }))
+}
+
+/// Whether the caller is the library itself.
+pub(crate) fn is_inside() -> bool {
+    here().depth.load(Ordering::Relaxed) != 0
 }
 
 #[cold]

@@ -1,8 +1,9 @@
 //! Reading and writing: `read`, `write` and their relatives. What they have in common with other data calls is `transfer`.
 
-use crate::gate::{from_inside, is_wide_open};
+use crate::gate::is_wide_open;
 use crate::library::{Recv, Send, library};
-use crate::next::next;
+use crate::next::{kernel, next};
+use crate::raw::Kernel;
 use crate::transfer::{Buffers, home, receive, send};
 use core::ffi::{c_int, c_void};
 use libc::iovec;
@@ -31,14 +32,13 @@ unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, len: usize) -> isiz
 /// [`read`] of what may have a session, or be the library's own.
 #[inline(never)]
 fn read_asking(fd: c_int, at: *mut c_void, len: usize) -> isize {
-    if let Some(result) = from_inside(libc::SYS_read, [fd as usize, at as usize, len]) {
-        return result;
-    }
-    let buffers = Buffers::one(at, len);
     // SAFETY: passed on.
-    receive(fd, Recv::default(), None, buffers, move || unsafe {
-        next!(c"read" as ReadFn)(fd, at, len)
-    })
+    read_by(fd, at, len, unsafe { kernel!(SYS_read, c"read" as ReadFn; fd, at, len) })
+}
+
+/// [`read`], with the kernel's call as it is made.
+pub(crate) fn read_by(fd: c_int, at: *mut c_void, len: usize, kernel: impl Kernel) -> isize {
+    receive(fd, Recv::default(), None, Buffers::one(at, len), kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -80,14 +80,13 @@ unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, len: usize) -> i
 /// [`write`] of what may have a session, or be the library's own.
 #[inline(never)]
 fn write_asking(fd: c_int, at: *const c_void, len: usize) -> isize {
-    if let Some(result) = from_inside(libc::SYS_write, [fd as usize, at as usize, len]) {
-        return result;
-    }
-    let buffers = Buffers::one(at, len);
     // SAFETY: passed on.
-    send(fd, Send::default(), None, buffers, move || unsafe {
-        next!(c"write" as WriteFn)(fd, at, len)
-    })
+    write_by(fd, at, len, unsafe { kernel!(SYS_write, c"write" as WriteFn; fd, at, len) })
+}
+
+/// [`write`], with the kernel's call as it is made.
+pub(crate) fn write_by(fd: c_int, at: *const c_void, len: usize, kernel: impl Kernel) -> isize {
+    send(fd, Send::default(), None, Buffers::one(at, len), kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -98,27 +97,26 @@ unsafe extern "C-unwind" fn __write(fd: c_int, at: *const c_void, len: usize) ->
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, at: *const iovec, count: c_int) -> isize {
-    if let Some(result) = from_inside(libc::SYS_readv, [fd as usize, at as usize, count as usize]) {
-        return result;
-    }
-    let buffers = Buffers::Many(at, count as usize);
     // SAFETY: passed on.
-    receive(fd, Recv::default(), None, buffers, move || unsafe {
-        next!(c"readv" as VectorFn)(fd, at, count)
-    })
+    let kernel = unsafe { kernel!(SYS_readv, c"readv" as VectorFn; fd, at, count) };
+    readv_by(fd, at, count as usize, kernel)
+}
+
+/// [`readv`], with the kernel's call as it is made.
+pub(crate) fn readv_by(fd: c_int, at: *const iovec, count: usize, kernel: impl Kernel) -> isize {
+    receive(fd, Recv::default(), None, Buffers::Many(at, count), kernel)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn writev(fd: c_int, at: *const iovec, count: c_int) -> isize {
-    if let Some(result) = from_inside(libc::SYS_writev, [fd as usize, at as usize, count as usize])
-    {
-        return result;
-    }
-    let buffers = Buffers::Many(at, count as usize);
     // SAFETY: passed on.
-    send(fd, Send::default(), None, buffers, move || unsafe {
-        next!(c"writev" as VectorFn)(fd, at, count)
-    })
+    let kernel = unsafe { kernel!(SYS_writev, c"writev" as VectorFn; fd, at, count) };
+    writev_by(fd, at, count as usize, kernel)
+}
+
+/// [`writev`], with the kernel's call as it is made.
+pub(crate) fn writev_by(fd: c_int, at: *const iovec, count: usize, kernel: impl Kernel) -> isize {
+    send(fd, Send::default(), None, Buffers::Many(at, count), kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -131,6 +129,18 @@ unsafe extern "C-unwind" fn preadv2(
 ) -> isize {
     // SAFETY: passed on.
     let kernel = move || unsafe { next!(c"preadv2" as Vector2Fn)(fd, at, count, offset, flags) };
+    preadv2_by(fd, at, count as usize, offset, flags, kernel)
+}
+
+/// [`preadv2`], with the kernel's call as it is made.
+pub(crate) fn preadv2_by(
+    fd: c_int,
+    at: *const iovec,
+    count: usize,
+    offset: i64,
+    flags: c_int,
+    kernel: impl Kernel,
+) -> isize {
     if offset != -1 {
         return kernel();
     }
@@ -139,7 +149,7 @@ unsafe extern "C-unwind" fn preadv2(
         return kernel();
     }
     let how = Recv { dont_wait: flags & libc::RWF_NOWAIT != 0, ..Recv::default() };
-    receive(fd, how, None, Buffers::Many(at, count as usize), kernel)
+    receive(fd, how, None, Buffers::Many(at, count), kernel)
 }
 
 #[unsafe(no_mangle)]
@@ -164,6 +174,18 @@ unsafe extern "C-unwind" fn pwritev2(
 ) -> isize {
     // SAFETY: passed on.
     let kernel = move || unsafe { next!(c"pwritev2" as Vector2Fn)(fd, at, count, offset, flags) };
+    pwritev2_by(fd, at, count as usize, offset, flags, kernel)
+}
+
+/// [`pwritev2`], with the kernel's call as it is made.
+pub(crate) fn pwritev2_by(
+    fd: c_int,
+    at: *const iovec,
+    count: usize,
+    offset: i64,
+    flags: c_int,
+    kernel: impl Kernel,
+) -> isize {
     if offset != -1 {
         return kernel();
     }
@@ -172,7 +194,7 @@ unsafe extern "C-unwind" fn pwritev2(
         return kernel();
     }
     let how = Send { dont_wait: flags & libc::RWF_NOWAIT != 0 };
-    send(fd, how, None, Buffers::Many(at, count as usize), kernel)
+    send(fd, how, None, Buffers::Many(at, count), kernel)
 }
 
 #[unsafe(no_mangle)]

@@ -4,7 +4,8 @@ use crate::beside::Beside;
 use crate::buffers;
 use crate::gate::{is_open, tell};
 use crate::library::{Path, Recv, Send};
-use crate::next::next;
+use crate::next::kernel;
+use crate::raw::Kernel;
 use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
 use crate::transfer::{self, Buffers, counted, home};
 use crate::{datagrams, raw};
@@ -22,12 +23,25 @@ type RecvMMsgFn =
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"sendmsg" as SendMsgFn)(fd, message, flags) };
+    let kernel = unsafe { kernel!(SYS_sendmsg, c"sendmsg" as SendMsgFn; fd, message, flags) };
+    sendmsg_by(fd, message, flags, kernel)
+}
+
+/// [`sendmsg`], with the kernel's call as it is made.
+pub(crate) fn sendmsg_by(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+    kernel: impl Kernel,
+) -> isize {
     if !is_open() {
         return kernel();
     }
     // SAFETY: plain data; the program leaves it alone meanwhile.
-    let Some(header) = (unsafe { buffers::structure(message) }) else { return kernel() };
+    let Some(header) = (unsafe { buffers::structure(message) }) else {
+        return transfer::refused(fd, kernel);
+    };
+    let header = &header;
     let is_plain = header.msg_name.is_null() && header.msg_control.is_null();
     if !is_plain && let Some(sent) = send_message(fd, header, flags) {
         return sent;
@@ -44,13 +58,7 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_
 }
 
 #[inline]
-fn send_bytes(
-    fd: c_int,
-    header: &msghdr,
-    how: Send,
-    flags: c_int,
-    kernel: impl FnOnce() -> isize + Copy,
-) -> isize {
+fn send_bytes(fd: c_int, header: &msghdr, how: Send, flags: c_int, kernel: impl Kernel) -> isize {
     transfer::send(fd, how, Some(flags), Buffers::Many(header.msg_iov, header.msg_iovlen), kernel)
 }
 
@@ -89,7 +97,17 @@ pub(crate) fn each_passed(header: &msghdr, mut passing: impl FnMut(c_int)) {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"recvmsg" as RecvMsgFn)(fd, message, flags) };
+    let kernel = unsafe { kernel!(SYS_recvmsg, c"recvmsg" as RecvMsgFn; fd, message, flags) };
+    recvmsg_by(fd, message, flags, kernel)
+}
+
+/// [`recvmsg`], with the kernel's call as it is made.
+pub(crate) fn recvmsg_by(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+    kernel: impl Kernel,
+) -> isize {
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     match transfer::way_in(fd) {
         Path::Plain => return took_in(kernel(), message),
@@ -100,10 +118,10 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
         Path::Session(_) => {}
     }
     if !buffers::is_writable(message) {
-        return kernel();
+        return transfer::refused(fd, kernel);
     }
     // SAFETY: readable, as just seen.
-    let header = unsafe { message.read() };
+    let header = unsafe { message.read_unaligned() };
     let from_kernel = Cell::new(false);
     let serve = || {
         from_kernel.set(true);
@@ -125,13 +143,13 @@ fn receive_datagram(
     message: *mut msghdr,
     how: Recv,
     flags: c_int,
-    kernel: impl FnOnce() -> isize,
+    kernel: impl Kernel,
 ) -> isize {
     if !buffers::is_writable(message) {
-        return kernel();
+        return transfer::refused(fd, kernel);
     }
     // SAFETY: readable, as just seen.
-    let mut header = unsafe { message.read() };
+    let mut header = unsafe { message.read_unaligned() };
     match receive_message(fd, &mut header, how, flags) {
         None => kernel(),
         Some(got) => {
@@ -145,13 +163,13 @@ fn receive_datagram(
 
 /// What a receive has filled in.
 fn answer_message(message: *mut msghdr, filled: &msghdr) {
-    // SAFETY: writable, as the caller has seen.
+    // SAFETY: writable, as the caller has seen, at whatever address.
     unsafe {
         if !filled.msg_name.is_null() {
-            (*message).msg_namelen = filled.msg_namelen;
+            (&raw mut (*message).msg_namelen).write_unaligned(filled.msg_namelen);
         }
-        (*message).msg_controllen = filled.msg_controllen;
-        (*message).msg_flags = filled.msg_flags;
+        (&raw mut (*message).msg_controllen).write_unaligned(filled.msg_controllen);
+        (&raw mut (*message).msg_flags).write_unaligned(filled.msg_flags);
     }
 }
 
@@ -174,21 +192,21 @@ fn answer_header(fd: c_int, message: *mut msghdr, asked: &msghdr, beside: &Besid
             };
         }
     }
-    // SAFETY: writable, as the caller has seen.
-    let message = unsafe { &mut *message };
+    let mut header = *asked;
     if !asked.msg_name.is_null() {
-        message.msg_namelen = name_len as libc::socklen_t;
+        header.msg_namelen = name_len as libc::socklen_t;
     }
-    beside.answer(message);
+    beside.answer(&mut header);
+    answer_message(message, &header);
 }
 
 /// Descriptors that came with a message are new here, and others may hold them.
 #[inline]
 fn took_in(got: isize, message: *const msghdr) -> isize {
-    // SAFETY: the kernel has just written it.
-    if got >= 0 && unsafe { (*message).msg_controllen } > 0 {
+    // SAFETY: the kernel has just written it, at whatever address.
+    if got >= 0 && unsafe { (&raw const (*message).msg_controllen).read_unaligned() } > 0 {
         // SAFETY: as above.
-        note_received(unsafe { &*message });
+        note_received(&unsafe { message.read_unaligned() });
     }
     got
 }
@@ -199,7 +217,7 @@ fn note_received(header: &msghdr) {
     let mut at = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !at.is_null() {
         // SAFETY: within the control data, by the macros of the C library.
-        let (head, data) = unsafe { (&*at, libc::CMSG_DATA(at).cast::<c_int>()) };
+        let (head, data) = unsafe { (at.read_unaligned(), libc::CMSG_DATA(at).cast::<c_int>()) };
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
             let count = (head.cmsg_len - size_of::<cmsghdr>()) / size_of::<c_int>();
             for index in 0..count {
@@ -222,21 +240,32 @@ unsafe extern "C-unwind" fn sendmmsg(
 ) -> c_int {
     // SAFETY: passed on.
     let kernel =
-        || unsafe { next!(c"sendmmsg" as SendMMsgFn)(fd, messages, count, flags) } as isize;
+        unsafe { kernel!(SYS_sendmmsg, c"sendmmsg" as SendMMsgFn; fd, messages, count, flags) };
+    sendmmsg_by(fd, messages, count, flags, kernel) as c_int
+}
+
+/// [`sendmmsg`], with the kernel's call as it is made.
+pub(crate) fn sendmmsg_by(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    kernel: impl Kernel,
+) -> isize {
     if is_open() {
-        // SAFETY: plain data; the program leaves it alone meanwhile.
-        let all =
-            unsafe { buffers::structures(messages, (count as usize).min(transfer::MESSAGES_MAX)) };
-        for message in all.into_iter().flatten() {
+        for index in 0..(count as usize).min(transfer::MESSAGES_MAX) {
+            // SAFETY: plain data; the program leaves it alone meanwhile.
+            let message = unsafe { buffers::structure(messages.wrapping_add(index)) };
+            let Some(message) = message else { break };
             if !message.msg_hdr.msg_control.is_null() && message.msg_hdr.msg_controllen > 0 {
                 pass_on(&message.msg_hdr);
             }
         }
     }
     if datagrams::is_concerned(fd) {
-        return send_datagrams(fd, messages, count, flags).unwrap_or_else(kernel) as c_int;
+        return send_datagrams(fd, messages, count, flags).unwrap_or_else(kernel);
     }
-    addressed(fd, kernel) as c_int
+    addressed(fd, kernel)
 }
 
 /// Sends one after another, each by its way. How many; `None`: the kernel is to serve the call.
@@ -285,14 +314,27 @@ unsafe extern "C-unwind" fn recvmmsg(
     limit: *mut timespec,
 ) -> c_int {
     // SAFETY: passed on.
-    let kernel =
-        || unsafe { next!(c"recvmmsg" as RecvMMsgFn)(fd, messages, count, flags, limit) } as isize;
+    let kernel = unsafe {
+        kernel!(SYS_recvmmsg, c"recvmmsg" as RecvMMsgFn; fd, messages, count, flags, limit)
+    };
+    recvmmsg_by(fd, messages, count, flags, limit, kernel) as c_int
+}
+
+/// [`recvmmsg`], with the kernel's call as it is made.
+pub(crate) fn recvmmsg_by(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    limit: *mut timespec,
+    kernel: impl Kernel,
+) -> isize {
     let got = match transfer::way_in(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
         Path::Session(call) if call.is_datagram() => {
             let got = receive_datagrams(fd, messages, count, flags, limit);
-            return got.unwrap_or_else(kernel) as c_int;
+            return got.unwrap_or_else(kernel);
         }
         Path::Session(_) => {
             home(fd, true);
@@ -300,13 +342,15 @@ unsafe extern "C-unwind" fn recvmmsg(
         }
     };
     if got > 0 && is_open() {
-        // SAFETY: the kernel has just written these.
-        let filled = unsafe { core::slice::from_raw_parts(messages, got as usize) };
-        for message in filled.iter().filter(|message| message.msg_hdr.msg_controllen > 0) {
-            note_received(&message.msg_hdr);
+        for index in 0..got as usize {
+            // SAFETY: the kernel has just written so many, at whatever address.
+            let message = unsafe { messages.wrapping_add(index).read_unaligned() };
+            if message.msg_hdr.msg_controllen > 0 {
+                note_received(&message.msg_hdr);
+            }
         }
     }
-    got as c_int
+    got
 }
 
 /// Receives one after another, as recvmmsg(2) has it: the time limit is looked at after each datagram. How many; `None`: the kernel is to

@@ -6,7 +6,8 @@
 use crate::errno;
 use crate::gate::{is_open, tell, within};
 use crate::library::{Answer, Change, Set, SocketOption, library, tcp_info};
-use crate::next::next;
+use crate::next::kernel;
+use crate::raw::Kernel;
 use crate::{buffers, raw};
 use core::ffi::{c_int, c_void};
 use libc::socklen_t;
@@ -136,7 +137,20 @@ unsafe extern "C-unwind" fn setsockopt(
     len: socklen_t,
 ) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"setsockopt" as SetFn)(fd, level, name, value, len) };
+    let kernel =
+        unsafe { kernel!(SYS_setsockopt, c"setsockopt" as SetFn; fd, level, name, value, len) };
+    setsockopt_by(fd, level, name, value, len, kernel) as c_int
+}
+
+/// [`setsockopt`], with the kernel's call as it is made.
+pub(crate) fn setsockopt_by(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+    kernel: impl Kernel,
+) -> isize {
     let setting = setting(level, name);
     if let Some(result) = set_on_datagrams(fd, setting, kernel) {
         return result;
@@ -168,13 +182,13 @@ unsafe extern "C-unwind" fn setsockopt(
     // SAFETY: the program's arguments; the kernel checks them.
     let inside = || unsafe { raw::call(libc::SYS_setsockopt, arguments) };
     match within(|library| library.set_option(fd, set, inside)).flatten() {
-        Some(result) => errno::kernel(result) as c_int,
+        Some(result) => errno::kernel(result),
         None => kernel(),
     }
 }
 
 /// Sets an option that means something else for a UDP socket than for a stream. `None`: it does not, or `fd` is none.
-fn set_on_datagrams(fd: c_int, setting: Setting, kernel: impl FnOnce() -> c_int) -> Option<c_int> {
+fn set_on_datagrams(fd: c_int, setting: Setting, kernel: impl Kernel) -> Option<isize> {
     let is_obeyed = match setting {
         Setting::OfDatagrams | Setting::Obeyed(Change::Header) => true,
         Setting::Looked => false,
@@ -201,7 +215,7 @@ fn number_at(value: *const c_void, len: socklen_t) -> Option<c_int> {
         return None;
     }
     // SAFETY: plain data, which the program leaves alone during the call.
-    unsafe { buffers::structure(bytes) }.map(|bytes| c_int::from_ne_bytes(*bytes))
+    unsafe { buffers::structure(bytes) }.map(c_int::from_ne_bytes)
 }
 
 /// What the library may know better.
@@ -234,7 +248,20 @@ unsafe extern "C-unwind" fn getsockopt(
     len: *mut socklen_t,
 ) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"getsockopt" as GetFn)(fd, level, name, value, len) };
+    let kernel =
+        unsafe { kernel!(SYS_getsockopt, c"getsockopt" as GetFn; fd, level, name, value, len) };
+    getsockopt_by(fd, level, name, value, len, kernel) as c_int
+}
+
+/// [`getsockopt`], with the kernel's call as it is made.
+pub(crate) fn getsockopt_by(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+    kernel: impl Kernel,
+) -> isize {
     let Some(asked) = asked(level, name) else { return kernel() };
     if !is_open() || library().is_plain(fd) {
         return kernel();
@@ -250,19 +277,14 @@ unsafe extern "C-unwind" fn getsockopt(
             put_over(value, len, |bytes| overlay(asked, &answer, bytes));
             0
         }
-        Some((error, _)) => errno::kernel(error) as c_int,
+        Some((error, _)) => errno::kernel(error),
         None => kernel(),
     }
 }
 
 /// `SO_ERROR`: the kernel's; if it has none, what the library knows of a peer that was killed.
 #[inline(never)]
-fn error_of(
-    fd: c_int,
-    value: *mut c_void,
-    len: *mut socklen_t,
-    kernel: impl FnOnce() -> c_int,
-) -> c_int {
+fn error_of(fd: c_int, value: *mut c_void, len: *mut socklen_t, kernel: impl Kernel) -> isize {
     within(|library| library.look_for_end(fd));
     let result = kernel();
     if result == 0 {
@@ -311,7 +333,7 @@ fn put_over(value: *mut c_void, len: *mut socklen_t, change: impl FnOnce(&mut [u
     }
     let mut bytes = [0; tcp_info::LEN];
     // SAFETY: writable, as just seen.
-    let count = bytes.len().min(unsafe { len.read() } as usize);
+    let count = bytes.len().min(unsafe { len.read_unaligned() } as usize);
     if buffers::accessible(value as usize, count, buffers::Access::Write) < count {
         return;
     }

@@ -28,11 +28,40 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     result
 }
 
+/// A system call that a program makes by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered {
+    pub(crate) number: i64,
+    pub(crate) arguments: [usize; 6],
+}
+
+impl Numbered {
+    /// Makes it, whatever it is, and answers in the C manner.
+    pub(crate) fn make(self) -> isize {
+        // SAFETY: the program's own call, for the kernel to check.
+        crate::errno::kernel(unsafe { call(self.number, self.arguments) })
+    }
+}
+
+/// The kernel's call of a function that a program has called: made by the C library's function, or as it is.
+pub(crate) trait Kernel: FnOnce() -> isize + Copy {}
+
+impl<F: FnOnce() -> isize + Copy> Kernel for F {}
+
 /// The process's number, from the kernel, not from a copy.
 #[inline]
 pub(crate) fn process_number() -> i32 {
     // SAFETY: no arguments, no effect.
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// `RLIMIT_NOFILE`, as it is now.
+pub(crate) fn most_descriptors() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, (&raw mut limit) as usize, 0, 0];
+    // SAFETY: room for the answer.
+    let result = unsafe { call(libc::SYS_prlimit64, arguments) };
+    if result < 0 { u64::MAX } else { limit.rlim_cur }
 }
 
 /// `F_GETFD`: whether `fd` is open.

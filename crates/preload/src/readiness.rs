@@ -5,16 +5,21 @@
 use crate::buffers::{self, Access, accessible};
 use crate::descriptors::{numbering, opened};
 use crate::errno;
-use crate::gate::{from_inside, is_open, tell, within};
+use crate::gate::{is_open, tell, within};
 use crate::io::overflow;
 use crate::library::{EpollEvent, Origin, PollFd};
-use crate::next::next;
+use crate::next::{kernel, next};
 use crate::process::was_cancelled;
+use crate::raw::{self, Kernel};
 use crate::rings;
+use crate::transfer::home;
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{nfds_t, sigset_t, timespec};
+use rustix::event::epoll::{EventData, EventFlags};
 use rustix::io::Errno;
+use std::time::Instant;
 
 type PollFn = unsafe extern "C-unwind" fn(*mut PollFd, nfds_t, c_int) -> c_int;
 type PPollFn =
@@ -39,9 +44,37 @@ pub(crate) struct Terms {
     pub(crate) mask: Option<u64>,
 }
 
-/// Milliseconds; negative: for ever.
-pub(crate) fn limit_ms(limit: c_int) -> Option<Duration> {
-    u64::try_from(limit).ok().map(Duration::from_millis)
+impl Terms {
+    /// Milliseconds; negative: for ever.
+    pub(crate) fn of_ms(limit: c_int) -> Self {
+        Self { limit: u64::try_from(limit).ok().map(Duration::from_millis), mask: None }
+    }
+}
+
+/// The time that is left of a call which says so, as long as the library serves it: the kernel does so itself.
+#[derive(Default)]
+pub(crate) struct Countdown(Cell<Option<(Instant, Duration)>>);
+
+impl Countdown {
+    pub(crate) fn begin(&self, limit: Duration) {
+        self.0.set(Some((Instant::now(), limit)));
+    }
+
+    /// Makes the kernel's call instead.
+    pub(crate) fn left_to(&self, kernel: impl Kernel) -> isize {
+        self.0.set(None);
+        kernel()
+    }
+
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.0.get().map(|(begun, limit)| limit.saturating_sub(begun.elapsed()))
+    }
+}
+
+/// The terms of a call with milliseconds and a signal mask, which may be missing.
+pub(crate) fn masked(limit: c_int, mask: *const sigset_t) -> Option<Terms> {
+    let mask = terms(core::ptr::null(), mask)?.mask;
+    Some(Terms { mask, ..Terms::of_ms(limit) })
 }
 
 /// The terms of a call with a `timespec` and a signal mask, either of which may be missing.
@@ -60,7 +93,7 @@ pub(crate) fn terms(limit: *const timespec, mask: *const sigset_t) -> Option<Ter
     } else {
         // The kernel's set is the first word of the C library's.
         // SAFETY: as above.
-        Some(*unsafe { buffers::structure(mask.cast::<u64>()) }?)
+        Some(unsafe { buffers::structure(mask.cast::<u64>()) }?)
     };
     Some(Terms { limit, mask })
 }
@@ -76,36 +109,50 @@ pub(crate) fn poll_in_library(fds: &mut [PollFd], terms: Terms) -> Option<Result
     .filter(|result| *result != Err(Errno::INTR) || !was_cancelled())
 }
 
-/// The program's array, if it makes sense.
+/// The program's array, if the kernel takes so many and it can be touched.
 fn program_fds<'a>(at: *mut PollFd, count: nfds_t) -> Option<&'a mut [PollFd]> {
+    /// More than these are counted against the process's limit, which is seldom less.
+    const FEW: usize = 256;
     let count = usize::try_from(count).ok().filter(|count| (1..=1 << 20).contains(count))?;
-    let len = count * size_of::<PollFd>();
-    let is_sound = (at as usize).is_multiple_of(align_of::<PollFd>())
-        && accessible(at as usize, len, Access::Write) == len;
-    // SAFETY: aligned and writable; the program leaves it alone during the call.
-    is_sound.then(|| unsafe { core::slice::from_raw_parts_mut(at, count) })
-}
-
-#[inline]
-fn serve_poll(at: *mut PollFd, count: nfds_t, terms: Option<Terms>) -> Option<c_int> {
-    if !is_open() {
+    if count > FEW && count as u64 > raw::most_descriptors() {
         return None;
     }
-    let result = poll_in_library(program_fds(at, count)?, terms?)?;
-    Some(errno::count(result) as c_int)
+    let len = count * size_of::<PollFd>();
+    if accessible(at as usize, len, Access::Write) != len {
+        return None;
+    }
+    if !(at as usize).is_multiple_of(align_of::<PollFd>()) {
+        // The kernel takes it nevertheless.
+        for index in 0..count {
+            // SAFETY: one of `count`, which can be read.
+            home(unsafe { at.add(index).read_unaligned() }.fd, true);
+        }
+        return None;
+    }
+    // SAFETY: aligned and writable; the program leaves it alone during the call.
+    Some(unsafe { core::slice::from_raw_parts_mut(at, count) })
+}
+
+/// `poll` and `ppoll`, with the kernel's call as it is made. `terms` are `None` if the kernel refuses them.
+#[inline]
+pub(crate) fn poll_by(
+    at: *mut PollFd,
+    count: nfds_t,
+    terms: impl FnOnce() -> Option<Terms>,
+    kernel: impl Kernel,
+) -> isize {
+    let serve = || poll_in_library(program_fds(at, count)?, terms()?);
+    if !is_open() {
+        return kernel();
+    }
+    serve().map_or_else(kernel, errno::count)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn poll(fds: *mut PollFd, count: nfds_t, limit: c_int) -> c_int {
-    let words = [fds as usize, count as usize, limit as usize];
-    if let Some(result) = from_inside(libc::SYS_poll, words) {
-        return result as c_int;
-    }
-    match serve_poll(fds, count, Some(Terms { limit: limit_ms(limit), mask: None })) {
-        Some(result) => result,
-        // SAFETY: passed on.
-        None => unsafe { next!(c"poll" as PollFn)(fds, count, limit) },
-    }
+    // SAFETY: passed on.
+    let kernel = unsafe { kernel!(SYS_poll, c"poll" as PollFn; fds, count, limit) };
+    poll_by(fds, count, || Some(Terms::of_ms(limit)), kernel) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -135,12 +182,9 @@ unsafe extern "C-unwind" fn ppoll(
     limit: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let terms = if is_open() { terms(limit, mask) } else { None };
-    match serve_poll(fds, count, terms) {
-        Some(result) => result,
-        // SAFETY: passed on.
-        None => unsafe { next!(c"ppoll" as PPollFn)(fds, count, limit, mask) },
-    }
+    // SAFETY: passed on.
+    let kernel = || unsafe { next!(c"ppoll" as PPollFn)(fds, count, limit, mask) } as isize;
+    poll_by(fds, count, || terms(limit, mask), kernel) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -158,11 +202,12 @@ unsafe extern "C-unwind" fn __ppoll_chk(
     unsafe { ppoll(fds, count, limit, mask) }
 }
 
-/// A new set.
-fn made(set: c_int) -> c_int {
+/// Calls that make a set, with the kernel's call as it is made.
+pub(crate) fn epoll_create_by(kernel: impl Kernel) -> isize {
+    let set = numbering(kernel);
     if set >= 0 {
-        opened(set, Origin::Fresh);
-        tell(|library| library.epoll_made(set));
+        opened(set as c_int, Origin::Fresh);
+        tell(|library| library.epoll_made(set as c_int));
     }
     set
 }
@@ -170,13 +215,15 @@ fn made(set: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: passed on.
-    made(numbering(|| unsafe { next!(c"epoll_create" as CreateFn)(size) }))
+    epoll_create_by(unsafe { kernel!(SYS_epoll_create, c"epoll_create" as CreateFn; size) })
+        as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: passed on.
-    made(numbering(|| unsafe { next!(c"epoll_create1" as CreateFn)(flags) }))
+    epoll_create_by(unsafe { kernel!(SYS_epoll_create1, c"epoll_create1" as CreateFn; flags) })
+        as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -187,7 +234,19 @@ unsafe extern "C-unwind" fn epoll_ctl(
     event: *mut EpollEvent,
 ) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"epoll_ctl" as ControlFn)(set, operation, fd, event) };
+    let kernel =
+        unsafe { kernel!(SYS_epoll_ctl, c"epoll_ctl" as ControlFn; set, operation, fd, event) };
+    epoll_ctl_by(set, operation, fd, event, kernel) as c_int
+}
+
+/// [`epoll_ctl`], with the kernel's call as it is made.
+pub(crate) fn epoll_ctl_by(
+    set: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut EpollEvent,
+    kernel: impl Kernel,
+) -> isize {
     if !is_open() {
         return kernel();
     }
@@ -196,44 +255,65 @@ unsafe extern "C-unwind" fn epoll_ctl(
     } else {
         // SAFETY: plain data, left alone meanwhile.
         match unsafe { buffers::structure(event) } {
-            Some(event) => Some(*event),
+            Some(event) => Some(event),
             None if operation == libc::EPOLL_CTL_DEL => None,
             None => return kernel(),
         }
     };
     match within(|library| library.epoll_ctl(set, operation, fd, event.as_ref())) {
-        Some(result) => errno::count(result.map(|()| 0)) as c_int,
+        Some(result) => errno::count(result.map(|()| 0)),
         None => kernel(),
     }
 }
 
 /// Waits for a set with the library's help. `None`: the kernel serves the call.
-#[inline]
 fn serve_wait(
     set: c_int,
     at: *mut EpollEvent,
     count: c_int,
-    terms: Option<Terms>,
-) -> Option<c_int> {
-    let wanted = usize::try_from(count).ok().filter(|count| (1..=1 << 24).contains(count))?;
-    let terms = terms?;
-    let len = accessible(at as usize, wanted * size_of::<EpollEvent>(), Access::Write);
+    terms: Terms,
+) -> Option<Result<usize, Errno>> {
+    /// More than these are asked for, and never had.
+    const MOST: usize = 1 << 24;
+    /// `EP_MAX_EVENTS`.
+    const LIMIT: usize = i32::MAX as usize / size_of::<EpollEvent>();
+    let wanted = usize::try_from(count).ok().filter(|count| (1..=LIMIT).contains(count))?;
+    let len = accessible(at as usize, wanted.min(MOST) * size_of::<EpollEvent>(), Access::Write);
     let room = len / size_of::<EpollEvent>();
-    if room == 0 {
-        return None;
-    }
-    // SAFETY: writable; a packed structure needs no alignment; the program leaves it alone during the call.
-    let events = unsafe { core::slice::from_raw_parts_mut(at, room) };
+    let mut nowhere = [EpollEvent { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
+    let events = match room {
+        // What comes will not be told, but until then the call waits.
+        0 => &mut nowhere[..],
+        // SAFETY: writable; a packed structure needs no alignment; the program leaves it alone during the call.
+        _ => unsafe { core::slice::from_raw_parts_mut(at, room) },
+    };
     let result = within(|library| {
         if rings::has_lost_one(library) {
             library.ring_unseen(false);
         }
         library.epoll_wait(set, events, terms.limit, terms.mask)
     })?;
-    if result == Err(Errno::INTR) && was_cancelled() {
-        return None;
+    match result {
+        Err(Errno::INTR) if was_cancelled() => None,
+        Ok(1..) if room == 0 => Some(Err(Errno::FAULT)),
+        result => Some(result),
     }
-    Some(errno::count(result) as c_int)
+}
+
+/// `epoll_wait` and its relatives, with the kernel's call as it is made. `terms` are `None` if the kernel refuses them.
+#[inline]
+pub(crate) fn epoll_wait_by(
+    set: c_int,
+    events: *mut EpollEvent,
+    count: c_int,
+    terms: impl FnOnce() -> Option<Terms>,
+    kernel: impl Kernel,
+) -> isize {
+    if !is_open() {
+        return kernel();
+    }
+    let served = terms().and_then(|terms| serve_wait(set, events, count, terms));
+    served.map_or_else(kernel, errno::count)
 }
 
 #[unsafe(no_mangle)]
@@ -243,14 +323,10 @@ unsafe extern "C-unwind" fn epoll_wait(
     count: c_int,
     limit: c_int,
 ) -> c_int {
-    if is_open() {
-        let terms = Terms { limit: limit_ms(limit), mask: None };
-        if let Some(result) = serve_wait(set, events, count, Some(terms)) {
-            return result;
-        }
-    }
     // SAFETY: passed on.
-    unsafe { next!(c"epoll_wait" as WaitFn)(set, events, count, limit) }
+    let kernel =
+        unsafe { kernel!(SYS_epoll_wait, c"epoll_wait" as WaitFn; set, events, count, limit) };
+    epoll_wait_by(set, events, count, || Some(Terms::of_ms(limit)), kernel) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -261,15 +337,10 @@ unsafe extern "C-unwind" fn epoll_pwait(
     limit: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    if is_open() {
-        let terms =
-            terms(core::ptr::null(), mask).map(|terms| Terms { limit: limit_ms(limit), ..terms });
-        if let Some(result) = serve_wait(set, events, count, terms) {
-            return result;
-        }
-    }
     // SAFETY: passed on.
-    unsafe { next!(c"epoll_pwait" as PWaitFn)(set, events, count, limit, mask) }
+    let kernel =
+        || unsafe { next!(c"epoll_pwait" as PWaitFn)(set, events, count, limit, mask) } as isize;
+    epoll_wait_by(set, events, count, || masked(limit, mask), kernel) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -280,11 +351,8 @@ unsafe extern "C-unwind" fn epoll_pwait2(
     limit: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    if is_open()
-        && let Some(result) = serve_wait(set, events, count, terms(limit, mask))
-    {
-        return result;
-    }
     // SAFETY: passed on.
-    unsafe { next!(c"epoll_pwait2" as PWait2Fn)(set, events, count, limit, mask) }
+    let kernel =
+        || unsafe { next!(c"epoll_pwait2" as PWait2Fn)(set, events, count, limit, mask) } as isize;
+    epoll_wait_by(set, events, count, || terms(limit, mask), kernel) as c_int
 }

@@ -4,9 +4,10 @@
 //! What `fopen` and its like open the C library opens inside: see `stdio`.
 
 use crate::descriptors::numbering_first;
-use crate::gate::{from_inside, is_open, within};
+use crate::gate::{is_open, within};
 use crate::library::library;
-use crate::next::next;
+use crate::next::{kernel, next};
+use crate::raw::Kernel;
 use core::ffi::{c_char, c_int};
 
 type OpenFn = unsafe extern "C-unwind" fn(*const c_char, c_int, u32) -> c_int;
@@ -33,6 +34,11 @@ fn opened(fd: c_int) -> c_int {
     fd
 }
 
+/// Calls that open a file, with the kernel's call as it is made.
+pub(crate) fn open_by(kernel: impl Kernel) -> isize {
+    opened(numbering_first(kernel) as c_int) as isize
+}
+
 /// Functions of the same meaning as another one here.
 macro_rules! same {
     ($($name:ident = $of:ident($($argument:ident: $type:ty),+);)+) => {$(
@@ -47,12 +53,8 @@ macro_rules! same {
 // In C the mode is a variable argument. One that was not given is not looked at.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int {
-    let arguments = [path as usize, flags as usize, mode as usize];
-    if let Some(result) = from_inside(libc::SYS_open, arguments) {
-        return result as c_int;
-    }
     // SAFETY: passed on.
-    opened(numbering_first(|| unsafe { next!(c"open" as OpenFn)(path, flags, mode) }))
+    open_by(unsafe { kernel!(SYS_open, c"open" as OpenFn; path, flags, mode) }) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -63,27 +65,26 @@ unsafe extern "C-unwind" fn openat(
     mode: u32,
 ) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"openat" as OpenAtFn)(folder, path, flags, mode) };
-    opened(numbering_first(kernel))
+    open_by(unsafe { kernel!(SYS_openat, c"openat" as OpenAtFn; folder, path, flags, mode) })
+        as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    opened(numbering_first(|| unsafe { next!(c"__open_2" as Open2Fn)(path, flags) }))
+    open_by(|| unsafe { next!(c"__open_2" as Open2Fn)(path, flags) } as isize) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) };
-    opened(numbering_first(kernel))
+    open_by(|| unsafe { next!(c"__openat_2" as OpenAt2Fn)(folder, path, flags) } as isize) as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn creat(path: *const c_char, mode: u32) -> c_int {
     // SAFETY: passed on.
-    opened(numbering_first(|| unsafe { next!(c"creat" as CreateFn)(path, mode) }))
+    open_by(|| unsafe { next!(c"creat" as CreateFn)(path, mode) } as isize) as c_int
 }
 
 same! {

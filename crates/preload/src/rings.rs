@@ -361,7 +361,7 @@ fn unmap(at: usize, len: usize) {
 /// `io_uring_setup` has made `fd`.
 pub(crate) fn made(library: &'static Library, fd: i32, params: *const Params) -> View {
     // SAFETY: plain data, left alone meanwhile; the kernel has just written it.
-    let Some(params) = (unsafe { buffers::structure(params) }).copied() else {
+    let Some(params) = (unsafe { buffers::structure(params) }) else {
         return View::Hidden;
     };
     if params.flags & REGISTERED_FD_ONLY != 0 {

@@ -5,7 +5,8 @@ use crate::errno;
 use crate::gate::{is_open, within};
 use crate::library::PollFd;
 use crate::next::next;
-use crate::readiness::{Terms, poll_in_library, terms};
+use crate::raw::Kernel;
+use crate::readiness::{Countdown, Terms, poll_in_library, terms};
 use crate::transfer::home;
 use core::ffi::c_int;
 use core::time::Duration;
@@ -51,27 +52,31 @@ const KINDS: [(i16, i16); 3] = [
 /// The program's three sets, each possibly missing.
 struct Sets {
     words: [*mut u64; 3],
+    /// Of a larger set, as much as can be touched: the kernel looks no further than there are descriptors.
     count: usize,
 }
 
 impl Sets {
     /// `None`: not for us to touch.
     fn new(count: c_int, sets: [*mut fd_set; 3]) -> Option<Self> {
-        let count = usize::try_from(count).ok()?;
+        let mut count = usize::try_from(count).ok()?;
         let len = count.div_ceil(WORD) * size_of::<u64>();
-        let are_sound = sets.iter().all(|set| {
-            set.is_null()
-                || ((*set as usize).is_multiple_of(align_of::<u64>())
-                    && accessible(*set as usize, len, Access::Write) == len)
-        });
-        are_sound.then(|| Self { words: sets.map(|set| set.cast()), count })
+        for set in sets.iter().filter(|set| !set.is_null()) {
+            let good = accessible(*set as usize, len, Access::Write);
+            if good < len && count <= MOST {
+                return None;
+            }
+            count = count.min(good / size_of::<u64>() * WORD).max(MOST.min(count));
+        }
+        let words = sets.map(|set| set.cast());
+        Some(Self { words, count })
     }
 
     #[inline]
     fn word(&self, kind: usize, index: usize) -> u64 {
         let words = self.words[kind];
         // SAFETY: null, or accessible up to `count` bits.
-        if words.is_null() { 0 } else { unsafe { *words.add(index) } }
+        if words.is_null() { 0 } else { unsafe { words.add(index).read_unaligned() } }
     }
 
     /// What `fd` is to be polled for.
@@ -130,7 +135,7 @@ impl Sets {
         {
             for (index, word) in answer.iter().take(self.count.div_ceil(WORD)).enumerate() {
                 // SAFETY: accessible up to `count` bits.
-                unsafe { *words.add(index) = *word };
+                unsafe { words.add(index).write_unaligned(*word) };
             }
         }
         count
@@ -175,6 +180,20 @@ fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
     }
 }
 
+/// `select` and its relatives, with the kernel's call as it is made. `terms` are `None` if the kernel refuses them.
+pub(crate) fn select_by(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    terms: impl FnOnce() -> Option<Terms>,
+    kernel: impl Kernel,
+) -> isize {
+    let served = || serve(&Sets::new(count, sets)?, terms()?);
+    if !is_open() || count <= 0 {
+        return kernel();
+    }
+    served().map_or_else(kernel, errno::count)
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn select(
     count: c_int,
@@ -183,44 +202,43 @@ unsafe extern "C-unwind" fn select(
     except: *mut fd_set,
     limit: *mut timeval,
 ) -> c_int {
-    if is_open()
-        && count > 0
-        && let Some(result) = serve_select(count, [input, output, except], limit)
-    {
-        return result;
-    }
     // SAFETY: passed on.
-    unsafe { next!(c"select" as SelectFn)(count, input, output, except, limit) }
+    let kernel = || unsafe { next!(c"select" as SelectFn)(count, input, output, except, limit) };
+    select_counted(count, [input, output, except], limit, || kernel() as isize) as c_int
 }
 
-fn serve_select(count: c_int, sets: [*mut fd_set; 3], limit: *mut timeval) -> Option<c_int> {
-    let sets = Sets::new(count, sets)?;
-    let span = if limit.is_null() {
-        None
-    } else if buffers::is_writable(limit) {
-        // SAFETY: readable, as just seen.
-        Some(span(unsafe { &*limit })?)
-    } else {
-        return None;
+/// [`select`], with the kernel's call as it is made.
+pub(crate) fn select_counted(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    limit: *mut timeval,
+    kernel: impl Kernel,
+) -> isize {
+    let countdown = Countdown::default();
+    let terms = || {
+        if limit.is_null() {
+            return Some(Terms { limit: None, mask: None });
+        }
+        // SAFETY: plain data, left alone meanwhile.
+        let span = to_span(unsafe { buffers::structure(limit) }?)?;
+        countdown.begin(span);
+        Some(Terms { limit: Some(span), mask: None })
     };
-    let start = Instant::now();
-    let result = serve(&sets, Terms { limit: span, mask: None })?;
-    if let Some(span) = span {
-        let left = span.saturating_sub(start.elapsed());
-        let left =
-            timeval { tv_sec: left.as_secs() as i64, tv_usec: i64::from(left.subsec_micros()) };
+    let result = select_by(count, sets, terms, || countdown.left_to(kernel));
+    if let Some(left) = countdown.left()
+        && buffers::is_writable(limit)
+    {
+        let left = timeval { tv_sec: left.as_secs() as i64, tv_usec: left.subsec_micros().into() };
         // SAFETY: writable, as just seen. Linux says what is left, whatever the result.
-        unsafe { limit.write(left) };
+        unsafe { limit.write_unaligned(left) };
     }
-    Some(errno::count(result) as c_int)
+    result
 }
 
-fn span(limit: &timeval) -> Option<Duration> {
+fn to_span(limit: timeval) -> Option<Duration> {
     let microseconds = u64::try_from(limit.tv_usec).ok()?;
-    Some(
-        Duration::from_secs(u64::try_from(limit.tv_sec).ok()?)
-            .saturating_add(Duration::from_micros(microseconds)),
-    )
+    let seconds = Duration::from_secs(u64::try_from(limit.tv_sec).ok()?);
+    Some(seconds.saturating_add(Duration::from_micros(microseconds)))
 }
 
 #[unsafe(no_mangle)]
@@ -244,13 +262,10 @@ unsafe extern "C-unwind" fn pselect(
     limit: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    if is_open() && count > 0 {
-        let sets = Sets::new(count, [input, output, except]);
-        let result = sets.zip(terms(limit, mask)).and_then(|(sets, terms)| serve(&sets, terms));
-        if let Some(result) = result {
-            return errno::count(result) as c_int;
-        }
-    }
     // SAFETY: passed on.
-    unsafe { next!(c"pselect" as PSelectFn)(count, input, output, except, limit, mask) }
+    let kernel =
+        || unsafe { next!(c"pselect" as PSelectFn)(count, input, output, except, limit, mask) };
+    let result =
+        select_by(count, [input, output, except], || terms(limit, mask), || kernel() as isize);
+    result as c_int
 }

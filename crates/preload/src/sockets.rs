@@ -4,7 +4,8 @@ use crate::descriptors::{numbering, numbering_first, opened};
 use crate::gate::{tell, within};
 use crate::io::overflow;
 use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
-use crate::next::next;
+use crate::next::{kernel, next};
+use crate::raw::Kernel;
 use crate::transfer::{self, Buffers, counted, home};
 use crate::{buffers, datagrams, raw};
 use core::ffi::{c_int, c_void};
@@ -117,8 +118,22 @@ unsafe extern "C-unwind" fn recvfrom(
     from_len: *mut socklen_t,
 ) -> isize {
     // SAFETY: passed on.
-    let kernel =
-        move || unsafe { next!(c"recvfrom" as RecvFromFn)(fd, at, len, flags, from, from_len) };
+    let kernel = unsafe {
+        kernel!(SYS_recvfrom, c"recvfrom" as RecvFromFn; fd, at, len, flags, from, from_len)
+    };
+    recvfrom_by(fd, at, len, flags, from, from_len, kernel)
+}
+
+/// [`recvfrom`], with the kernel's call as it is made.
+pub(crate) fn recvfrom_by(
+    fd: c_int,
+    at: *mut c_void,
+    len: usize,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+    kernel: impl Kernel,
+) -> isize {
     let Some(how) = recv_flags(fd, flags) else { return kernel() };
     if from.is_null() {
         let buffers = Buffers::one(at, len);
@@ -136,18 +151,18 @@ unsafe extern "C-unwind" fn recvfrom(
             let mut header = datagrams::header_of(core::slice::from_ref(&buffer));
             header.msg_name = from.cast();
             // SAFETY: readable, as just seen.
-            header.msg_namelen = unsafe { from_len.read() };
+            header.msg_namelen = unsafe { from_len.read_unaligned() };
             let got = receive_message(fd, &mut header, how, flags);
             if let Some(got) = got.filter(|got| *got >= 0) {
                 // SAFETY: writable, as just seen.
-                unsafe { from_len.write(header.msg_namelen) };
+                unsafe { from_len.write_unaligned(header.msg_namelen) };
                 return got;
             }
             got.unwrap_or_else(kernel)
         }
         Path::Session(_) => {
-            // SAFETY: passed on; the address is answered below.
-            let got = unsafe { recv(fd, at, len, flags) };
+            // The address is answered below.
+            let got = transfer::receive(fd, how, Some(flags), Buffers::one(at, len), kernel);
             if got >= 0 && !sender(fd, from, from_len) { bad_address() } else { got }
         }
     }
@@ -196,7 +211,7 @@ fn sender(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
     let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let len = peer_name(fd, &mut name);
     // SAFETY: writable, as just seen.
-    let room = unsafe { from_len.read() } as usize;
+    let room = unsafe { from_len.read_unaligned() } as usize;
     let copied = room.min(len);
     if copied > 0 && buffers::accessible(from as usize, copied, buffers::Access::Write) < copied {
         return false;
@@ -204,7 +219,7 @@ fn sender(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
     // SAFETY: writable, as just seen; `name` has `len` bytes.
     unsafe {
         core::ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), from.cast::<u8>(), copied);
-        from_len.write(len as socklen_t);
+        from_len.write_unaligned(len as socklen_t);
     }
     true
 }
@@ -267,7 +282,21 @@ unsafe extern "C-unwind" fn sendto(
     to_len: socklen_t,
 ) -> isize {
     // SAFETY: passed on.
-    let kernel = move || unsafe { next!(c"sendto" as SendToFn)(fd, at, len, flags, to, to_len) };
+    let kernel =
+        unsafe { kernel!(SYS_sendto, c"sendto" as SendToFn; fd, at, len, flags, to, to_len) };
+    sendto_by(fd, at, len, flags, to, to_len, kernel)
+}
+
+/// [`sendto`], with the kernel's call as it is made.
+pub(crate) fn sendto_by(
+    fd: c_int,
+    at: *const c_void,
+    len: usize,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+    kernel: impl Kernel,
+) -> isize {
     if !to.is_null() {
         let buffer = iovec { iov_base: at.cast_mut(), iov_len: len };
         let mut header = datagrams::header_of(core::slice::from_ref(&buffer));
@@ -286,7 +315,7 @@ unsafe extern "C-unwind" fn sendto(
 
 /// A sending call with an address.
 #[inline]
-pub(crate) fn addressed(fd: c_int, kernel: impl Fn() -> isize) -> isize {
+pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
     match transfer::way_out(fd) {
         Path::Plain => kernel(),
         Path::Kernel(usage) => counted(usage, kernel),
@@ -322,8 +351,13 @@ fn drop_unused(usage: Use<'static>) {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"socket" as SocketFn)(domain, kind, protocol) };
-    opened(numbering(kernel), Origin::Fresh)
+    socket_by(unsafe { kernel!(SYS_socket, c"socket" as SocketFn; domain, kind, protocol) })
+        as c_int
+}
+
+/// [`socket`], with the kernel's call as it is made.
+pub(crate) fn socket_by(kernel: impl Kernel) -> isize {
+    opened(numbering(kernel) as c_int, Origin::Fresh) as isize
 }
 
 #[unsafe(no_mangle)]
@@ -340,23 +374,32 @@ unsafe extern "C-unwind" fn socketpair(
     pair: *mut c_int,
 ) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"socketpair" as PairFn)(domain, kind, protocol, pair) };
+    let kernel =
+        unsafe { kernel!(SYS_socketpair, c"socketpair" as PairFn; domain, kind, protocol, pair) };
+    socketpair_by(pair, kernel) as c_int
+}
+
+/// [`socketpair`], with the kernel's call as it is made.
+pub(crate) fn socketpair_by(pair: *const c_int, kernel: impl Kernel) -> isize {
     let result = numbering(kernel);
     if result == 0 {
         // SAFETY: the kernel has just written both.
-        unsafe {
-            opened(*pair, Origin::Fresh);
-            opened(*pair.add(1), Origin::Fresh);
-        }
+        let [first, second] = unsafe { pair.cast::<[c_int; 2]>().read_unaligned() };
+        opened(first, Origin::Fresh);
+        opened(second, Origin::Fresh);
     }
     result
+}
+
+/// Calls that make a socket, with the kernel's call as it is made.
+pub(crate) fn opened_by(kernel: impl Kernel) -> isize {
+    opened(numbering_first(kernel) as c_int, Origin::Fresh) as isize
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"accept" as AcceptFn)(fd, from, len) };
-    opened(numbering_first(kernel), Origin::Fresh)
+    opened_by(unsafe { kernel!(SYS_accept, c"accept" as AcceptFn; fd, from, len) }) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -367,16 +410,21 @@ unsafe extern "C-unwind" fn accept4(
     flags: c_int,
 ) -> c_int {
     // SAFETY: passed on.
-    let kernel = || unsafe { next!(c"accept4" as Accept4Fn)(fd, from, len, flags) };
-    opened(numbering_first(kernel), Origin::Fresh)
+    opened_by(unsafe { kernel!(SYS_accept4, c"accept4" as Accept4Fn; fd, from, len, flags) })
+        as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: passed on.
+    connect_by(fd, unsafe { kernel!(SYS_connect, c"connect" as ConnectFn; fd, to, len) }) as c_int
+}
+
+/// [`connect`], with the kernel's call as it is made.
+pub(crate) fn connect_by(fd: c_int, kernel: impl Kernel) -> isize {
     // A second one, or one to nowhere, is the kernel's business.
     home(fd, false);
-    // SAFETY: passed on.
-    unsafe { next!(c"connect" as ConnectFn)(fd, to, len) }
+    kernel()
 }
 
 #[unsafe(no_mangle)]
@@ -387,11 +435,17 @@ unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: sockl
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // SAFETY: passed on.
+    let kernel = unsafe { kernel!(SYS_shutdown, c"shutdown" as ShutdownFn; fd, how) };
+    shutdown_by(fd, how, kernel) as c_int
+}
+
+/// [`shutdown`], with the kernel's call as it is made.
+pub(crate) fn shutdown_by(fd: c_int, how: c_int, kernel: impl Kernel) -> isize {
     if (0..=2).contains(&how) {
         tell(|library| library.shutting(fd, how != libc::SHUT_WR));
     }
-    // SAFETY: passed on.
-    let result = unsafe { next!(c"shutdown" as ShutdownFn)(fd, how) };
+    let result = kernel();
     tell(Library::ended);
     result
 }

@@ -256,7 +256,7 @@ unsafe extern "C" fn before_inner(entry: &Entry, arguments: &[usize; 6]) -> usiz
     let fd = match entry.detail {
         NUMBER => Some(arguments[0] as c_int),
         // SAFETY: plain data: the first member of a `struct aiocb` is its descriptor.
-        _ => unsafe { crate::buffers::structure(arguments[0] as *const c_int) }.copied(),
+        _ => unsafe { crate::buffers::structure(arguments[0] as *const c_int) },
     };
     if let Some(fd) = fd {
         tell(|library| library.go_home(fd, ReasonT::Stdio, true));
@@ -281,7 +281,7 @@ unsafe extern "C" fn before_list(entry: &Entry, arguments: &[usize; 6]) -> usize
     for block in blocks.unwrap_or_default().iter().filter(|block| !block.is_null()) {
         // SAFETY: as above.
         if let Some(fd) = unsafe { crate::buffers::structure(*block) } {
-            tell(|library| library.go_home(*fd, ReasonT::Stdio, true));
+            tell(|library| library.go_home(fd, ReasonT::Stdio, true));
         }
     }
     entry.next()

@@ -1,39 +1,46 @@
-//! `syscall`: the numbers that concern a session come to the functions of the same meaning.
+//! `syscall`: the numbers that concern a session, with the kernel's meaning, which is not always that of the C library's function of the
+//! same name.
+//!
+//! What the kernel serves is the very call that the program made, with every argument as it came; it is no cancellation
+//! point, and no other function of any name is called. What a session does instead is in the functions named `..._by`.
 
-use crate::buffers;
 use crate::descriptors::opened;
-use crate::gate::{is_open, tell, within};
-use crate::library::{Origin, ReasonT};
-use crate::next::next;
+use crate::gate::{is_inside, is_open, tell, within};
+use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
 use crate::process::{ends_by_call, has_notification, is_filter, shut};
+use crate::raw::{Kernel, Numbered};
+use crate::readiness::{self, Countdown, Terms, masked, terms};
 use crate::rings::{self, View};
 use crate::trampoline::{Entry, asks_first};
+use crate::{
+    buffers, control, descriptors, exec, files, io, messages, options, reopen, select, sockets,
+};
 use core::ffi::{c_int, c_long};
+use libc::{fd_set, sigset_t, timespec, timeval};
 
 asks_first!(before_syscall; syscall = 0);
 
-type ServeFn =
+type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
 /// Decides which function it is to be.
 unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> usize {
-    // Locks of the language's own come here from inside, mostly to wait.
-    if arguments[0] as i64 == libc::SYS_futex || !is_open() {
-        return entry.next();
+    if !is_open() {
+        // The library's own calls, to wait mostly, are no other's business.
+        return if is_inside() { plain as NumberFn as usize } else { entry.next() };
     }
     match arguments[0] as i64 {
-        number if is_served(number) => return serve as ServeFn as usize,
-        libc::SYS_pselect6 => return serve_pselect6 as ServeFn as usize,
+        number if is_served(number) => return serve as NumberFn as usize,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_mq_notify => has_notification(),
         libc::SYS_exit => ends_by_call(arguments[1]),
         libc::SYS_seccomp | libc::SYS_unshare | libc::SYS_setns => shut(ReasonT::Sandbox),
         libc::SYS_prctl if is_filter(arguments[1] as c_int) => shut(ReasonT::Sandbox),
-        libc::SYS_io_uring_setup => return serve_ring_setup as ServeFn as usize,
         libc::SYS_io_uring_enter => rings_entered(arguments),
         libc::SYS_io_uring_register => rings_changed(arguments),
         libc::SYS_execve | libc::SYS_execveat => tell(|library| library.before_exec()),
+        libc::SYS_exit_group => exec::ends(),
         _ => {}
     }
     entry.next()
@@ -48,21 +55,11 @@ fn check_view(view: Option<View>) {
 }
 
 /// `io_uring_setup`. The kernel makes a ring of what it is given, and says what it is.
-#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
-unsafe extern "C-unwind" fn serve_ring_setup(
-    number: c_long,
-    entries: usize,
-    params: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    // SAFETY: passed on.
-    let made = unsafe { next!(c"syscall" as ServeFn)(number, entries, params, c, d, e, f) };
+fn ring_setup(params: *const rings::Params, kernel: impl Kernel) -> isize {
+    let made = kernel();
     if made >= 0 {
         let fd = opened(made as c_int, Origin::Unknown);
-        check_view(within(|library| rings::made(library, fd, params as *const rings::Params)));
+        check_view(within(|library| rings::made(library, fd, params)));
     }
     made
 }
@@ -80,23 +77,23 @@ fn rings_changed(arguments: &[usize; 6]) {
     check_view(within(|library| rings::before_register(library, arguments)));
 }
 
-/// The type of every argument.
-macro_rules! word {
-    ($index:literal) => {
-        usize
-    };
+/// `syscall` without anybody else.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn plain(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    Numbered { number, arguments: [a, b, c, d, e, f] }.make() as c_long
 }
 
-/// Functions of this library by the names that C knows, with arguments as they come; and by number.
+/// System calls and the functions that serve them, with arguments as they come, by their place.
 macro_rules! served {
-    ($($name:ident = $number:ident($($index:literal)*) -> $answer:ty;)+) => {
-        mod ours {
-            #![allow(clashing_extern_declarations, reason = "every argument is one register, whatever its type")]
-            unsafe extern "C-unwind" {
-                $(pub(super) fn $name($(_: word!($index)),*) -> $answer;)+
-            }
-        }
-
+    ($($number:ident = $function:path[$($index:literal)*];)+) => {
         /// Whether [`serve`] knows a number.
         fn is_served(number: i64) -> bool {
             matches!(number, $(libc::$number)|+)
@@ -114,84 +111,196 @@ macro_rules! served {
             f: usize,
         ) -> c_long {
             let all = [a, b, c, d, e, f];
-            match number {
-                // SAFETY: the program's arguments for a call of this meaning.
-                $(libc::$number => unsafe { c_long::from(ours::$name($(all[$index]),*)) },)+
-                _ => -1,
-            }
+            let call = Numbered { number, arguments: all };
+            let kernel = move || call.make();
+            let result = match number {
+                $(libc::$number => $function($(all[$index] as _,)* kernel),)+
+                _ => kernel(),
+            };
+            result as c_long
         }
     };
 }
 
 served! {
-    read = SYS_read(0 1 2) -> i64;
-    write = SYS_write(0 1 2) -> i64;
-    readv = SYS_readv(0 1 2) -> i64;
-    writev = SYS_writev(0 1 2) -> i64;
-    recvfrom = SYS_recvfrom(0 1 2 3 4 5) -> i64;
-    sendto = SYS_sendto(0 1 2 3 4 5) -> i64;
-    recvmsg = SYS_recvmsg(0 1 2) -> i64;
-    sendmsg = SYS_sendmsg(0 1 2) -> i64;
-    recvmmsg = SYS_recvmmsg(0 1 2 3 4) -> i32;
-    sendmmsg = SYS_sendmmsg(0 1 2 3) -> i32;
-    sendfile = SYS_sendfile(0 1 2 3) -> i64;
-    splice = SYS_splice(0 1 2 3 4 5) -> i64;
-    tee = SYS_tee(0 1 2 3) -> i64;
-    vmsplice = SYS_vmsplice(0 1 2 3) -> i64;
-    close = SYS_close(0) -> i32;
-    close_range = SYS_close_range(0 1 2) -> i32;
-    dup = SYS_dup(0) -> i32;
-    dup2 = SYS_dup2(0 1) -> i32;
-    dup3 = SYS_dup3(0 1 2) -> i32;
-    fcntl = SYS_fcntl(0 1 2) -> i32;
-    ioctl = SYS_ioctl(0 1 2) -> i32;
-    socket = SYS_socket(0 1 2) -> i32;
-    socketpair = SYS_socketpair(0 1 2 3) -> i32;
-    accept = SYS_accept(0 1 2) -> i32;
-    accept4 = SYS_accept4(0 1 2 3) -> i32;
-    connect = SYS_connect(0 1 2) -> i32;
-    shutdown = SYS_shutdown(0 1) -> i32;
-    setsockopt = SYS_setsockopt(0 1 2 3 4) -> i32;
-    getsockopt = SYS_getsockopt(0 1 2 3 4) -> i32;
-    open = SYS_open(0 1 2) -> i32;
-    openat = SYS_openat(0 1 2 3) -> i32;
-    pipe = SYS_pipe(0) -> i32;
-    pipe2 = SYS_pipe2(0 1) -> i32;
-    preadv2 = SYS_preadv2(0 1 2 3 5) -> i64;
-    pwritev2 = SYS_pwritev2(0 1 2 3 5) -> i64;
-    munmap = SYS_munmap(0 1) -> i32;
-    mprotect = SYS_mprotect(0 1 2) -> i32;
-    mremap = SYS_mremap(0 1 2 3 4) -> i64;
-    select = SYS_select(0 1 2 3 4) -> i32;
-    poll = SYS_poll(0 1 2) -> i32;
-    ppoll = SYS_ppoll(0 1 2 3) -> i32;
-    epoll_create = SYS_epoll_create(0) -> i32;
-    epoll_create1 = SYS_epoll_create1(0) -> i32;
-    epoll_ctl = SYS_epoll_ctl(0 1 2 3) -> i32;
-    epoll_wait = SYS_epoll_wait(0 1 2 3) -> i32;
-    epoll_pwait = SYS_epoll_pwait(0 1 2 3 4) -> i32;
-    epoll_pwait2 = SYS_epoll_pwait2(0 1 2 3 4) -> i32;
+    SYS_read = io::read_by[0 1 2];
+    SYS_write = io::write_by[0 1 2];
+    SYS_readv = io::readv_by[0 1 2];
+    SYS_writev = io::writev_by[0 1 2];
+    SYS_preadv2 = io::preadv2_by[0 1 2 3 5];
+    SYS_pwritev2 = io::pwritev2_by[0 1 2 3 5];
+    SYS_recvfrom = sockets::recvfrom_by[0 1 2 3 4 5];
+    SYS_sendto = sockets::sendto_by[0 1 2 3 4 5];
+    SYS_recvmsg = messages::recvmsg_by[0 1 2];
+    SYS_sendmsg = messages::sendmsg_by[0 1 2];
+    SYS_recvmmsg = messages::recvmmsg_by[0 1 2 3 4];
+    SYS_sendmmsg = messages::sendmmsg_by[0 1 2 3];
+    SYS_sendfile = files::sendfile_by[0 1 2 3];
+    SYS_splice = files::both_home_by[0 2];
+    SYS_tee = files::both_home_by[0 1];
+    SYS_vmsplice = files::home_by[0];
+    SYS_close = descriptors::close_by[0];
+    SYS_close_range = close_range[0 1 2];
+    SYS_dup = descriptors::dup_by[0];
+    SYS_dup2 = descriptors::replace[0 1];
+    SYS_dup3 = descriptors::dup3_by[0 1 2];
+    SYS_fcntl = control::fcntl_by[0 1 2];
+    SYS_ioctl = control::ioctl_by[0 1 2];
+    SYS_socket = sockets::socket_by[];
+    SYS_socketpair = sockets::socketpair_by[3];
+    SYS_accept = sockets::opened_by[];
+    SYS_accept4 = sockets::opened_by[];
+    SYS_connect = sockets::connect_by[0];
+    SYS_shutdown = sockets::shutdown_by[0 1];
+    SYS_setsockopt = options::setsockopt_by[0 1 2 3 4];
+    SYS_getsockopt = options::getsockopt_by[0 1 2 3 4];
+    SYS_open = reopen::open_by[];
+    SYS_openat = reopen::open_by[];
+    SYS_openat2 = reopen::open_by[];
+    SYS_creat = reopen::open_by[];
+    SYS_pipe = descriptors::pipe_by[0];
+    SYS_pipe2 = descriptors::pipe_by[0];
+    SYS_munmap = buffers::forgotten_by[];
+    SYS_mprotect = buffers::mprotect_by[2];
+    SYS_mremap = buffers::forgotten_by[];
+    SYS_select = select_[0 1 2 3 4];
+    SYS_pselect6 = pselect6[0 1 2 3 4 5];
+    SYS_poll = poll[0 1 2];
+    SYS_ppoll = ppoll[0 1 2 3 4];
+    SYS_epoll_create = readiness::epoll_create_by[];
+    SYS_epoll_create1 = readiness::epoll_create_by[];
+    SYS_epoll_ctl = readiness::epoll_ctl_by[0 1 2 3];
+    SYS_epoll_wait = epoll_wait[0 1 2 3];
+    SYS_epoll_pwait = epoll_pwait[0 1 2 3 4 5];
+    SYS_epoll_pwait2 = epoll_pwait2[0 1 2 3 4 5];
+    SYS_io_uring_setup = ring_setup[1];
 }
 
-/// The kernel's pselect(2) has its mask in a structure, with the mask's length.
-#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
-unsafe extern "C-unwind" fn serve_pselect6(
-    _number: c_long,
-    count: usize,
-    input: usize,
-    output: usize,
-    except: usize,
-    limit: usize,
-    mask: usize,
-) -> c_long {
-    unsafe extern "C-unwind" {
-        fn pselect(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_int;
-    }
-    let mask = match mask {
-        0 => 0,
-        // SAFETY: plain data, left alone meanwhile.
-        at => unsafe { buffers::structure(at as *const [usize; 2]) }.map_or(at, |mask| mask[0]),
+fn close_range(first: u32, last: u32, flags: c_int, _: impl Kernel) -> isize {
+    let kernel = |first, last| {
+        let arguments = [first as usize, last as usize, flags as usize, 0, 0, 0];
+        Numbered { number: libc::SYS_close_range, arguments }.make() as c_int
     };
-    // SAFETY: the program's arguments for a call of this meaning.
-    c_long::from(unsafe { pselect(count, input, output, except, limit, mask) })
+    descriptors::close_range_by(first, last, flags, kernel) as isize
+}
+
+/// A signal mask with its size, of which the kernel takes one. `None`: refused.
+fn sized(mask: *const sigset_t, size: usize) -> Option<*const sigset_t> {
+    (mask.is_null() || size == size_of::<u64>()).then_some(mask)
+}
+
+/// Makes a call with a time limit that is counted down, as the kernel does for those who call it by number.
+fn counted_down(
+    limit: *mut timespec,
+    mask: impl Fn() -> Option<*const sigset_t>,
+    kernel: impl Kernel,
+    call: impl FnOnce(&dyn Fn() -> Option<Terms>, &dyn Fn() -> isize) -> isize,
+) -> isize {
+    let countdown = Countdown::default();
+    let terms = || {
+        let terms = terms(limit, mask()?)?;
+        terms.limit.inspect(|limit| countdown.begin(*limit));
+        Some(terms)
+    };
+    let result = call(&terms, &|| countdown.left_to(kernel));
+    if let Some(left) = countdown.left()
+        && buffers::is_writable(limit)
+    {
+        let left = timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        // SAFETY: writable, as just seen.
+        unsafe { limit.write_unaligned(left) };
+    }
+    result
+}
+
+fn select_(
+    count: c_int,
+    input: *mut fd_set,
+    output: *mut fd_set,
+    except: *mut fd_set,
+    limit: *mut timeval,
+    kernel: impl Kernel,
+) -> isize {
+    select::select_counted(count, [input, output, except], limit, kernel)
+}
+
+/// pselect(2) as the kernel has it: with the mask and its size in a structure.
+fn pselect6(
+    count: c_int,
+    input: *mut fd_set,
+    output: *mut fd_set,
+    except: *mut fd_set,
+    limit: *mut timespec,
+    mask: *const [usize; 2],
+    kernel: impl Kernel,
+) -> isize {
+    let sized_mask = || {
+        if mask.is_null() {
+            return Some(core::ptr::null());
+        }
+        // SAFETY: plain data, left alone meanwhile.
+        let [mask, size] = unsafe { buffers::structure(mask) }?;
+        sized(mask as *const sigset_t, size)
+    };
+    counted_down(limit, sized_mask, kernel, |terms, kernel| {
+        select::select_by(count, [input, output, except], terms, kernel)
+    })
+}
+
+fn poll(fds: *mut PollFd, count: u32, limit: c_int, kernel: impl Kernel) -> isize {
+    readiness::poll_by(fds, count.into(), || Some(Terms::of_ms(limit)), kernel)
+}
+
+fn ppoll(
+    fds: *mut PollFd,
+    count: u32,
+    limit: *mut timespec,
+    mask: *const sigset_t,
+    size: usize,
+    kernel: impl Kernel,
+) -> isize {
+    counted_down(
+        limit,
+        || sized(mask, size),
+        kernel,
+        |terms, kernel| readiness::poll_by(fds, count.into(), terms, kernel),
+    )
+}
+
+type Events = *mut EpollEvent;
+
+fn epoll_wait(
+    set: c_int,
+    events: Events,
+    count: c_int,
+    limit: c_int,
+    kernel: impl Kernel,
+) -> isize {
+    readiness::epoll_wait_by(set, events, count, || Some(Terms::of_ms(limit)), kernel)
+}
+
+fn epoll_pwait(
+    set: c_int,
+    events: Events,
+    count: c_int,
+    limit: c_int,
+    mask: *const sigset_t,
+    size: usize,
+    kernel: impl Kernel,
+) -> isize {
+    let terms = || masked(limit, sized(mask, size)?);
+    readiness::epoll_wait_by(set, events, count, terms, kernel)
+}
+
+fn epoll_pwait2(
+    set: c_int,
+    events: Events,
+    count: c_int,
+    limit: *const timespec,
+    mask: *const sigset_t,
+    size: usize,
+    kernel: impl Kernel,
+) -> isize {
+    let terms = || terms(limit, sized(mask, size)?);
+    readiness::epoll_wait_by(set, events, count, terms, kernel)
 }

@@ -10,7 +10,7 @@ use crate::library::{
     Attempt, BytesOnly, Call, FromKernel, Path, ReasonT, Recv, Send, Use, library,
 };
 use crate::process::was_cancelled;
-use crate::raw;
+use crate::raw::{self, Kernel};
 use crate::vectors::{self, IOV_MAX, Rounds};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
@@ -78,7 +78,7 @@ fn ask_way_out(fd: c_int) -> Path<'static> {
 /// A kernel call that the library wants to know of. A thread that is cancelled in it never reports; by then
 /// nothing moves any more.
 #[inline(always)]
-pub(crate) fn counted(usage: Use<'static>, kernel: impl FnOnce() -> isize) -> isize {
+pub(crate) fn counted(usage: Use<'static>, kernel: impl Kernel) -> isize {
     let usage = ManuallyDrop::new(usage);
     let result = kernel();
     report(usage, result);
@@ -97,6 +97,14 @@ pub(crate) fn home(fd: c_int, stay: bool) {
     crate::gate::tell(|library| library.go_home(fd, ReasonT::Operation, stay));
 }
 
+/// A call whose arguments only the kernel can judge: mostly it refuses them, but some it takes (buffers' list at an odd address).
+#[cold]
+#[inline(never)]
+pub(crate) fn refused(fd: c_int, kernel: impl Kernel) -> isize {
+    home(fd, false);
+    kernel()
+}
+
 /// Receives; `kernel` is the kernel's call, for a session at home and for what the kernel refuses anyway. `flags` are
 /// those of `recv`, if it is of that family.
 #[inline(always)]
@@ -105,7 +113,7 @@ pub(crate) fn receive(
     how: Recv,
     flags: Option<c_int>,
     buffers: Buffers,
-    kernel: impl FnOnce() -> isize + Copy,
+    kernel: impl Kernel,
 ) -> isize {
     if is_plain(fd) { kernel() } else { receive_noted(fd, how, flags, buffers, None, kernel) }
 }
@@ -130,7 +138,7 @@ pub(crate) fn receive_noted(
     flags: Option<c_int>,
     buffers: Buffers,
     mut beside: Option<&mut Beside>,
-    kernel: impl FnOnce() -> isize + Copy,
+    kernel: impl Kernel,
 ) -> isize {
     let breaks = breaks();
     let mut attempt = Attempt::default();
@@ -143,7 +151,9 @@ pub(crate) fn receive_noted(
         if call.is_datagram() {
             // A read of nothing takes nothing.
             let is_empty = |all: &[iovec]| flags.is_none() && vectors::total(all) == Some(0);
-            let Some(all) = buffers.all().filter(|all| !is_empty(all)) else { return kernel() };
+            let Some(all) = buffers.all().filter(|all| !is_empty(all)) else {
+                return refused(fd, kernel);
+            };
             let mut header = datagrams::header_of(all);
             let flags = flags.unwrap_or(0);
             match datagrams::receive(fd, &call, &mut header, how, flags, &mut attempt) {
@@ -156,7 +166,9 @@ pub(crate) fn receive_noted(
             }
         }
         let total = buffers.all().and_then(vectors::total);
-        let (Some(buffers), Some(total)) = (buffers.all(), total) else { return kernel() };
+        let (Some(buffers), Some(total)) = (buffers.all(), total) else {
+            return refused(fd, kernel);
+        };
         if flags.is_some() && !call.is_socket() {
             return kernel();
         }
@@ -270,7 +282,7 @@ pub(crate) fn send(
     how: Send,
     flags: Option<c_int>,
     buffers: Buffers,
-    kernel: impl FnOnce() -> isize + Copy,
+    kernel: impl Kernel,
 ) -> isize {
     if is_plain(fd) { kernel() } else { send_noted(fd, how, flags, buffers, kernel) }
 }
@@ -281,7 +293,7 @@ fn send_noted(
     how: Send,
     flags: Option<c_int>,
     buffers: Buffers,
-    kernel: impl FnOnce() -> isize + Copy,
+    kernel: impl Kernel,
 ) -> isize {
     let breaks = breaks();
     loop {
@@ -298,7 +310,9 @@ fn send_noted(
             return sent.unwrap_or_else(kernel);
         }
         let total = buffers.all().and_then(vectors::total);
-        let (Some(buffers), Some(total @ 1..)) = (buffers.all(), total) else { return kernel() };
+        let (Some(buffers), Some(total @ 1..)) = (buffers.all(), total) else {
+            return refused(fd, kernel);
+        };
         if flags.is_some() && !call.is_socket() {
             return kernel();
         }
@@ -324,7 +338,7 @@ fn send_noted(
 /// for as by a call of bytes.
 #[cold]
 #[inline(never)]
-pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Fn() -> isize) -> isize {
+pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) -> isize {
     let breaks = breaks();
     loop {
         crate::gate::tell(|library| library.go_home_with_control(fd));

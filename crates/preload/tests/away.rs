@@ -75,6 +75,31 @@ fn run(server: &common::Server, away: &Path, what: &str) {
     }
 }
 
+/// Every number that the library looks at in `syscall`, on sessions that are away and on such as are not: the kernel's answers and
+/// what it leaves in memory, with good arguments and with bad ones.
+#[test]
+fn system_calls_by_their_numbers() {
+    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/syscalls.rs");
+    let table = std::fs::read_to_string(table).unwrap();
+    let name = |line: &str| Some(line.strip_prefix("    SYS_")?.split_once(" = ")?.0.to_owned());
+    let numbers: Vec<String> =
+        table.lines().filter_map(name).map(|name| format!("SYS_{name}")).collect();
+    assert!(numbers.len() >= 50, "{numbers:?}");
+    let server = server("by-number");
+    let program = common::build("by_number", "away");
+    for (place, kind) in [("kernel", "unix"), ("away", "unix"), ("kernel", "tcp"), ("away", "tcp")]
+    {
+        common::same_command(|| {
+            let mut command = Command::new(&program);
+            command.args([place, kind]).args(&numbers);
+            command.env("SOJOURN_SERVER", server.folder.join("server"));
+            let calls = if place == "away" { "16" } else { "1000000000" };
+            command.env("SOJOURN_MOVE_AFTER_CALLS", calls);
+            command
+        });
+    }
+}
+
 macro_rules! away {
     ($($name:ident: $what:literal),+ $(,)?) => {$(
         #[test]

@@ -173,7 +173,7 @@ impl Submission {
                     // SAFETY: plain data, which the program leaves alone until it is sent.
                     let header = unsafe { buffers::structure(self.address as *const msghdr) };
                     if let Some(header) = header.filter(|header| !header.msg_control.is_null()) {
-                        messages::each_passed(header, |fd| library.passing(fd));
+                        messages::each_passed(&header, |fd| library.passing(fd));
                     }
                 }
             }
@@ -184,7 +184,7 @@ impl Submission {
     pub(super) fn change_set(&self, library: &'static Library) -> bool {
         let change = self.len as i32;
         // SAFETY: plain data, left alone until it is submitted.
-        let event = unsafe { buffers::structure(self.address as *const EpollEvent) }.copied();
+        let event = unsafe { buffers::structure(self.address as *const EpollEvent) };
         if self.flags & FIXED_FILE != 0 || event.is_none() && change != libc::EPOLL_CTL_DEL {
             return false;
         }
