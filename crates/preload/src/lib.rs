@@ -39,6 +39,7 @@ mod next;
 mod objects;
 mod options;
 mod pause;
+mod plugins;
 mod process;
 mod raw;
 mod readiness;

@@ -79,16 +79,22 @@ unsafe extern "C" {
     static OWN: Entry;
 }
 
-/// Kinds of segments: the dynamic section, and the list of segments itself.
+/// Kinds of segments: memory, the dynamic section, the list of segments itself, what is closed.
+const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
 
 /// Tags of the dynamic section.
 const DEBUG: usize = 21;
 const HASH: usize = 4;
 const STRTAB: usize = 5;
 const SYMTAB: usize = 6;
+const RELA: usize = 7;
+const RELASZ: usize = 8;
 const SONAME: usize = 14;
+const JMPREL: usize = 23;
+const PLTRELSZ: usize = 2;
 const GNU_HASH: usize = 0x6fff_fef5;
 const VERSYM: usize = 0x6fff_fff0;
 
@@ -143,9 +149,9 @@ fn find_first() -> *const Object {
     }
 }
 
-/// Those behind this library.
-fn behind() -> impl Iterator<Item = &'static Object> {
-    chain(all().find(|object| object.is_own()).map_or(core::ptr::null(), |own| own.next))
+/// This library.
+pub(crate) fn own() -> Option<&'static Object> {
+    all().find(|object| object.is_own())
 }
 
 fn chain(first: *const Object) -> impl Iterator<Item = &'static Object> {
@@ -155,7 +161,7 @@ fn chain(first: *const Object) -> impl Iterator<Item = &'static Object> {
 
 /// The next function or variable of that name behind this library: what `dlsym(RTLD_NEXT, NAME)` finds.
 pub(crate) fn next(name: &CStr) -> Option<usize> {
-    behind().find_map(|object| object.find(name))
+    own()?.behind().find_map(|object| object.find(name))
 }
 
 /// The first of that name at all: what a program's own use of it means.
@@ -178,7 +184,77 @@ pub(crate) fn of_kernel(name: &CStr) -> Option<usize> {
     kernels.find_map(|object| object.find(name))
 }
 
+/// `Elf64_Rela`: a word that the loader has filled in.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relocation {
+    place: usize,
+    info: u64,
+    _addend: usize,
+}
+
+impl Relocation {
+    /// The address of the word.
+    pub(crate) fn place(self, object: &Object) -> usize {
+        object.base.wrapping_add(self.place)
+    }
+}
+
 impl Object {
+    /// Those that were loaded later.
+    pub(crate) fn behind(&self) -> impl Iterator<Item = &'static Object> + use<> {
+        chain(self.next)
+    }
+
+    /// What the loader has filled in, or will.
+    pub(crate) fn relocations(&self) -> impl Iterator<Item = Relocation> + '_ {
+        let tables = [(RELA, RELASZ), (JMPREL, PLTRELSZ)];
+        tables.into_iter().flat_map(|(at, len)| {
+            let at = self.table(at).map_or(core::ptr::null(), |at| at as *const Relocation);
+            let len = if at.is_null() { 0 } else { self.entry(len).unwrap_or(0) };
+            // SAFETY: a table of so many bytes.
+            (0..len / size_of::<Relocation>()).map(move |index| unsafe { *at.add(index) })
+        })
+    }
+
+    /// The name whose address a relocation stores.
+    pub(crate) fn name_of(&self, relocation: Relocation) -> Option<&'static CStr> {
+        /// The word is the address of a symbol: anyhow, in the table of addresses, or for calls.
+        const KINDS: [u32; 3] = [1, 6, 7];
+        let index = (relocation.info >> 32) as usize;
+        if index == 0 || !KINDS.contains(&(relocation.info as u32)) {
+            return None;
+        }
+        let (symbols, strings) = (self.table(SYMTAB)? as *const Symbol, self.table(STRTAB)?);
+        // SAFETY: within the object's tables, as its relocations say.
+        Some(unsafe {
+            CStr::from_ptr((strings + (*symbols.add(index)).name as usize) as *const c_char)
+        })
+    }
+
+    /// The segments, if the first page of the file is where the object begins.
+    fn segments(&self) -> &'static [Segment] {
+        // SAFETY: the address of a loaded library is that of its ELF header.
+        if self.base == 0 { &[] } else { unsafe { segments_of_file(self.base) } }
+    }
+
+    /// Whether an address is within the object.
+    pub(crate) fn has(&self, at: usize) -> bool {
+        self.segments().iter().any(|one| one.kind == PT_LOAD && one.range(self.base).contains(&at))
+    }
+
+    /// Whether an address is in the part that is read-only once everything is bound.
+    pub(crate) fn is_closed(&self, at: usize) -> bool {
+        const PAGE: usize = 4096;
+        // Of a page that it ends in the rest can be written, so that stays open.
+        let is_here = |one: &Segment| {
+            let range = one.range(self.base);
+            one.kind == PT_GNU_RELRO
+                && (range.start & !(PAGE - 1)..range.end & !(PAGE - 1)).contains(&at)
+        };
+        self.segments().iter().any(is_here)
+    }
+
     fn is_own(&self) -> bool {
         core::ptr::eq(self.dynamic, &raw const OWN)
     }

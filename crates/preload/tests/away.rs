@@ -85,18 +85,48 @@ fn system_calls_by_their_numbers() {
     let numbers: Vec<String> =
         table.lines().filter_map(name).map(|name| format!("SYS_{name}")).collect();
     assert!(numbers.len() >= 50, "{numbers:?}");
-    let server = server("by-number");
+    let server = common::server("by-number");
     let program = common::build("by_number", "away");
     for (place, kind) in [("kernel", "unix"), ("away", "unix"), ("kernel", "tcp"), ("away", "tcp")]
     {
         common::same_command(|| {
             let mut command = Command::new(&program);
             command.args([place, kind]).args(&numbers);
-            command.env("SOJOURN_SERVER", server.folder.join("server"));
+            command.env("SOJOURN_SERVER", server.address());
             let calls = if place == "away" { "16" } else { "1000000000" };
             command.env("SOJOURN_MOVE_AFTER_CALLS", calls);
             command
         });
+    }
+}
+
+/// Plug-ins that are loaded past the library: sessions that they wait for are away nevertheless.
+#[test]
+fn plug_ins_that_look_past_the_library() {
+    let program = common::build_with("plugin", "host", &["-DHOST"]);
+    let server = common::server("plugin");
+    let [lazy, now] = ["-Wl,-z,lazy", "-Wl,-z,now,-z,relro"].map(|binding| {
+        let name = format!("plugin-{}", if binding.ends_with("lazy") { "lazy" } else { "now" });
+        let options = ["-shared", "-fPIC", binding];
+        let inner = common::build_with(
+            "plugin",
+            &format!("{name}-inner"),
+            &[&options[..], &["-DINNER"]].concat(),
+        );
+        let inner = inner.to_str().unwrap().to_owned();
+        let outer = [&options[..], &["-DOUTER", &inner]].concat();
+        common::build_with("plugin", &name, &outer)
+    });
+    for file in [lazy, now] {
+        for how in ["deep", "plain", "namespace"] {
+            common::same_command(|| {
+                let mut command = Command::new(&program);
+                command.arg(&file).arg(how);
+                command.env("SOJOURN_SERVER", server.address());
+                command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
+                command
+            });
+        }
     }
 }
 
