@@ -1,4 +1,4 @@
-//! The constructor. It runs in every program, so it does next to nothing: no file, no allocation, no system call
+//! The constructor. It runs in every program, so it does next to nothing: no file, no mapping, no system call
 //! but for the process number.
 
 use crate::host::SHELL;

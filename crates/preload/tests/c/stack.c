@@ -57,7 +57,7 @@ static void handler(int n) { (void)n; }
 static int nothing(void *a) { return (void)a, 0; }
 static void *sleeper(void *a) { pause(); return a; }
 
-/* Each call: where its session is (S: anywhere, F: likewise, and the call forks, I: number 0, O: number 1, P: the end of a pipe that fits is a session, too), what the peer
+/* Each call: where its session is (S: anywhere, F: likewise, and the call forks, H: likewise, and it ends a thread, I: number 0, O: number 1, P: the end of a pipe that fits is a session, too), what the peer
    sends before, and the call. */
 #define ONES "1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n1 1\n"
 #define CALLS(X)                                                                                                       \
@@ -108,6 +108,9 @@ static void *sleeper(void *a) { pause(); return a; }
     X(__vfork, S, fn() ? 0 : (_exit(0), 0)) X(clone, S, fn(nothing, area + LEN / 4, SIGCHLD, 0))                       \
     X(__clone, S, fn(nothing, area + LEN / 4, SIGCHLD, 0)) X(daemon, F, fn(1, 1)) X(login_tty, S, fn(s))               \
     X(forkpty, F, (int)fn(b, 0, 0, 0) ? 0 : (_exit(0), 0)) X(unshare, S, fn(0)) X(setns, S, fn(-1, 0))                      \
+    X(pthread_exit, H, fn(0)) X(thrd_exit, H, fn(0)) X(mq_notify, S, fn(-1, 0))                                        \
+    X(mmap, S, fn(0L, 4096L, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L))                                          \
+    X(mmap64, S, fn(0L, 4096L, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L))                                        \
     X(prctl, S, fn(PR_SET_SECCOMP, 99L)) X(pthread_cancel, T, fn(thread))                                               \
     X(sigaction, S, fn(SIGUSR2, &sa, 0)) X(__sigaction, S, fn(SIGUSR2, &sa, &sa)) X(signal, S, fn(SIGUSR2, handler))   \
     X(bsd_signal, S, fn(SIGUSR2, handler)) X(ssignal, S, fn(SIGUSR2, handler)) X(sysv_signal, S, fn(SIGUSR2, handler)) \
@@ -277,6 +280,8 @@ static void __attribute__((noinline)) on(unsigned char *top, void (*run)(void)) 
                      : "rbx", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
 }
 
+static void *in_thread(void *run) { return ((void (*)(void))run)(), (void *)0; }
+
 /* How much has been touched, not counting what is below `at`. */
 static size_t lowest(size_t at) {
     while (at < LEN && area[at] == 0xA5) at++;
@@ -305,6 +310,13 @@ int main(int argc, char **argv) {
         prepare(moving = one, away, waits || moves, argc > 3);
         memset(area, 0xA5, LEN);
         if (waits) CHECK(write(told[1], "w", 1) == 1);
+        if (one->where == 'H') {
+            pthread_attr_t attributes;
+            pthread_attr_init(&attributes);
+            CHECK(!pthread_attr_setstack(&attributes, area, LEN));
+            CHECK(!pthread_create(&thread, &attributes, in_thread, one->run) && !pthread_join(thread, 0));
+            _exit(0);
+        }
         on(area + LEN, moves ? move : one->run);
         if (one->where == 'F') *taken = lowest(0);
         _exit(0);
