@@ -21,8 +21,6 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::Stream;
 
-/// Bytes copied at once on the way home.
-const PIECE: usize = 16 * 1024;
 /// How long a full kernel buffer is waited for before the rest stays in the ring.
 const STAY_LIMIT: Duration = Duration::from_millis(200);
 
@@ -145,15 +143,16 @@ impl Session {
         deadline: Deadline,
     ) -> Pushed {
         let is_socket = self.kind() != KindT::Pipe;
-        let mut piece = [0; PIECE];
         let (mut is_reset, mut is_short) = (false, false);
         while done < owed {
             // Sending would take an error away that is the program's to see.
             if is_socket && kernel::has_error(self.number()) {
                 break;
             }
-            let len = stream.copy_own_leftover(done, &mut piece);
-            match kernel::send(self.number(), self.kind(), &piece[..len]) {
+            // The kernel does not take as much in many small pieces as in a few large ones.
+            let most = if is_socket { usize::MAX } else { kernel::PAGE };
+            let Some(piece) = stream.own_leftover_at(done, most) else { break };
+            match kernel::send_from(self.number(), self.kind(), piece) {
                 Ok(sent) => done += sent,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if !deadline.is_over() => {

@@ -111,6 +111,8 @@ impl Session {
         } else if rx.phase != RxPhase::Residue {
             rx.phase = RxPhase::Residue;
             rx.since_freeze = 0;
+            // If the peer is about to flush, and the kernel has bytes of before, how many these are is known once it has said how far it came.
+            rx.is_unsure = was_frozen && queued > 0 && flushed.is_none();
             rx.before_owed = queued.saturating_sub(flushed.unwrap_or(0));
             rx.seen_flushing = None;
             // Before the freeze: it has flushed nothing, and never will.
@@ -128,6 +130,7 @@ impl Session {
         rx.stream = None;
         rx.since_freeze = 0;
         rx.flushed = None;
+        rx.is_unsure = false;
         self.is_over.store(true, Ordering::SeqCst);
     }
 

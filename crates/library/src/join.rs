@@ -114,6 +114,9 @@ impl Library {
         let mut tx = lock(&session.tx);
         let mut rx = lock(&session.rx);
         *rx = Receiver::default();
+        if !join.is_carried {
+            parts.stream.set_near(near_part(offer.what.ring_bytes, parts.stream.out_bytes()));
+        }
         // A pipe's writer is side 0; it has nothing to read, its reader nothing to write.
         if parts.stream.out_bytes() > 0 {
             tx.stream = Some(Arc::clone(&parts.stream));
@@ -156,6 +159,12 @@ impl Library {
         let stream = Arc::clone(stream);
         self.push_when(crate::engine::Job::Left { local, reason, sent, received, stream }, when);
     }
+}
+
+/// The part that is used of a ring of `all` bytes while its reader keeps up (bytes): what this process wants of a ring, but most of one that is larger is
+/// for what the kernel would have taken.
+fn near_part(wanted: u32, all: u32) -> u32 {
+    if wanted >= all { all } else { (1 << wanted.max(1).ilog2()).min(all / 4) }
 }
 
 impl Session {

@@ -7,9 +7,10 @@ use crate::set::EpollEvent;
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::fd::BorrowedFd;
-use rustix::io::{Errno, IoSlice, IoSliceMut, ReadWriteFlags};
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
+use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, sockopt};
 use sojourn_session::KindT;
+use sojourn_shm::Span;
 
 /// What is open at `fd`.
 ///
@@ -33,21 +34,33 @@ pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, E
     }
 }
 
-/// Sends without waiting and without a signal.
-pub(crate) fn send(fd: i32, kind: KindT, bytes: &[u8]) -> Result<usize, Errno> {
-    let fd = at(fd)?;
-    let bufs = [IoSlice::new(bytes)];
+/// Sends straight from a ring, without waiting and without a signal; to a pipe [`PAGE`] bytes at most.
+pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Span<'_>) -> Result<usize, Errno> {
     if kind == KindT::Pipe {
-        let found = poll(fd, PollFlags::OUT)?;
-        if !found.contains(PollFlags::OUT) {
-            return Err(if found.is_empty() { Errno::AGAIN } else { Errno::PIPE });
-        }
-        // A pipe that polls writable has room for at least a page.
-        return rustix::io::write(fd, &bytes[..bytes.len().min(4096)]);
+        return sojourn_shm::descriptor::write_from(pipe_with_room(fd)?, bytes);
     }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(fd, &bufs, &mut SendAncillaryBuffer::default(), flags)
+    sojourn_shm::descriptor::send_from(at(fd)?, bytes)
 }
+
+/// Writes to a pipe without waiting, [`PAGE`] bytes at most.
+pub(crate) fn write_pipe(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
+    rustix::io::write(pipe_with_room(fd)?, bytes)
+}
+
+/// A pipe that polls writable has room for as many bytes.
+pub(crate) const PAGE: usize = 4096;
+
+fn pipe_with_room(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
+    let fd = at(fd)?;
+    let found = poll(fd, PollFlags::OUT)?;
+    if found.contains(PollFlags::OUT) {
+        return Ok(fd);
+    }
+    Err(if found.is_empty() { Errno::AGAIN } else { Errno::PIPE })
+}
+
+/// What every system allows a program to ask for (twice Linux's own `net.core.wmem_max`).
+const BUFFER_ALLOWED: usize = 2 * 212_992;
 
 /// Makes the kernel's buffer larger, if that may be, so that `more` bytes fit beside what it has. Of a socket only if nobody uses it any
 /// more (`is_last`): that its buffer no longer adapts itself would be noticed.
@@ -59,8 +72,11 @@ pub(crate) fn make_room(fd: i32, kind: KindT, more: usize, is_last: bool) {
         let _ = rustix::pipe::fcntl_setpipe_size(fd, (capacity + more).next_power_of_two());
     } else if is_last {
         let size = sockopt::socket_send_buffer_size(fd).unwrap_or(0);
-        // Bytes take up to twice their number; the kernel doubles what it is told, and takes what it allows.
-        let _ = sockopt::set_socket_send_buffer_size(fd, size / 2 + more);
+        // Bytes take up to twice their number; the kernel doubles what it is told, and takes what it allows. One that has grown by itself can be larger
+        // than that, and would become smaller.
+        if size < BUFFER_ALLOWED {
+            let _ = sockopt::set_socket_send_buffer_size(fd, size / 2 + more);
+        }
     }
 }
 

@@ -343,7 +343,7 @@ impl Session {
         if asked & bit::OUTPUT != 0 {
             let tx = lock(&self.tx);
             let stream = tx.stream.as_ref().filter(|_| tx.phase == TxPhase::Ring)?;
-            let has_room = stream.room().ok()? >= self.room_wanted(stream);
+            let has_room = stream.room_in_all().ok()? >= self.room_wanted(stream);
             events |= if has_room { bit::OUT | bit::WRNORM } else { 0 };
         }
         Some(events)

@@ -14,9 +14,6 @@ use sojourn_session::KindT;
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
 
-/// Bytes copied at once.
-const PIECE: usize = 4096;
-
 impl Session {
     /// See the head of this file. Nothing is changed if the writer is there still, or nothing is owed.
     pub(crate) fn put_back_rest(&self, stream: &Stream) {
@@ -35,10 +32,10 @@ impl Session {
             && let Some(end) = self.writing_end()
         {
             kernel::make_room(end.number(), KindT::Pipe, owed - done, true);
-            let mut piece = [0; PIECE];
+            let mut piece = [0; kernel::PAGE];
             while done < owed {
                 let len = stream.copy_unflushed(done, &mut piece);
-                match kernel::send(end.number(), KindT::Pipe, &piece[..len]) {
+                match kernel::write_pipe(end.number(), &piece[..len]) {
                     Ok(0) => break,
                     Ok(sent) => done += sent,
                     Err(Errno::INTR) => {}

@@ -356,6 +356,18 @@ impl Session {
             self.finish(rx);
             return Step::Home;
         }
+        if rx.is_unsure {
+            match flushed.or(rx.seen_flushing) {
+                // Nothing has been read from the kernel since, nor written there but this.
+                Some(said) => {
+                    rx.before_owed = kernel::input_queue(self.number()).saturating_sub(said)
+                }
+                // What a peer that has died has flushed, the kernel's end will tell.
+                None if self.peer_is_dead() => {}
+                None => return Step::Owed,
+            }
+            rx.is_unsure = false;
+        }
         if rx.before_owed > 0
             && let Ok(len @ 1..) = self.receive_some(bufs, rx.before_owed, peek, kernel)
         {

@@ -10,6 +10,7 @@ use crate::session::{RxPhase, Sender, Session, TxPhase, lock, switch};
 use crate::sleep::Waited;
 use crate::table::Way;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice};
 use sojourn_session::{KindT, ReasonT};
@@ -19,6 +20,19 @@ use sojourn_stream::Stop;
 /// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut. No manual says so of Unix sockets, but a kernel that
 /// takes a message into one buffer does not cut it, and programs log through them with several threads.
 pub(crate) const PIPE_BUF: usize = 4096;
+
+/// How long a call that may wait leaves it at the ring's near part, in all, when the reader does not keep up: going on in the far part costs both
+/// sides the processor's cache.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// The end of a call's patience, once it has begun.
+struct Patience(Option<Deadline>);
+
+impl Patience {
+    fn until(&mut self) -> Deadline {
+        *self.0.get_or_insert_with(|| Deadline::after(PATIENCE))
+    }
+}
 
 enum Step {
     Done(Result<usize, Errno>),
@@ -43,6 +57,7 @@ impl Session {
         let limit = self.send_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let mut sent = 0;
+        let (mut turns, mut patience) = (!may_wait, Patience(None));
         loop {
             let result = match self.send_step(generation, bufs, sent, at_least) {
                 Step::Kernel => {
@@ -57,22 +72,33 @@ impl Session {
                 Step::Done(Ok(len)) => {
                     sent += len;
                     self.have_sent();
-                    if sent >= wanted || !may_wait {
-                        if sent < wanted {
-                            library().set_full(self);
-                        }
+                    if sent < wanted && !may_wait && !self.turn(generation) {
+                        library().set_full(self);
+                        return Some(Ok(sent));
+                    }
+                    if sent >= wanted {
                         return Some(Ok(sent));
                     }
                     continue;
                 }
                 Step::Done(Err(error)) => Err(error),
+                Step::Full if turns && self.turn(generation) => continue,
                 Step::Full if !may_wait => {
                     library().set_full(self);
                     Err(Errno::AGAIN)
                 }
                 Step::Full => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                    match self.wait_writable(until, at_least, wanted - sent) {
+                    let until = if turns { until } else { until.min(patience.until()) };
+                    let waited = self.wait_writable(until, at_least, wanted - sent);
+                    if !turns && waited != Waited::Look {
+                        turns = true;
+                        // Whatever has ended the wait: in the kernel there would have been none.
+                        if self.turn(generation) || waited == Waited::TimedOut {
+                            continue;
+                        }
+                    }
+                    match waited {
                         Waited::Look => continue,
                         // As in the kernel: what has gone is told rather than the call restarted.
                         Waited::Restart if sent == 0 => continue,
@@ -89,6 +115,16 @@ impl Session {
     fn atomic_len(&self, wanted: usize) -> usize {
         let is_whole = matches!(self.kind(), KindT::Pipe | KindT::Unix) && wanted <= PIPE_BUF;
         if is_whole { wanted } else { 0 }
+    }
+
+    /// Goes on in the ring's far part, if it has one and that is not in use yet.
+    #[cold]
+    fn turn(&self, generation: u32) -> bool {
+        let tx = lock(&self.tx);
+        self.generation.load(Ordering::Relaxed) == generation
+            && tx.phase == TxPhase::Ring
+            && !self.is_carried()
+            && tx.stream.as_ref().is_some_and(|stream| stream.turn())
     }
 
     fn send_step(
@@ -227,6 +263,7 @@ impl Session {
         let mut at = offset;
         let mut sent = 0;
         let until = Deadline::from_limit(self.send_timeout.load(Ordering::Relaxed));
+        let (mut turns, mut patience) = (!may_wait, Patience(None));
         while sent < count {
             let result =
                 match self.file_step(generation, file, at.as_deref().copied(), count - sent) {
@@ -248,16 +285,27 @@ impl Session {
                         continue;
                     }
                     Step::Done(Err(error)) => Err(error),
+                    Step::Full if turns && self.turn(generation) => continue,
                     Step::Full if !may_wait => {
                         library().set_full(self);
                         Err(Errno::AGAIN)
                     }
-                    Step::Full => match self.wait_writable(until, 1, count - sent) {
-                        Waited::Look => continue,
-                        Waited::Restart if sent == 0 => continue,
-                        Waited::TimedOut => Err(Errno::AGAIN),
-                        Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
-                    },
+                    Step::Full => {
+                        let until = if turns { until } else { until.min(patience.until()) };
+                        let waited = self.wait_writable(until, 1, count - sent);
+                        if !turns && waited != Waited::Look {
+                            turns = true;
+                            if self.turn(generation) || waited == Waited::TimedOut {
+                                continue;
+                            }
+                        }
+                        match waited {
+                            Waited::Look => continue,
+                            Waited::Restart if sent == 0 => continue,
+                            Waited::TimedOut => Err(Errno::AGAIN),
+                            Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
+                        }
+                    }
                 };
             return Some(if sent > 0 { Ok(sent) } else { result });
         }

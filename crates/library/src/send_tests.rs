@@ -1,6 +1,6 @@
 //! Sends that wait.
 
-use crate::session_fakes::{Pair, common_inbox, read, write};
+use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
 use crate::{Session, kernel, library};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -9,6 +9,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::time::{ClockId, clock_gettime};
+use sojourn_session::ReasonT;
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -95,4 +96,70 @@ fn an_answer_that_goes_to_the_ring_leaves_nothing_unacknowledged() {
 fn await_input(pair: &Pair, end: usize) {
     let fd = kernel::at(pair.fd(end)).unwrap();
     kernel::wait(fd, PollFlags::IN, Some(crate::set_fakes::LONG)).unwrap();
+}
+
+/// A session with little of a ring in use, and a lot behind it.
+fn elastic() -> Pair {
+    let mut pair = Pair::new();
+    pair.near = 4096;
+    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    pair.warm_up();
+    pair
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+/// Receives as much as there is, and checks it.
+fn receive(fd: i32, len: usize) {
+    let mut all = vec![0; len];
+    let mut at = 0;
+    while at < len {
+        match read(fd, &mut all[at..]) {
+            Ok(0) => panic!("the end after {at}"),
+            Ok(got) => at += got,
+            Err(error) => panic!("{error} after {at}"),
+        }
+    }
+    assert_eq!(all, bytes(len));
+    assert_eq!(read(fd, &mut [0]), Err(Errno::AGAIN));
+}
+
+#[test]
+fn a_call_that_does_not_wait_takes_all_that_there_is_room_for() {
+    let pair = elastic();
+    for _ in 0..3 {
+        assert_eq!(write(pair.fd(0), &bytes(50_000)), Ok(50_000), "by one call");
+        receive(pair.fd(1), 50_000);
+    }
+    assert_eq!(write(pair.fd(0), &bytes(70_000)), Ok(64 << 10), "the whole ring");
+    assert_eq!(write(pair.fd(0), b"x"), Err(Errno::AGAIN));
+    receive(pair.fd(1), 64 << 10);
+}
+
+#[test]
+fn a_call_that_may_wait_does_not_where_there_is_room_behind_the_near_part() {
+    let pair = elastic();
+    let session = library().session_of(pair.fd(0)).unwrap();
+    session.is_nonblocking.store(false, Ordering::SeqCst);
+    session.send_timeout.store(Duration::from_secs(20).as_nanos() as u64, Ordering::SeqCst);
+    let since = Instant::now();
+    assert_eq!(write(pair.fd(0), &bytes(60_000)), Ok(60_000));
+    assert!(since.elapsed() < Duration::from_secs(10), "it waited for somebody to read");
+    receive(pair.fd(1), 60_000);
+}
+
+#[test]
+fn what_lies_behind_the_near_part_comes_home() {
+    for leaver in 0..2 {
+        let pair = elastic();
+        assert_eq!(write(pair.fd(0), &bytes(60_000)), Ok(60_000));
+        library().session_of(pair.fd(leaver)).unwrap().leave(ReasonT::User, false);
+        if let Some(session) = library().session_of(pair.fd(1 - leaver)) {
+            session.attend();
+        }
+        receive(pair.fd(1), 60_000);
+        assert!(!is_away(pair.fd(1)));
+    }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Receiver {
     pub(crate) since_freeze: usize,
     /// In `Residue`: bytes that were in the kernel before those that the peer owes.
     pub(crate) before_owed: usize,
+    /// In `Residue`: `before_owed` is what was in the kernel when the peer was putting there what it owes.
+    pub(crate) is_unsure: bool,
     /// In `Residue`: what the peer had said of its flush before the kernel was last looked at.
     pub(crate) seen_flushing: Option<usize>,
     /// Ends in `Reset`.
@@ -158,10 +160,10 @@ pub struct Session {
     tx_policy: Mutex<Policy>,
 }
 
-/// Room for which a writer of more than that is woken (bytes): a quarter of the ring; half of it if the reader has to stop reading for us.
+/// Room for which a writer of more than that is woken (bytes): a quarter of the ring's near part; half of it if the reader has to stop reading for us.
 pub(crate) fn worth_waking_for(stream: &Stream) -> usize {
     let part = if stream.reader_is_near() { 2 } else { 4 };
-    (stream.out_bytes() as usize / part).max(1)
+    (stream.near_bytes() as usize / part).max(1)
 }
 
 /// Locks; a poisoned lock is as good as any, for no data call leaves anything half done.
@@ -285,7 +287,7 @@ impl Session {
             let output = match (&tx.stream, tx.phase) {
                 // Its buffer knows.
                 (Some(_), TxPhase::Ring) if self.is_datagram() => None,
-                (Some(stream), TxPhase::Ring) => match stream.room() {
+                (Some(stream), TxPhase::Ring) => match stream.room_in_all() {
                     Ok(room) => Some(room >= self.room_wanted(stream)),
                     Err(Stop::Violation) => Some(true),
                     Err(_) => None,

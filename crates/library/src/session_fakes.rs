@@ -26,6 +26,8 @@ const RING_BYTES: u32 = 64 * 1024;
 pub(crate) struct Pair {
     pub(crate) ends: [Option<OwnedFd>; 2],
     kind: KindT,
+    /// What both ends want of a ring (bytes).
+    pub(crate) near: u32,
 }
 
 impl Pair {
@@ -48,7 +50,7 @@ impl Pair {
             rustix::io::ioctl_fionbio(end, true).unwrap();
             library().opened(end.as_raw_fd(), Origin::Fresh);
         }
-        Self { ends: ends.map(Some), kind }
+        Self { ends: ends.map(Some), kind, near: RING_BYTES }
     }
 
     /// One that has moved.
@@ -88,7 +90,7 @@ impl Pair {
         let fd = self.fd(side);
         let entry = library().table.known(fd).unwrap();
         entry.mark(mark::OFFERED);
-        let what = OfferT { local: 0, set, ring_bytes: RING_BYTES, is_sole: true };
+        let what = OfferT { local: 0, set, ring_bytes: self.near, is_sole: true };
         let version = entry.version.load(Ordering::SeqCst);
         let kind = self.kind;
         let epoch = crate::library().fork_epoch.load(Ordering::SeqCst);

@@ -27,9 +27,6 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
 use sojourn_session::{KindT, ReasonT};
 
-/// As large as a pipe of ordinary size may be made (bytes): within `fs.pipe-max-size`, together with what is in it.
-const PIPE_GROWS_TO: usize = 256 << 10;
-
 /// An end that can move, and how its holders are found.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -84,16 +81,11 @@ fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Seen, ReasonT> {
         return Err(ReasonT::Option);
     }
     let capacity = rustix::pipe::fcntl_getpipe_size(end).map_err(|_| ReasonT::Closed)?;
-    // On the way home a pipe can be made larger.
-    let ring_max =
-        u32::try_from(capacity.max((2 * capacity).min(PIPE_GROWS_TO))).unwrap_or(u32::MAX);
-    if ring_max < crate::registry::RING_MIN {
-        return Err(ReasonT::Option);
-    }
+    let holds = [u32::try_from(capacity).unwrap_or(u32::MAX), 0];
     let name = format!("pipe:[{}]", found.st_ino);
     let key = crate::registry::Key::Pipe { device: found.st_dev, inode: found.st_ino, writes };
     Ok(Seen {
-        identity: Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, ring_max },
+        identity: Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, holds },
         object: Object::Pipe { inode: found.st_ino, writes },
     })
 }

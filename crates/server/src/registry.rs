@@ -92,8 +92,8 @@ pub struct Identity {
     pub from: String,
     /// The other end's.
     pub to: String,
-    /// Bytes that the kernel's path from this end surely takes; the ring written here is not larger.
-    pub ring_max: u32,
+    /// Bytes that the kernel holds without the reader's help: of what is written here, and beside that of what is read here.
+    pub holds: [u32; 2],
 }
 
 impl Identity {
@@ -175,8 +175,10 @@ const EVENTS_MAX: usize = 2 * sojourn_session::ENDS_MAX as usize;
 const LATE_MS: u64 = 10_000;
 /// The smallest ring (bytes).
 pub const RING_MIN: u32 = 4 << 10;
-/// The largest ring (bytes).
+/// The largest ring that can be wanted (bytes).
 pub const RING_MAX: u32 = 16 << 20;
+/// The largest one that is made, with what the kernel would hold.
+const RING_MOST: u32 = 64 << 20;
 /// Faster than memory (bytes a millisecond): what a side says to have written beyond that is not believed.
 const RATE_MAX: u64 = 200_000_000;
 

@@ -86,3 +86,24 @@ pub fn read_into(
     };
     Ok(read)
 }
+
+/// Sends straight from shared memory, without waiting and without a signal. Bytes sent.
+///
+/// # Errors
+/// Those of send(2).
+pub fn send_from(socket: BorrowedFd<'_>, source: crate::Span<'_>) -> rustix::io::Result<usize> {
+    let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
+    // SAFETY: as in `read_into`; the slice goes to the kernel, nothing here looks at its bytes.
+    let buf = unsafe { core::slice::from_raw_parts(source.as_ptr(), source.len()) };
+    rustix::net::send(socket, buf, flags)
+}
+
+/// Writes straight from shared memory. Bytes written.
+///
+/// # Errors
+/// Those of write(2).
+pub fn write_from(file: BorrowedFd<'_>, source: crate::Span<'_>) -> rustix::io::Result<usize> {
+    // SAFETY: as in `send_from`.
+    let buf = unsafe { core::slice::from_raw_parts(source.as_ptr(), source.len()) };
+    rustix::io::write(file, buf)
+}

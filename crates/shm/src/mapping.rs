@@ -69,6 +69,17 @@ impl Mapping {
         Ok(Self { base, len, access: Access::ReadWrite })
     }
 
+    /// Gives the memory behind these bytes back, if that can be: they are zero then. Whole pages of shared memory only.
+    pub fn discard(&self, offset: usize, len: usize) {
+        if self.checked::<u8>(offset, len).is_some() && self.access == Access::ReadWrite {
+            // SAFETY: within the mapping, whose bytes may change at any time.
+            let _ = unsafe {
+                let start = self.base.as_ptr().add(offset).cast::<c_void>();
+                madvise(start, len, Advice::LinuxRemove)
+            };
+        }
+    }
+
     /// Bytes mapped.
     pub fn len(&self) -> usize {
         self.len

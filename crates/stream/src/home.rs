@@ -3,7 +3,7 @@
 use crate::ring::{FLUSHED, FLUSHING, Stop};
 use crate::stream::Stream;
 use core::sync::atomic::Ordering;
-use sojourn_shm::fault;
+use sojourn_shm::{Span, fault};
 
 impl Stream {
     /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
@@ -36,6 +36,14 @@ impl Stream {
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
     pub fn own_leftover(&self) -> Result<usize, Stop> {
         Ok(self.out_ring().leftover(self.out_bytes())?.1)
+    }
+
+    /// Where the own leftover lies from its byte `skip` on, `max` bytes at most, as far as they follow one another. `None` at its end.
+    pub fn own_leftover_at(&self, skip: usize, max: usize) -> Option<Span<'_>> {
+        fault::point("stream.flushing");
+        let (head, len) = self.out_ring().leftover(self.out_bytes()).ok()?;
+        let wanted = len.checked_sub(skip).filter(|left| *left > 0)?.min(max);
+        self.span(self.side, head + skip as u64, self.out_ring().place(self.out_bytes()), wanted)
     }
 
     /// Copies the own leftover from its byte `skip` on; answers how many bytes, 0 at its end.
@@ -109,11 +117,11 @@ impl Stream {
         let Ok((head, len)) = words.leftover(self.layout.ring_bytes(ring)) else { return 0 };
         let wanted = len.saturating_sub(skip).min(buf.len());
         // Frozen: if the writer changes it still, the ring was empty, and is for ever.
-        let skew = words.skew();
+        let place = words.place(self.layout.ring_bytes(ring));
         let mut copied = 0;
         while copied < wanted {
             let position = head + (skip + copied) as u64;
-            let Some(span) = self.span(ring, position, skew, wanted - copied) else { break };
+            let Some(span) = self.span(ring, position, place, wanted - copied) else { break };
             copied += span.copy_to(&mut buf[copied..]);
         }
         copied

@@ -8,7 +8,7 @@ use crate::ring::{FROZEN, HeadLine, Ring};
 /// Bytes of the control page.
 pub const CONTROL_BYTES: usize = 4096;
 const RING_MIN: u32 = 4096;
-const RING_MAX: u32 = 16 << 20;
+const RING_MAX: u32 = 64 << 20;
 
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES);
 
@@ -19,7 +19,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Sizes in bytes: powers of two from 4 KiB to 16 MiB; 0 for ring 1 where there is none (pipes).
+    /// Sizes in bytes: powers of two from 4 KiB to 64 MiB; 0 for ring 1 where there is none (pipes).
     pub fn new(ring_bytes: [u32; 2]) -> Option<Self> {
         let fits = |bytes: u32| bytes.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&bytes);
         (fits(ring_bytes[0]) && (ring_bytes[1] == 0 || fits(ring_bytes[1])))

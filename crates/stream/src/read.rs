@@ -89,10 +89,10 @@ impl Stream {
         let head = self.reading.own.load(Ordering::Relaxed);
         let there = used(self.in_ring().last_tail(), head, self.in_bytes())?;
         // After there were bytes.
-        let skew = self.in_ring().skew();
+        let place = self.in_ring().place(self.in_bytes());
         let (from, len) = (head + skip as u64, there.saturating_sub(skip).min(len));
         let part = |at: usize| {
-            let span = self.span(1 - self.side, from + at as u64, skew, len - at)?;
+            let span = self.span(1 - self.side, from + at as u64, place, len - at)?;
             // SAFETY: the caller's promise; the mapping lives as long as the stream.
             Some(unsafe { span.as_slice() })
         };
@@ -167,11 +167,11 @@ impl Stream {
     fn copy_out(&self, head: u64, len: usize, target: &mut Target<'_, '_>) -> usize {
         let mut copied = 0;
         // Who calls has seen that there are bytes.
-        let skew = self.in_ring().skew();
+        let place = self.in_ring().place(self.in_bytes());
         while copied < len {
             let Some(buf) = target.rest() else { break };
             let from = head + copied as u64;
-            let Some(span) = self.span(1 - self.side, from, skew, len - copied) else { break };
+            let Some(span) = self.span(1 - self.side, from, place, len - copied) else { break };
             let part = span.copy_to(buf);
             target.at += part;
             copied += part;

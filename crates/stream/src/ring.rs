@@ -6,9 +6,14 @@
 //! are `tests/loom_freeze.rs` and `tests/loom_rewind.rs`.
 //!
 //! # Where a position lies
-//! At `position + skew`, taken modulo the ring's size. The writer may change the skew while the ring is empty, so that the next bytes lie
-//! where the ring's memory begins: short messages then use the same cache lines and pages again and again. The reader takes the skew
-//! after it has seen bytes: while there are some it cannot change, as the reader's own head says that the ring is not empty.
+//! A ring has a *near* part, at its beginning, and behind that a *far* part, which is used only while the reader is far behind. In the near part a
+//! position lies at `position + skew`, taken modulo that part's size. The writer may change the skew while the ring is empty, so that the next bytes
+//! lie where the ring's memory begins: short messages then use the same cache lines and pages again and again.
+//!
+//! A writer that finds the near part full may *turn*: bytes from that position on lie in the far part, the first at its beginning. It does so once; only
+//! when the ring is empty it begins in the near part again. So memory that holds unread bytes is where the reader looks for them: it takes the skew and
+//! the turn after it has seen bytes, and while there are some the skew cannot change, as the reader's own head says that the ring is not empty, and a turn
+//! can only begin behind them.
 
 use crate::bell::BellWord;
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
@@ -22,8 +27,14 @@ pub const FLUSHING: u64 = 1 << 62;
 
 /// The bit of `rings` that says that the writer has switched.
 const RINGS: u32 = 1;
-/// Above it the skew: less than the largest ring has bytes.
+/// The bit beside it that says that the writer has turned.
+const TURNED: u32 = 2;
+/// Above them the near part's size, as a power of two (0: the whole ring), and the skew, which is less than that.
+const NEAR_SHIFT: u32 = 2;
+const NEAR_MASK: u32 = 63;
 const SKEW_SHIFT: u32 = 8;
+/// The largest near part.
+pub const NEAR_MAX: u32 = 1 << (u32::BITS - SKEW_SHIFT);
 
 /// No short message lies there: also what a fresh region says.
 const NO_MARK: u64 = 0;
@@ -60,7 +71,7 @@ pub enum Stop {
 pub struct TailLine {
     /// Bytes published, and [`FROZEN`].
     pub tail: AtomicU64,
-    /// [`RINGS`]: the writer has switched; and the skew of the bytes at and after `tail`.
+    /// [`RINGS`]: the writer has switched; [`TURNED`]; and where the near part's bytes lie.
     rings: AtomicU32,
     /// The processor the writer was last seen on, plus one.
     pub cpu: AtomicU32,
@@ -68,6 +79,39 @@ pub struct TailLine {
     mark: AtomicU64,
     /// A second copy of the last short message, on the line that the reader polls anyhow.
     short: [AtomicU64; SHORT_WORDS],
+    /// With [`TURNED`]: the position from which on bytes lie in the far part.
+    turn: AtomicU64,
+}
+
+/// Where the bytes of a ring lie: see the head of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Of the near part.
+    pub skew: u32,
+    /// Bytes of the near part: a power of two, the whole ring if it has no far part.
+    pub near: u32,
+    /// From which position on bytes lie in the far part.
+    pub turn: Option<u64>,
+}
+
+impl Place {
+    /// Where in a ring of `bytes` bytes that position lies, and how many bytes from there on follow one another.
+    #[inline]
+    pub fn of(&self, position: u64, bytes: u32) -> (usize, usize) {
+        let far = u64::from(bytes.saturating_sub(self.near));
+        match self.turn {
+            Some(turn) if position >= turn && far > 0 => {
+                let at = (position - turn) % far;
+                (self.near as usize + at as usize, (far - at) as usize)
+            }
+            turn => {
+                let at = (position as u32).wrapping_add(self.skew) & self.near.wrapping_sub(1);
+                let rest = u64::from(self.near.saturating_sub(at));
+                let until = turn.map_or(u64::MAX, |turn| turn.saturating_sub(position).max(1));
+                (at as usize, rest.min(until) as usize)
+            }
+        }
+    }
 }
 
 /// What the reader publishes with; the writer looks only when it is short of room.
@@ -128,6 +172,7 @@ impl Ring {
                 cpu: AtomicU32::new(0),
                 mark: AtomicU64::new(0),
                 short: core::array::from_fn(|_| AtomicU64::new(0)),
+                turn: AtomicU64::new(0),
             },
             head: HeadLine { head: AtomicU64::new(0), beside: AtomicU64::new(0) },
             reader: ReaderLine {
@@ -155,10 +200,12 @@ impl Ring {
         self.reader.consents.load(Ordering::Acquire) != 0
     }
 
-    /// The writer writes here from now on.
-    pub fn start(&self) {
-        // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
-        self.tail.rings.fetch_or(RINGS, Ordering::Release);
+    /// The writer writes here from now on, to a near part of `near` bytes ([`NEAR_MAX`] at most).
+    pub fn start(&self, near: u32) {
+        if !self.rings() {
+            // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
+            self.tail.rings.store(RINGS | near.ilog2() << NEAR_SHIFT, Ordering::Release);
+        }
     }
 
     /// Whether the writer has switched.
@@ -167,17 +214,31 @@ impl Ring {
         self.tail.rings.load(Ordering::Acquire) & RINGS != 0
     }
 
-    /// Where bytes lie: see the head of this file. For the reader after [`Ring::tail`] has shown some, or of a frozen ring; for the writer at any time.
+    /// Where bytes lie in a ring of `bytes` bytes. For the reader after [`Ring::tail`] has shown some, or of a frozen ring; for the writer at any time.
     #[inline]
-    pub fn skew(&self) -> u32 {
-        // SYNC: relaxed; what has shown the bytes was an acquire load, which pairs with the release in `publish` after `set_skew`.
-        self.tail.rings.load(Ordering::Relaxed) >> SKEW_SHIFT
+    pub fn place(&self, bytes: u32) -> Place {
+        // SYNC: acquire, so that who sees that the writer has turned sees where; pairs with the release in `set_turn`. What has shown the bytes was an
+        // acquire load, too, which pairs with the release in `publish` after `set_near`.
+        let rings = self.tail.rings.load(Ordering::Acquire);
+        let near = 1u32.checked_shl(rings >> NEAR_SHIFT & NEAR_MASK).filter(|near| *near > 1);
+        let turn = (rings & TURNED != 0).then(|| self.tail.turn.load(Ordering::Relaxed));
+        let near = near.filter(|near| *near <= bytes).unwrap_or(bytes.min(NEAR_MAX));
+        Place { skew: rings >> SKEW_SHIFT, near, turn }
     }
 
-    /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is written from now on lies by the new skew.
-    pub fn set_skew(&self, skew: u32) {
+    /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is written from now on lies in the near part, of `near` bytes
+    /// ([`NEAR_MAX`] at most), by the new skew.
+    pub fn set_near(&self, near: u32, skew: u32) {
+        let rings = RINGS | near.ilog2() << NEAR_SHIFT | skew << SKEW_SHIFT;
         // SYNC: release, as in `start`: who sees the switch here first finds the same; pairs with the acquire in `rings`.
-        self.tail.rings.store(RINGS | skew << SKEW_SHIFT, Ordering::Release);
+        self.tail.rings.store(rings, Ordering::Release);
+    }
+
+    /// What is written from `turn` on, which is the tail, lies in the far part. The writer, if it has not turned since the ring was empty.
+    pub fn set_turn(&self, turn: u64) {
+        self.tail.turn.store(turn, Ordering::Relaxed);
+        // SYNC: release; pairs with the acquire in `place`.
+        self.tail.rings.fetch_or(TURNED, Ordering::Release);
     }
 
     /// What is published, and the bytes with it.

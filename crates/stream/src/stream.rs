@@ -6,13 +6,16 @@ use crate::bell::{self, Bell, BellWord, Sleepers};
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
-use crate::ring::Ring;
+use crate::ring::{Place, Ring};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use sojourn_shm::futex::{self, Woken};
 use sojourn_shm::{Access, Mapping, fault};
 use std::sync::Arc;
+
+/// In [`Seen::turn`].
+pub(crate) const NO_TURN: u64 = u64::MAX;
 
 /// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its own.
 #[repr(align(128))]
@@ -26,6 +29,9 @@ pub(crate) struct Seen {
     pub(crate) rings: AtomicBool,
     /// As writer: where our bytes lie, and from which position on to look whether the ring can be rewound.
     pub(crate) skew: AtomicU32,
+    pub(crate) near: AtomicU32,
+    /// [`NO_TURN`] if they lie in the near part.
+    pub(crate) turn: AtomicU64,
     pub(crate) rewinds_at: AtomicU64,
     /// The processor as last told to the peer.
     pub(crate) told_cpu: AtomicU32,
@@ -116,8 +122,15 @@ impl Stream {
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
         self.writing.rings.store(out.rings(), Ordering::Relaxed);
-        self.writing.skew.store(out.skew(), Ordering::Relaxed);
+        self.remember(out.place(self.out_bytes()));
         self.writing.rewinds_at.store(tail, Ordering::Relaxed);
+    }
+
+    /// Where our bytes lie.
+    pub(crate) fn remember(&self, place: Place) {
+        self.writing.skew.store(place.skew, Ordering::Relaxed);
+        self.writing.near.store(place.near, Ordering::Relaxed);
+        self.writing.turn.store(place.turn.unwrap_or(NO_TURN), Ordering::Relaxed);
     }
 
     fn control(&self) -> &Control {
@@ -180,7 +193,7 @@ impl Stream {
     /// call [`Stream::room`] once more *after* this and before it sleeps. Answers as [`Stream::announce_reader`].
     pub fn announce_writer(&self, how: Bell, room: usize) -> u32 {
         let ring = self.out_ring();
-        let bytes = u64::from(self.out_bytes());
+        let bytes = u64::from(self.part_bytes());
         let room = (room.max(1) as u64).min(bytes);
         let tail = self.writing.own.load(Ordering::Relaxed);
         let want = (tail + room).saturating_sub(bytes);

@@ -1,7 +1,7 @@
 //! Writing: the ring of the own side. All of it under the caller's writer lock.
 
-use crate::ring::{SHORT_MAX, Stop, used};
-use crate::stream::Stream;
+use crate::ring::{NEAR_MAX, Place, SHORT_MAX, Stop, used};
+use crate::stream::{NO_TURN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 use std::io::IoSlice;
@@ -13,6 +13,9 @@ use std::io::IoSlice;
 pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
     if is_near { usize::MAX } else { (ring_bytes as usize / 4).clamp(4096, 16 << 10) }
 }
+
+/// Memory of a far part that is kept once it has been used (bytes).
+const FAR_KEPT: usize = 1 << 20;
 
 /// A writer of less than this looks now and then whether the ring is empty, and begins at its beginning again. Longer messages walk through the
 /// whole ring: they are written where the reader, on another processor, has read a while ago.
@@ -32,8 +35,8 @@ impl Stream {
         }
         self.writing.rings.store(true, Ordering::Relaxed);
         let ring = self.out_ring();
-        ring.start();
-        self.writing.skew.store(ring.skew(), Ordering::Relaxed);
+        ring.start(self.near_bytes());
+        self.remember(ring.place(self.out_bytes()));
         fault::point("stream.started");
         if ring.reader.bell.has_sleepers_after_store() {
             self.wake_peer(&ring.reader.bell);
@@ -45,7 +48,57 @@ impl Stream {
         self.writing.rings.load(Ordering::Relaxed)
     }
 
-    /// Bytes that can be written now. Looks at the peer's position.
+    /// The near part of the own ring, which is used while the reader keeps up, is of `bytes` bytes: a power of two; the whole ring if that is no
+    /// larger, or for 0. Before [`Stream::start_ring`]. Writer lock.
+    pub fn set_near(&self, bytes: u32) {
+        let all = self.out_bytes();
+        let is_part = bytes.is_power_of_two() && bytes < all;
+        let near = if is_part { bytes } else { all };
+        self.writing.near.store(near.min(NEAR_MAX), Ordering::Relaxed);
+    }
+
+    /// Bytes of the near part of the own ring.
+    pub fn near_bytes(&self) -> u32 {
+        self.writing.near.load(Ordering::Relaxed)
+    }
+
+    fn has_turned(&self) -> bool {
+        self.writing.turn.load(Ordering::Relaxed) != NO_TURN
+    }
+
+    /// Bytes of the part of the own ring that is written to.
+    pub(crate) fn part_bytes(&self) -> u32 {
+        let near = self.near_bytes();
+        if self.has_turned() { self.out_bytes() - near } else { near }
+    }
+
+    /// Goes on in the far part of the own ring: for a writer to whom the near part is too full, and who does not want to wait. Whether that is possible
+    /// and has not been done yet. Writer lock.
+    pub fn turn(&self) -> bool {
+        if !self.may_turn() || !self.is_ringing() {
+            return false;
+        }
+        let tail = self.writing.own.load(Ordering::Relaxed);
+        self.writing.turn.store(tail, Ordering::Relaxed);
+        self.out_ring().set_turn(tail);
+        true
+    }
+
+    fn may_turn(&self) -> bool {
+        !self.has_turned() && self.near_bytes() < self.out_bytes()
+    }
+
+    /// Bytes that can be written now, if need be in the far part of the ring. Otherwise as [`Stream::room`].
+    ///
+    /// # Errors
+    /// As [`Stream::room`].
+    pub fn room_in_all(&self) -> Result<usize, Stop> {
+        let room = self.room()?;
+        let far = (self.out_bytes() - self.near_bytes()) as usize;
+        Ok(if self.may_turn() { room.max(far) } else { room })
+    }
+
+    /// Bytes that can be written now, in the part of the ring that is written to. Looks at the peer's position.
     ///
     /// # Errors
     /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
@@ -59,16 +112,24 @@ impl Stream {
 
     fn look_for_room(&self, tail: u64) -> Result<usize, Stop> {
         let head = self.out_ring().head()?;
-        let used = used(tail, head, self.out_bytes())?;
+        used(tail, head, self.out_bytes())?;
         self.writing.peer.store(head, Ordering::Relaxed);
-        Ok(self.out_bytes() as usize - used)
+        Ok(self.room_behind(tail, head))
+    }
+
+    /// Room in the part that is written to, where the reader has come to `head`.
+    #[inline]
+    fn room_behind(&self, tail: u64, head: u64) -> usize {
+        let turn = self.writing.turn.load(Ordering::Relaxed);
+        let from = if turn == NO_TURN { head } else { head.max(turn) };
+        let there = tail.saturating_sub(from);
+        u64::from(self.part_bytes()).saturating_sub(there) as usize
     }
 
     /// Room for `wanted` bytes as far as is known; looks at the peer's position only if that is not enough.
     #[inline]
     fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
-        let known = used(tail, self.writing.peer.load(Ordering::Relaxed), self.out_bytes())?;
-        let room = self.out_bytes() as usize - known;
+        let room = self.room_behind(tail, self.writing.peer.load(Ordering::Relaxed));
         if room >= wanted { Ok(room) } else { self.look_for_room(tail) }
     }
 
@@ -85,7 +146,8 @@ impl Stream {
         }
         let total = bufs.iter().fold(0usize, |sum, buf| sum.saturating_add(buf.len()));
         let mut tail = self.writing.own.load(Ordering::Relaxed);
-        if tail >= self.writing.rewinds_at.load(Ordering::Relaxed) && total < REWIND_BYTES {
+        let is_due = tail >= self.writing.rewinds_at.load(Ordering::Relaxed);
+        if (is_due && total < REWIND_BYTES) || self.has_turned() {
             self.rewind(tail);
         }
         let len = self.room_for(tail, total)?.min(total);
@@ -116,10 +178,24 @@ impl Stream {
     fn rewind(&self, tail: u64) {
         self.writing.rewinds_at.store(tail + REWIND_BYTES as u64, Ordering::Relaxed);
         // All that was written has been copied out: nobody looks at the ring's bytes before there are more.
-        if self.out_bytes() > 0 && self.look_for_room(tail) == Ok(self.out_bytes() as usize) {
-            let skew = (tail as u32).wrapping_neg() & (self.out_bytes() - 1);
-            self.writing.skew.store(skew, Ordering::Relaxed);
-            self.out_ring().set_skew(skew);
+        if self.out_bytes() > 0 && self.out_ring().head() == Ok(tail) {
+            let near = self.near_bytes();
+            let skew = (tail as u32).wrapping_neg() & (near - 1);
+            self.give_back(tail);
+            self.remember(Place { skew, near, turn: None });
+            self.out_ring().set_near(near, skew);
+            self.writing.peer.store(tail, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing lies in the far part any more: most of the memory that bytes have lain in is given back.
+    fn give_back(&self, tail: u64) {
+        let far = (self.out_bytes() - self.near_bytes()) as usize;
+        let turn = self.writing.turn.load(Ordering::Relaxed);
+        let touched = tail.saturating_sub(turn).min(far as u64) as usize;
+        if let Some(len @ 1..) = touched.checked_sub(FAR_KEPT) {
+            let begin = self.layout.ring_offset(self.side) + self.near_bytes() as usize;
+            self.mapping.discard(begin + FAR_KEPT, len.next_multiple_of(4096));
         }
     }
 
@@ -161,6 +237,9 @@ impl Stream {
             return Err(Stop::NotRinging);
         }
         let tail = self.writing.own.load(Ordering::Relaxed);
+        if self.has_turned() {
+            self.rewind(tail);
+        }
         let len = self.room_for(tail, max.max(1))?.min(max);
         if len == 0 {
             return if max == 0 { Ok(Ok(0)) } else { Err(Stop::Full) };
@@ -231,20 +310,25 @@ impl Stream {
 
     /// The bytes of the own ring from `position` on.
     fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
-        self.span(self.side, position, self.writing.skew.load(Ordering::Relaxed), len)
+        let turn = self.writing.turn.load(Ordering::Relaxed);
+        let place = Place {
+            skew: self.writing.skew.load(Ordering::Relaxed),
+            near: self.near_bytes(),
+            turn: (turn != NO_TURN).then_some(turn),
+        };
+        self.span(self.side, position, place, len)
     }
 
-    /// The bytes of ring `ring` from `position` on, with that skew, `len` of them or up to the end of the ring's memory.
+    /// The bytes of ring `ring` from `position` on, which lie there, `len` of them or as many as follow one another.
     pub(crate) fn span(
         &self,
         ring: usize,
         position: u64,
-        skew: u32,
+        place: Place,
         len: usize,
     ) -> Option<Span<'_>> {
-        let bytes = self.layout.ring_bytes(ring) as usize;
-        let at = (position as usize).wrapping_add(skew as usize) & bytes.wrapping_sub(1);
-        self.mapping.span(self.layout.ring_offset(ring) + at, len.min(bytes.checked_sub(at)?))
+        let (at, rest) = place.of(position, self.layout.ring_bytes(ring));
+        self.mapping.span(self.layout.ring_offset(ring) + at, len.min(rest))
     }
 }
 

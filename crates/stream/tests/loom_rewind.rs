@@ -1,7 +1,7 @@
-//! Model of a ring whose writer begins at its first cell again whenever it finds the ring empty: the reader takes every message from where it
-//! was put, and what is left over in a frozen ring lies where the ring says.
+//! Model of a ring whose writer begins at its first cell again whenever it finds the ring empty, and turns to the ring's far part when it finds the near
+//! one full: the reader takes every message from where it was put, and what is left over in a frozen ring lies where the ring says.
 //!
-//! Changes seen to fail here: the skew taken before the tail is looked at; a rewind without a look at the head; `publish` relaxed.
+//! Changes seen to fail here: the place taken before the tail is looked at; a rewind without a look at the head; `publish` relaxed; `set_turn` relaxed.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,9 +9,15 @@ mod loom_common;
 
 use loom::sync::Arc;
 use loom::thread;
-use loom_common::{CELLS, check, read_three};
+use loom_common::check;
 use sojourn_shm::{AtomicU64, Ordering};
-use sojourn_stream::ring::{Ring, Stop, used};
+use sojourn_stream::ring::{Place, Ring, Stop, used};
+
+/// Cells of the ring, and of its near part.
+const CELLS: u32 = 4;
+const NEAR: u32 = 2;
+/// Numbers written. More than the near part has cells.
+const NUMBERS: u64 = 4;
 
 struct World {
     ring: Ring,
@@ -23,21 +29,27 @@ impl World {
         Self { ring: Ring::new(), cells: core::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    fn cell(&self, position: u64, skew: u32) -> &AtomicU64 {
-        &self.cells[(position.wrapping_add(skew.into()) % u64::from(CELLS)) as usize]
+    fn cell(&self, position: u64, place: Place) -> &AtomicU64 {
+        &self.cells[place.of(position, CELLS).0]
     }
 
-    /// Writes one number; `skew` is what the writer remembers.
-    fn write(&self, tail: u64, skew: &mut u32, number: u64) -> Result<(), Stop> {
-        let used = used(tail, self.ring.head()?, CELLS)?;
-        if used == CELLS as usize {
+    /// Writes one number; `place` is what the writer remembers.
+    fn write(&self, tail: u64, place: &mut Place, number: u64) -> Result<(), Stop> {
+        let head = self.ring.head()?;
+        let used = used(tail, head, CELLS)?;
+        if used == 0 {
+            let skew = (tail as u32).wrapping_neg() & (NEAR - 1);
+            *place = Place { skew, near: NEAR, turn: None };
+            self.ring.set_near(NEAR, skew);
+        } else if used == NEAR as usize && place.turn.is_none() {
+            place.turn = Some(tail);
+            self.ring.set_turn(tail);
+        }
+        let far = place.turn.map_or(0, |turn| tail - head.max(turn));
+        if far == u64::from(CELLS - NEAR) {
             return Err(Stop::Full);
         }
-        if used == 0 {
-            *skew = (tail as u32).wrapping_neg() & (CELLS - 1);
-            self.ring.set_skew(*skew);
-        }
-        self.cell(tail, *skew).store(number, Ordering::Relaxed);
+        self.cell(tail, *place).store(number, Ordering::Relaxed);
         self.ring.publish(tail, tail + 1)
     }
 
@@ -45,16 +57,18 @@ impl World {
         if used(self.ring.tail()?, head, CELLS)? == 0 {
             return Err(Stop::Empty);
         }
-        let number = self.cell(head, self.ring.skew()).load(Ordering::Relaxed);
+        let number = self.cell(head, self.ring.place(CELLS)).load(Ordering::Relaxed);
         self.ring.consume(head, head + 1)?;
         Ok(number)
     }
 }
 
-fn write_three(world: &World) -> u64 {
-    let (mut written, mut skew) = (0, 0);
-    while written < 3 {
-        match world.write(written, &mut skew, written + 10) {
+fn write_all(world: &World) -> u64 {
+    world.ring.start(NEAR);
+    let mut place = world.ring.place(CELLS);
+    let mut written = 0;
+    while written < NUMBERS {
+        match world.write(written, &mut place, written + 10) {
             Ok(()) => written += 1,
             Err(Stop::Full | Stop::Frozen) => break,
             Err(stop) => panic!("{stop}"),
@@ -63,9 +77,21 @@ fn write_three(world: &World) -> u64 {
     written
 }
 
+fn read_some(world: &World) -> Vec<u64> {
+    let mut numbers = vec![];
+    while numbers.len() < NUMBERS as usize {
+        match world.read(numbers.len() as u64) {
+            Ok(number) => numbers.push(number),
+            Err(Stop::Empty | Stop::Frozen) => break,
+            Err(stop) => panic!("{stop}"),
+        }
+    }
+    numbers
+}
+
 fn leftover(world: &World) -> Vec<u64> {
     let (head, len) = world.ring.leftover(CELLS).unwrap();
-    let at = |position| world.cell(position, world.ring.skew()).load(Ordering::Relaxed);
+    let at = |position| world.cell(position, world.ring.place(CELLS)).load(Ordering::Relaxed);
     (head..head + len as u64).map(at).collect()
 }
 
@@ -75,9 +101,9 @@ fn every_message_is_found_where_it_was_put() {
         let world = Arc::new(World::new());
         let reader = {
             let world = Arc::clone(&world);
-            thread::spawn(move || read_three(|at| world.read(at)))
+            thread::spawn(move || read_some(&world))
         };
-        let written = write_three(&world);
+        let written = write_all(&world);
         let mut all = reader.join().unwrap();
         world.ring.freeze();
         all.extend(leftover(&world));
@@ -91,9 +117,9 @@ fn so_is_what_is_left_over() {
         let world = Arc::new(World::new());
         let writer = {
             let world = Arc::clone(&world);
-            thread::spawn(move || write_three(&world))
+            thread::spawn(move || write_all(&world))
         };
-        let mut all = read_three(|at| world.read(at));
+        let mut all = read_some(&world);
         world.ring.freeze();
         all.extend(leftover(&world));
         let written = writer.join().unwrap();

@@ -24,7 +24,7 @@ fn the_switch_keeps_the_order() {
                 let (mut rings, mut tail) = (false, 0);
                 for number in 0..2 {
                     if !rings && world.ring.has_consent() {
-                        world.ring.start();
+                        world.ring.start(loom_common::CELLS);
                         rings = true;
                     }
                     if rings {

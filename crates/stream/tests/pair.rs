@@ -30,6 +30,52 @@ fn bytes_cross_only_after_consent_and_switch() {
     assert_eq!((a.totals(), b.totals()), ((5, 0), (0, 5)));
 }
 
+/// Bytes as they follow one another from that position on.
+fn bytes(from: usize, len: usize) -> Vec<u8> {
+    (from..from + len).map(|at| (at % 251) as u8).collect()
+}
+
+#[test]
+fn a_writer_that_turns_finds_room_behind_a_full_near_part() {
+    let [a, b] = pair([32 << 10, 0]);
+    a.set_near(4096);
+    a.start_ring();
+    let (mut written, mut read, mut buf) = (0, 0, vec![0; 64 << 10]);
+    for round in 1..20 {
+        let mut write = |len: usize| {
+            let done = a.write(&[IoSlice::new(&bytes(written, len))], 0).unwrap_or(0);
+            written += done;
+            done
+        };
+        assert_eq!(write(5000), 4096, "the near part");
+        assert_eq!((a.room(), a.room_in_all()), (Ok(0), Ok(28 << 10)));
+        assert!(a.turn() && !a.turn(), "once");
+        assert_eq!((a.room(), a.room_in_all()), (Ok(28 << 10), Ok(28 << 10)));
+        assert_eq!(write(20_000), 20_000);
+        assert_eq!(write(20_000), (28 << 10) - 20_000, "the far part");
+        assert_eq!(b.available(), Ok(32 << 10));
+        let mut take = |len: usize| {
+            let got = b.read(&mut [IoSliceMut::new(&mut buf[..len])], false).unwrap();
+            assert_eq!(buf[..got], bytes(read, got), "round {round}");
+            read += got;
+            got
+        };
+        assert_eq!(take(3000 + round), 3000 + round);
+        assert_eq!(write(1), 0, "what is read from the near part makes no room");
+        assert_eq!(take(3000), 3000);
+        assert_eq!(write(9000), 1904 + round, "what is read from the far part does");
+        let left = b.available().unwrap();
+        assert_eq!(take(64 << 10), left);
+        assert_eq!(a.room_in_all(), Ok(28 << 10));
+    }
+    assert!(a.write(&[IoSlice::new(&bytes(written, 4000))], 0) == Ok(4000) && a.turn());
+    assert_eq!(a.write(&[IoSlice::new(&bytes(written + 4000, 9000))], 0), Ok(9000));
+    a.freeze();
+    assert_eq!(a.own_leftover(), Ok(13_000));
+    assert_eq!(b.copy_unflushed(1000, &mut buf), 12_000);
+    assert_eq!(buf[..12_000], bytes(written + 1000, 12_000));
+}
+
 #[test]
 #[allow(unsafe_code, reason = "it is asked for where bytes will lie")]
 fn bytes_are_filled_in_where_they_will_lie() {
@@ -179,7 +225,7 @@ fn a_pipe_has_one_ring() {
 
 #[test]
 fn sizes_are_powers_of_two_within_bounds() {
-    for wrong in [[0, 4096], [4095, 4096], [2048, 4096], [32 << 20, 0], [4096, 12288]] {
+    for wrong in [[0, 4096], [4095, 4096], [2048, 4096], [128 << 20, 0], [4096, 12288]] {
         assert!(Layout::new(wrong).is_none(), "{wrong:?}");
     }
     assert_eq!(Layout::new([4096, 16 << 20]).unwrap().len(), 4096 + 4096 + (16 << 20));

@@ -21,6 +21,9 @@ use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout};
 use std::collections::HashMap;
 
+/// No stream takes more than one part in so many of a limited address space.
+const ADDRESSES_PART: u64 = 64;
+
 /// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct Outside {
@@ -165,8 +168,9 @@ impl Outside {
     }
 
     fn bring(&mut self, mut join: JoinT) -> Brought {
-        let region =
-            Layout::new(join.ring_bytes).and_then(|layout| map(&mut join.region, layout.len()));
+        let region = Layout::new(join.ring_bytes)
+            .filter(|layout| leaves_addresses(layout.len()))
+            .and_then(|layout| map(&mut join.region, layout.len()));
         let has_peer = self.watch_peer(&mut join);
         let own = open_inbox(&mut join.own);
         let peer = open_inbox(&mut join.peer);
@@ -235,6 +239,12 @@ impl Outside {
 
 fn take(fd: &mut rt::Descriptor) -> Option<OwnedFd> {
     core::mem::replace(fd, rt::Descriptor::NONE).into_owned().ok().flatten()
+}
+
+/// Whether a program whose address space is limited has nearly all of it for itself.
+fn leaves_addresses(len: usize) -> bool {
+    let allowed = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    allowed.is_none_or(|allowed| len as u64 <= allowed / ADDRESSES_PART)
 }
 
 fn map(fd: &mut rt::Descriptor, len: usize) -> Option<Mapping> {

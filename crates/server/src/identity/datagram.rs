@@ -85,7 +85,7 @@ pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) 
         kind: KindT::Udp,
         from: local.to_string(),
         to: remote.map_or_else(|| "*".into(), |remote| remote.to_string()),
-        ring_max: u32::MAX,
+        holds: [0; 2],
     }
 }
 

@@ -4,7 +4,7 @@ use super::Seen;
 use super::diag::{Diag, DiagError};
 use crate::holders::Object;
 use crate::raw;
-use crate::registry::{Identity, Key, RING_MIN};
+use crate::registry::{Identity, Key};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -138,8 +138,41 @@ fn tcp(
         kind: KindT::Tcp,
         from: local.to_string(),
         to: remote.to_string(),
-        ring_max: u32::MAX,
+        holds: tcp_holds(end),
     })
+}
+
+/// `SO_BUF_LOCK` (`asm-generic/socket.h`): which buffers have a size that the program has set.
+const SO_BUF_LOCK: i32 = 72;
+const SEND_IS_SET: i32 = 1;
+const RECEIVE_IS_SET: i32 = 2;
+/// What a receive buffer grows to by itself where both ends are on one host, as measured (bytes).
+const GROWS_TO: usize = 2 << 20;
+/// The same of a send buffer, where the system does not say.
+const SEND_GROWS_TO: usize = 4 << 20;
+/// A segment is taken as long as there is any room.
+const SEGMENT: usize = 64 << 10;
+
+/// What the kernel holds of a TCP connection: in the send buffer of the one end and in the receive buffer of the other, which grow by themselves.
+fn tcp_holds(end: BorrowedFd<'_>) -> [u32; 2] {
+    let mut set = [0; 4];
+    let set = raw::getsockopt(end, libc::SOL_SOCKET, SO_BUF_LOCK, &mut set)
+        .map_or(0, |_| i32::from_ne_bytes(set));
+    let send = sockopt::socket_send_buffer_size(end).unwrap_or(0);
+    let receive = sockopt::socket_recv_buffer_size(end).unwrap_or(0);
+    let grown = |size: usize, by_itself: usize, is_set: bool| {
+        if is_set { size + SEGMENT } else { size.max(by_itself) }
+    };
+    let send = grown(send, send_grows_to(), set & SEND_IS_SET != 0);
+    let receive = grown(receive, GROWS_TO, set & RECEIVE_IS_SET != 0);
+    [send, receive].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
+}
+
+/// The last of the three numbers of `net.ipv4.tcp_wmem`.
+fn send_grows_to() -> usize {
+    let wmem = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok();
+    let most = wmem.and_then(|sizes| sizes.split_whitespace().nth(2)?.parse().ok());
+    most.unwrap_or(SEND_GROWS_TO)
 }
 
 /// IPv4 addresses mapped into IPv6 as IPv4; without flow labels.
@@ -167,11 +200,8 @@ fn unix(
         return Err(ReasonT::State);
     }
     let send = sockopt::socket_send_buffer_size(end).map_err(|_| ReasonT::Resources)?;
-    // Bytes that are sent 16 KiB at a time take up to 5/4 of their number.
-    let ring_max = u32::try_from(send / 4 * 3).unwrap_or(u32::MAX);
-    if ring_max < RING_MIN {
-        return Err(ReasonT::Option);
-    }
+    // A message is taken as long as there is any room, in pieces of half the buffer, but not of more than 48 KiB.
+    let holds = [u32::try_from(send + (send / 2).min(48 << 10)).unwrap_or(u32::MAX), 0];
     let inode = u32::try_from(inode).map_err(|_| ReasonT::Kind)?;
     let peer = diag.of(end)?.unix_peer(inode, cookie).map_err(|error| match error {
         DiagError::Absent => ReasonT::Namespace,
@@ -183,7 +213,7 @@ fn unix(
         kind: KindT::Unix,
         from: unix_name(Some(local), inode),
         to: unix_name(remote, peer.inode),
-        ring_max,
+        holds,
     })
 }
 

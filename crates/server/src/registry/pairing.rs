@@ -2,8 +2,8 @@
 
 use super::events::Event;
 use super::{
-    CARRIER, CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, Registry, State, Stream,
-    Wish,
+    CARRIER, CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
+    State, Stream, Wish,
 };
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};
@@ -231,19 +231,19 @@ impl Registry {
         if users.iter().any(is_full) { Err(ReasonT::Resources) } else { Ok(users) }
     }
 
-    /// Kind and ring sizes: the smaller wish, and no more than the kernel's path takes from each writer.
+    /// Kind and ring sizes: of the smaller wish, and so that a writer is never held up where the kernel would have taken its bytes.
     fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
         let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
         let is_afar = ends.iter().any(|end| end.identity.key.is_carried());
         let factor = if is_afar { AFAR_FACTOR } else { 1 };
         let wish = ends[0].ring_bytes.min(ends[1].ring_bytes).saturating_mul(factor);
-        let wish = wish.clamp(RING_MIN, RING_MAX);
+        let wish = 1 << wish.clamp(RING_MIN, RING_MAX).ilog2();
         let ring = |side: usize| {
-            let most = wish.min(ends[side].identity.ring_max);
-            (most >= RING_MIN).then(|| 1 << most.ilog2())
+            let [sent, received] = [ends[side], ends[1 - side]].map(|end| end.identity.holds);
+            if is_afar { wish } else { ring_bytes(wish, sent[0].saturating_add(received[1])) }
         };
         let kind = ends[0].identity.kind;
-        Some((kind, [ring(0)?, if kind == KindT::Pipe { 0 } else { ring(1)? }]))
+        Some((kind, [ring(0), if kind == KindT::Pipe { 0 } else { ring(1) }]))
     }
 
     fn place(
@@ -260,5 +260,41 @@ impl Registry {
         let number = self.fresh();
         self.inboxes.add(owner, number, descriptors);
         self.inboxes.place(owner)
+    }
+}
+
+/// A ring for a writer whose path in the kernel holds `held` bytes, where `wish` (a power of two) is wanted: not much more than the kernel has where it
+/// has little, as programs choose small buffers to be held up early; and where it has more, all of it beside the part that is used while the
+/// reader keeps up. Of a ring that is larger than its wish each side uses a quarter at most for that.
+fn ring_bytes(wish: u32, held: u32) -> u32 {
+    let held = held.clamp(RING_MIN, RING_MOST);
+    let near = wish.min((2 * held).next_power_of_two());
+    if near >= held {
+        return near;
+    }
+    (near + held).max(held / 3 * 4).next_power_of_two().min(RING_MOST)
+}
+
+#[cfg(test)]
+mod sizes {
+    use super::ring_bytes;
+
+    #[test]
+    fn a_ring_holds_what_the_kernel_held() {
+        assert_eq!(ring_bytes(128 << 10, 64 << 10), 128 << 10, "a pipe");
+        assert_eq!(ring_bytes(128 << 10, 4096), 8192, "a small pipe");
+        assert_eq!(ring_bytes(128 << 10, 1 << 20), 2 << 20, "a large pipe");
+        assert_eq!(ring_bytes(128 << 10, 256 << 10), 512 << 10, "a Unix socket");
+        assert_eq!(ring_bytes(256 << 10, 6 << 20), 8 << 20, "TCP");
+        assert_eq!(ring_bytes(16 << 20, 6 << 20), 16 << 20, "who wants more has it");
+        assert_eq!(ring_bytes(4096, u32::MAX), 64 << 20);
+        for wish in [4096, 128 << 10, 1 << 20, 16 << 20] {
+            for held in (1..44 << 20).step_by(123_457) {
+                let all = ring_bytes(wish, held);
+                let near = if wish >= all { all } else { wish.min(all / 4) };
+                assert!(all == near || all - near >= held, "{wish} {held}: {near} of {all}");
+                assert!(near == all || near >= 4096 && all - all / 4 >= held);
+            }
+        }
     }
 }

@@ -70,13 +70,13 @@ pub(super) fn limits() -> Limits {
 pub(super) fn socket(own: u64, peer: u64) -> Identity {
     let name = |n| format!("socket:[{n}]");
     let key = Key::Socket { own, peer };
-    Identity { key, kind: KindT::Unix, from: name(own), to: name(peer), ring_max: 1 << 20 }
+    Identity { key, kind: KindT::Unix, from: name(own), to: name(peer), holds: [64 << 10, 0] }
 }
 
 pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
     let key = Key::Pipe { device: 1, inode, writes };
     let name = format!("pipe:[{inode}]");
-    Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, ring_max: 64 << 10 }
+    Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, holds: [64 << 10, 0] }
 }
 
 pub(super) fn wish(local: u64) -> Wish {
@@ -157,7 +157,11 @@ fn mirror_images_are_joined_and_each_side_is_told_its_part() {
     assert_eq!((first.local, first.side, first.peer_pid), (10, 0, 2));
     assert_eq!((second.local, second.side, second.peer_pid), (20, 1, 1));
     assert_eq!(first.stream, second.stream);
-    assert_eq!(first.ring_bytes, [8192, 8192], "the smaller wish, a power of two");
+    assert_eq!(
+        first.ring_bytes,
+        [128 << 10; 2],
+        "the smaller wish, a power of two, and what the kernel held"
+    );
     assert_eq!((first.own.id, first.own.slot), (second.peer.id, second.peer.slot));
     assert_eq!((second.own.id, second.own.slot), (first.peer.id, first.peer.slot));
     assert_ne!(first.own.id, second.own.id);
@@ -178,11 +182,11 @@ fn the_writer_of_a_pipe_is_side_0_whoever_comes_first() {
 }
 
 #[test]
-fn no_ring_is_larger_than_what_its_writers_kernel_path_takes() {
+fn a_ring_is_as_large_as_what_the_kernel_held_of_both_ends() {
     let mut world = World::new(limits());
-    world.offer(1, Identity { ring_max: 40_000, ..socket(5, 6) }, wish(1));
+    world.offer(1, Identity { holds: [1 << 20, 20_000], ..socket(5, 6) }, wish(1));
     world.offer(2, socket(6, 5), wish(2));
-    assert_eq!(world.join(1).ring_bytes, [32 << 10, 64 << 10]);
+    assert_eq!(world.join(1).ring_bytes, [2 << 20, 256 << 10]);
 }
 
 #[test]
