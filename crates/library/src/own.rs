@@ -327,7 +327,7 @@ mod tests {
         assert_eq!((sent, fds.len()), (2, 2));
         assert!(fds.iter().all(|fd| fd.as_raw_fd() >= 0));
         assert_eq!(receive_descriptors(other.as_fd()).unwrap_err(), Errno::AGAIN);
-        drop(one);
+        drop((one, fds));
         assert_eq!(receive_descriptors(other.as_fd()).unwrap_err(), Errno::PIPE);
     }
 }
