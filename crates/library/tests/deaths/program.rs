@@ -209,6 +209,7 @@ impl Talk {
             library().closing(fd);
             // SAFETY: the number is this program's own and is not used any more.
             unsafe { rustix::io::close(fd) };
+            library().ended();
             if self.output == 0 {
                 break;
             }
