@@ -167,7 +167,7 @@ impl Thread {
     ) -> Option<R> {
         if self.engine.own.pass(fd).is_err() {
             // Full of rings, as a rule: then there is room after that.
-            self.aside.call(|outside| outside.wait(Some(Duration::ZERO)))?;
+            self.aside.call(|outside| outside.empty_bell())?;
             self.engine.own.pass(fd).ok()?;
         }
         self.aside.call(work)

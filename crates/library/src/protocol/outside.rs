@@ -39,6 +39,8 @@ pub(crate) struct Outside {
     inboxes_seen: u64,
     /// A thread of the program's.
     living: Option<OwnedFd>,
+    /// Somebody has rung while the bell was read for something else: there is to be no sleep before a look at the jobs.
+    is_rung: bool,
 }
 
 /// What the server has said.
@@ -97,11 +99,13 @@ impl Outside {
             attention: HashMap::new(),
             inboxes_seen: 0,
             living: None,
+            is_rung: false,
         })
     }
 
     /// Sleeps. What there is.
     pub(super) fn wait(&mut self, limit: Option<Duration>) -> Vec<u64> {
+        let limit = if core::mem::take(&mut self.is_rung) { Some(Duration::ZERO) } else { limit };
         let limit = limit.and_then(|limit| limit.try_into().ok());
         let mut events = Vec::<epoll::Event>::with_capacity(EVENTS);
         // Interrupted: nothing.
@@ -132,13 +136,20 @@ impl Outside {
     }
 
     /// What [`crate::own::Own::pass`] has handed over.
-    pub(super) fn take_passed(&self) -> Option<OwnedFd> {
+    pub(super) fn take_passed(&mut self) -> Option<OwnedFd> {
         loop {
             let (sent, mut fds) = receive_descriptors(self.far.as_fd()).ok()?;
             if sent > 0 {
                 return fds.pop();
             }
+            self.is_rung = true;
         }
+    }
+
+    /// Makes room in the bell.
+    pub(super) fn empty_bell(&mut self) {
+        while receive_descriptors(self.far.as_fd()).is_ok() {}
+        self.is_rung = true;
     }
 
     /// Greets the server whose socket is at `address`.
