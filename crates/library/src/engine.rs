@@ -26,7 +26,9 @@ pub(crate) const BOARD_SLOTS: u32 = 16_384;
 const END_SLICE: Duration = Duration::from_micros(50);
 
 /// How long threads of the library's own may take to end.
-const END_LIMIT: Duration = Duration::from_millis(500);
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// The same for the kernel's count of them.
+const COUNT_LIMIT: Duration = Duration::from_millis(100);
 
 /// Work for the protocol thread.
 #[derive(Debug)]
@@ -216,13 +218,16 @@ impl Engine {
             net.wake();
         }
         let deadline = Deadline::after(END_LIMIT);
-        // The kernel counts a thread for a moment after it has done all that can be waited for, which matters to a program of one thread.
-        let must_be_alone = before == Some(own + 1);
-        while !deadline.is_over()
-            && (self.threads.load(Ordering::SeqCst) > 0
-                || must_be_alone && threads_here() != Some(1))
-        {
+        while self.threads.load(Ordering::SeqCst) > 0 && !deadline.is_over() {
             std::thread::sleep(END_SLICE);
+        }
+        // The kernel counts a thread for a moment after it has done all that can be waited for, which matters to a program of one thread. (One
+        // more may have been there that measures.)
+        if before.is_some_and(|before| before <= own + 2) {
+            let deadline = Deadline::after(COUNT_LIMIT);
+            while threads_here() != Some(1) && !deadline.is_over() {
+                std::thread::sleep(END_SLICE);
+            }
         }
     }
 
