@@ -109,6 +109,7 @@ static void *sleeper(void *a) { pause(); return a; }
     X(__clone, S, fn(nothing, area + LEN / 4, SIGCHLD, 0)) X(daemon, F, fn(1, 1)) X(login_tty, S, fn(s))               \
     X(forkpty, F, (int)fn(b, 0, 0, 0) ? 0 : (_exit(0), 0)) X(unshare, S, fn(0)) X(setns, S, fn(-1, 0))                      \
     X(pthread_exit, H, fn(0)) X(thrd_exit, H, fn(0)) X(mq_notify, S, fn(-1, 0))                                        \
+    X(dlopen, S, fn("libm.so.6", RTLD_NOW)) X(dlmopen, S, fn(LM_ID_BASE, "libm.so.6", RTLD_NOW))                       \
     X(mmap, S, fn(0L, 4096L, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L))                                          \
     X(mmap64, S, fn(0L, 4096L, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L))                                        \
     X(prctl, S, fn(PR_SET_SECCOMP, 99L)) X(pthread_cancel, T, fn(thread))                                               \
