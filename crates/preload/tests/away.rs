@@ -141,6 +141,6 @@ macro_rules! away {
 
 away!(
     data_calls: "c", waits: "w", interruptions: "i", cancelled_in_read: "x0", cancelled_in_poll: "x1",
-    cancelled_in_select: "x2", new_processes: "p", stdio: "s", ends: "e", numbers: "n", storm: "t",
+    cancelled_in_select: "x2", new_processes: "p", stdio: "s", ends: "e", ends_heard_at_once: "h", order: "o", numbers: "n", storm: "t",
     inside_the_c_library: "d", other_names: "f", lists_of_operations: "l", shells_of_the_c_library: "g",
 );

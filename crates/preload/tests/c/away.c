@@ -253,6 +253,71 @@ static void ends(void) {
     SAY(write(s, b, 1)), SAY(ran > 0), SAY(send(s, b, 1, MSG_NOSIGNAL));
 }
 
+/* Who knows by another way that the peer has ended the session hears of that at once, behind what it sent. */
+static void heard(int tcp) {
+    char b[64];
+    int status;
+    for (const char *way = "CSBDREXK"; *way; way++)
+        for (int i = 0; i < 3; i++) {
+            struct pollfd one = {s, POLLIN | POLLRDHUP, 0};
+            int is_over = *way == 'E' || *way == 'X' || *way == 'K';
+            tell(*way, 20);
+            if (is_over) CHECK(waitpid(peer, &status, 0) == peer);
+            else CHECK(read(answers[0], b, sizeof(long)) == sizeof(long));
+            SAY(recv(s, b, 64, MSG_DONTWAIT));
+            SAY(poll(&one, 1, 0)), SAY(one.revents & (POLLIN | POLLRDHUP));
+            SAY(recv(s, b, 64, MSG_DONTWAIT));
+            close(s), close(told[1]), close(answers[0]);
+            if (!is_over) CHECK(waitpid(peer, &status, 0) == peer && status == 0);
+            begin(tcp);
+        }
+}
+
+/* What is ready is told in the order in which it came, and what the kernel had before is told before. */
+static void in_order_of_arrival(int tcp) {
+    enum { N = 3 };
+    int sessions[N], orders[N], done[N], p[2];
+    pid_t peers[N];
+    char b[64];
+    end();
+    is_cold = 1;
+    for (int i = 0; i < N; i++) {
+        begin(tcp);
+        sessions[i] = s, orders[i] = told[1], done[i] = answers[0], peers[i] = peer;
+    }
+    /* After the last fork: no child can use the set. With each session two pipes move. */
+    int set = epoll_create1(0);
+    CHECK(set >= 0 && !pipe(p));
+    CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, p[0], &(struct epoll_event){EPOLLIN, {.u32 = 9}}));
+    for (int i = 0; i < N; i++) {
+        s = sessions[i], told[1] = orders[i], answers[0] = done[i], others = 3 * i + 2;
+        CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, s, &(struct epoll_event){EPOLLIN, {.u32 = i}}));
+        warm();
+    }
+    for (int round = 0; round < 60; round++) {
+        struct epoll_event found[8];
+        /* What was told and is over leaves the kernel's list only now. */
+        SAY(epoll_wait(set, found, 8, 0));
+        CHECK(write(p[1], b, 1) == 1);
+        for (int i = 0; i < N; i++) {
+            int at = (round % 2 ? round / 2 + i : round / 2 + N - i) % N;
+            told[1] = orders[at], answers[0] = done[at];
+            CHECK(ask('s', 1) == 1);
+        }
+        int n = epoll_wait(set, found, 8, 1000);
+        SAY(n);
+        for (int i = 0; i < n; i++) {
+            SAY(found[i].data.u32);
+            CHECK(read(found[i].data.u32 == 9 ? p[0] : sessions[found[i].data.u32], b, 1) == 1);
+        }
+    }
+    for (int i = 1; i < N; i++) {
+        s = sessions[i], told[1] = orders[i], answers[0] = done[i], peer = peers[i];
+        end();
+    }
+    s = sessions[0], told[1] = orders[0], answers[0] = done[0], peer = peers[0];
+}
+
 static void numbers(void) {
     char b[8];
     int other = dup(s);
@@ -274,6 +339,8 @@ int main(int argc, char **argv) {
     case 'p': processes(); break;
     case 's': stdio(); break;
     case 'e': ends(); break;
+    case 'h': heard(tcp); break;
+    case 'o': in_order_of_arrival(tcp); break;
     case 'n': numbers(); break;
     case 't': storm(); break;
     case 'd': inner(); break;
