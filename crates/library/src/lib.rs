@@ -29,6 +29,8 @@ mod kept;
 mod kernel;
 mod landing;
 mod late;
+#[cfg(test)]
+mod late_tests;
 mod look;
 mod net;
 pub mod numbers;
