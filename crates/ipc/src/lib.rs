@@ -81,4 +81,4 @@ pub use rt::{
 };
 pub use server::{Event, KeptGrant, RecvError, Request, Server};
 pub use sojourn_shm::{Access, Span};
-pub use wait::{Wait, wake_cost_ns};
+pub use wait::{Wait, sleep_cost_ns};

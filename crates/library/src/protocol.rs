@@ -112,8 +112,8 @@ pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
         engine.gives_up(library);
         return;
     };
-    // Before the first session joins, off the program's threads: takes about a millisecond, once.
-    sojourn_shm::wait::wake_cost_ns();
+    // Before the first session joins, off the program's threads: takes about half a millisecond, once.
+    sojourn_shm::wait::sleep_cost_ns();
     thread.serve();
 }
 

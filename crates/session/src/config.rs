@@ -66,7 +66,7 @@ pub struct Config {
     pub measure_bulk: bool,
     /// When a waiter spins.
     pub spin: Spin,
-    /// The longest time a waiter spins (µs); 0: about what a wake-up costs on this machine.
+    /// The longest time a waiter spins (µs) where it always spins; 0: for ever.
     pub spin_budget_us: u32,
     /// Fail instead of staying in the kernel where the user asked for acceleration: `sojourn run` fails if the
     /// program cannot be preloaded, the library is missing or no server can be had.

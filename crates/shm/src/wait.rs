@@ -1,20 +1,28 @@
 //! How long to spin before sleeping.
 //!
-//! The rule (`docs/ipc.md`, "Waiting"): spinning pays while it costs less than the wake-up it saves.
+//! The rule (`docs/ipc.md`, "Waiting"): spinning pays while it costs less processor time than the sleep and
+//! the wake-up that it saves (`cost`), and while what is waited for mostly comes within that (`pace`).
 //! It never pays when the peer ran on this very processor last, for then it cannot run while we spin,
 //! nor when more threads want to run than there are processors. Not here: the sleeping; who waits
 //! does that, each in its own way.
 
+mod cost;
+mod pace;
+
+pub use cost::sleep_cost_ns;
+
 use crate::deadline::{Deadline, now_ns};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use cost::GivenUp;
+use pace::{Pace, Spin};
 use rustix::fd::AsFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// How a side waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// Spin for about the cost of a wake-up, measured on this machine, where that can pay; then sleep.
+    /// Spin for the processor time that a sleep and its wake-up cost on this machine, where that can pay; then sleep.
     #[default]
     Adaptive,
     /// Spin; with a limit, sleep after it.
@@ -33,26 +41,26 @@ const CROWDED_MAX: u32 = 16;
 const CROWDED_LOOK: u32 = 4;
 /// How firmly it is believed in now.
 static CROWDED: AtomicU32 = AtomicU32::new(0);
-/// Bounds of the measured budget.
-const BUDGET_NS: core::ops::RangeInclusive<u64> = 2_000..=100_000;
-/// Waits that skip spinning once spinning has failed this often in a row, as a power of two.
-const BACKOFF_MAX: u32 = 5;
 /// How often a processor number is used before it is asked for again.
 const CPU_USES: u32 = 256;
 /// Iterations without a pause instruction: an answer that is on its way is met at once.
 const EAGER: u32 = 1000;
+/// The same where waits have been long lately.
+const EAGER_WHERE_SLOW: u32 = 30;
 
 /// A pure spinner spins so long at once.
 const AIR_NS: u64 = 1_000_000;
 /// Looks at another host between two at the clock.
 const FAR_LOOKS: u32 = 16;
+/// How long to spin for another host, in costs of a sleep.
+const FAR_COSTS: u64 = 4;
 
 /// The waiting policy of one connection or server thread, with what it learnt.
 #[derive(Debug)]
 pub struct Policy {
     wait: Wait,
-    failures: u32,
-    skip: u32,
+    pace: Pace,
+    given_up: GivenUp,
     /// The processor we ran on when last asked, and how often it may still be answered unasked:
     /// threads mostly move while they sleep, and asking costs as much as a cache miss.
     cpu: u16,
@@ -117,13 +125,13 @@ impl Quiet {
 }
 
 impl Policy {
-    /// A policy that has learnt nothing yet. Adaptive ones measure what a wake-up costs, once per process.
+    /// A policy that has learnt nothing yet. Adaptive ones measure what a sleep costs, once per process.
     pub fn new(wait: Wait) -> Self {
         if wait == Wait::Adaptive {
-            wake_cost_ns();
+            sleep_cost_ns();
         }
-        let quiet = Quiet::default();
-        Self { wait, failures: 0, skip: 0, cpu: 0, cpu_uses: 0, quiet }
+        let (pace, given_up, quiet) = (Pace::default(), GivenUp::default(), Quiet::default());
+        Self { wait, pace, given_up, cpu: 0, cpu_uses: 0, quiet }
     }
 
     /// Waits in another way from now on, keeping what was learnt; answers the way before.
@@ -131,7 +139,7 @@ impl Policy {
     pub fn set_wait(&mut self, wait: Wait) -> Wait {
         if wait == Wait::Adaptive {
             // As in `new`: not in the middle of the first wait.
-            wake_cost_ns();
+            sleep_cost_ns();
         }
         core::mem::replace(&mut self.wait, wait)
     }
@@ -167,51 +175,80 @@ impl Policy {
         mut ready: impl FnMut() -> bool,
     ) -> Spun {
         let cpu = self.cpu();
+        if let Some(slept_ns) = self.given_up.take() {
+            self.pace.slept(slept_ns, sleep_cost_ns());
+        }
         let budget = match self.wait {
             Wait::Park => return Spun::GaveUp,
             Wait::Adaptive if peer_cpu != 0 && peer_cpu == cpu => return Spun::GaveUp,
-            Wait::Spin(None) => u64::MAX,
-            Wait::Spin(Some(limit)) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+            Wait::Spin(None) => Some(u64::MAX),
+            Wait::Spin(Some(limit)) => Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)),
             // Not even a short spin: whoever is to answer may be waiting for this processor.
             Wait::Adaptive if is_known_crowd() && is_oversubscribed() => return Spun::GaveUp,
-            Wait::Adaptive => u64::MAX - 1,
+            Wait::Adaptive => None,
         };
-        self.quiet.keep();
-        for looks in 0..EAGER {
+        let eager = if budget.is_none() && self.pace.skips() {
+            EAGER_WHERE_SLOW
+        } else {
+            self.quiet.keep();
+            EAGER
+        };
+        for looks in 0..eager {
             if ready() {
-                self.failures = 0;
+                self.pace.met();
                 self.quiet.learn(looks);
                 return Spun::Ready;
             }
         }
         self.quiet.learn(EAGER);
-        self.spin_on(budget, deadline, &mut ready)
+        match budget {
+            Some(budget) => self.spin_for(budget, deadline, &mut ready).0,
+            None => self.spin_adaptively(deadline, &mut ready),
+        }
     }
 
+    /// Spins as long as it has paid lately.
     #[inline(never)]
-    fn spin_on(&mut self, limit: u64, deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
-        let adaptive = limit == u64::MAX - 1;
-        let Some(budget) = (if adaptive { self.adaptive_budget() } else { Some(limit) }) else {
-            return Spun::GaveUp;
-        };
-        // A pure spinner comes up for air now and then, to look whether its peer is still there.
-        let end = now_ns().saturating_add(budget.min(AIR_NS));
-        loop {
-            for _ in 0..16 {
-                core::hint::spin_loop();
-                if ready() {
-                    self.failures = 0;
-                    return Spun::Ready;
-                }
+    fn spin_adaptively(&mut self, deadline: Deadline, ready: &mut dyn FnMut() -> bool) -> Spun {
+        let cost_ns = sleep_cost_ns();
+        let budget = self.adaptive_budget(cost_ns);
+        if budget > 0 {
+            let (spun, spun_ns) = self.spin_for(budget, deadline, ready);
+            match spun {
+                Spun::Ready if spun_ns <= cost_ns => self.pace.met(),
+                Spun::Ready => self.pace.met_late(),
+                Spun::GaveUp => self.pace.failed(),
             }
-            if now_ns() >= end || deadline.is_over() {
-                break;
+            if spun == Spun::Ready {
+                return spun;
             }
         }
-        if adaptive {
-            self.learn(true);
-        }
+        self.given_up = GivenUp::now();
         Spun::GaveUp
+    }
+
+    /// Spins for so long, and says how long it did.
+    fn spin_for(
+        &self,
+        budget: u64,
+        deadline: Deadline,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> (Spun, u64) {
+        // A pure spinner comes up for air now and then, to look whether its peer is still there.
+        let (start, budget) = (now_ns(), budget.min(AIR_NS));
+        loop {
+            let is_ready = (0..16).any(|_| {
+                core::hint::spin_loop();
+                ready()
+            });
+            let spun_ns = now_ns() - start;
+            if is_ready {
+                return (Spun::Ready, spun_ns);
+            }
+            if spun_ns >= budget || deadline.is_over() {
+                return (Spun::GaveUp, spun_ns);
+            }
+        }
     }
 
     /// As [`Policy::spin`], for what comes from another host: each look takes packets and costs as much as twenty at a cache line, and nobody
@@ -229,9 +266,10 @@ impl Policy {
             Wait::Spin(None) => AIR_NS,
             Wait::Spin(Some(limit)) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
             Wait::Adaptive if is_known_crowd() && is_oversubscribed() => return Spun::GaveUp,
-            Wait::Adaptive => match self.adaptive_budget() {
-                Some(budget) => budget,
-                None => return Spun::GaveUp,
+            Wait::Adaptive => match self.adaptive_budget(sleep_cost_ns()) {
+                0 => return Spun::GaveUp,
+                // Waiting for packets asleep costs more than for a bell, and takes longer.
+                _ => FAR_COSTS * sleep_cost_ns(),
             },
         };
         let start = now_ns();
@@ -239,36 +277,30 @@ impl Policy {
         while now - start < budget.min(AIR_NS) && !deadline.is_over() {
             for _ in 0..FAR_LOOKS {
                 if ready() {
-                    let was_late = is_late(has_asked, now - start, wake_cost_ns());
-                    self.learn(is_adaptive && was_late);
+                    let was_late = is_late(has_asked, now - start, FAR_COSTS * sleep_cost_ns() / 2);
+                    self.learn_far(is_adaptive && was_late);
                     return Spun::Ready;
                 }
             }
             now = now_ns();
         }
-        self.learn(is_adaptive);
+        self.learn_far(is_adaptive);
         Spun::GaveUp
     }
 
     /// Where spinning did not pay it is less likely to pay the next times.
-    fn learn(&mut self, has_failed: bool) {
-        if has_failed {
-            self.failures = (self.failures + 1).min(BACKOFF_MAX);
-            self.skip = (1 << self.failures) - 2;
-        } else {
-            self.failures = 0;
-        }
+    fn learn_far(&mut self, has_failed: bool) {
+        if has_failed { self.pace.failed() } else { self.pace.met() }
     }
 
-    fn adaptive_budget(&mut self) -> Option<u64> {
-        if self.skip > 0 {
-            self.skip -= 1;
-            return None;
+    /// How long to spin, where a sleep costs `cost_ns`; 0: not at all.
+    fn adaptive_budget(&mut self, cost_ns: u64) -> u64 {
+        match self.pace.next() {
+            Spin::No => 0,
+            _ if is_oversubscribed() => 0,
+            Spin::Short => cost_ns,
+            Spin::Long => pace::LONG * cost_ns,
         }
-        // Twice: a peer that sleeps needs one wake-up to come back and may then be met spinning. With
-        // less, two sides that have once slept would for ever make each other sleep.
-        let budget = 2 * wake_cost_ns();
-        (budget > 0 && !is_oversubscribed()).then_some(budget)
     }
 
     /// Whether this side sleeps at all.
@@ -290,13 +322,6 @@ pub fn cpu() -> u16 {
     (cpu + 1) as u16
 }
 
-/// Nanoseconds that waking a sleeper on another processor costs here; 0 on a single processor.
-/// Measured once per process, in about a millisecond.
-pub fn wake_cost_ns() -> u64 {
-    static COST: OnceLock<u64> = OnceLock::new();
-    *COST.get_or_init(measure_wake_cost)
-}
-
 /// Processors of the machine, not those we may run on: the peer may run on others.
 fn processors() -> usize {
     // The C library reads a file for it.
@@ -306,49 +331,6 @@ fn processors() -> usize {
         let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
         usize::try_from(online).unwrap_or(1).max(1)
     })
-}
-
-/// Moves this thread away from `processor`, if that is allowed; else the figure is that of one
-/// processor, and small.
-fn leave(processor: u16) {
-    let mut others = rustix::thread::CpuSet::new();
-    (0..processors()).filter(|cpu| cpu + 1 != processor as usize).for_each(|cpu| others.set(cpu));
-    let _ = rustix::thread::sched_setaffinity(None, &others);
-}
-
-fn measure_wake_cost() -> u64 {
-    const ROUNDS: u32 = 12;
-    if processors() < 2 {
-        return 0;
-    }
-    let word = Arc::new(AtomicU32::new(0));
-    let limit = Deadline::after(Duration::from_millis(200));
-    let turn = move |word: &AtomicU32, mine: u32| {
-        while word.load(Ordering::Acquire) != mine && !limit.is_over() {
-            crate::futex::wait(word, 1 - mine, Some(Duration::from_millis(10)));
-        }
-        word.store(1 - mine, Ordering::Release);
-        crate::futex::wake(word);
-    };
-    let other = {
-        let word = Arc::clone(&word);
-        let ours = cpu();
-        std::thread::Builder::new().name("sojourn-measure".into()).spawn(move || {
-            leave(ours);
-            (0..ROUNDS).for_each(|_| turn(&word, 1));
-        })
-    };
-    let Ok(other) = other else { return *BUDGET_NS.start() };
-    let mut rounds = Vec::with_capacity(ROUNDS as usize);
-    for _ in 0..ROUNDS {
-        let start = now_ns();
-        turn(&word, 0);
-        rounds.push(now_ns() - start);
-    }
-    let _ = other.join();
-    rounds.sort_unstable();
-    // A round is two hand-overs of which we saw the waiting half; the median shrugs off the start.
-    rounds[rounds.len() / 2].clamp(*BUDGET_NS.start(), *BUDGET_NS.end())
 }
 
 /// What [`is_oversubscribed`] said last, without a look at the clock.
@@ -425,12 +407,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wake_cost_is_measured_and_within_its_bounds() {
-        let cost = wake_cost_ns();
-        assert!(cost == 0 || BUDGET_NS.contains(&cost), "{cost}");
-    }
-
-    #[test]
     fn a_crowd_is_seen_at_once_and_believed_in_while_every_fourth_look_finds_it() {
         assert!(is_crowd(belief(0, true)), "spinning in a crowd costs more than sleeping alone");
         let mut level = 0;
@@ -465,18 +441,14 @@ mod tests {
         assert!(!is_late(true, 1000, 10), "an answer is always waited for");
         // What was learnt holds whoever waits, and for few waits: the next is tried again.
         let mut policy = Policy::new(Wait::Park);
-        policy.learn(true);
-        policy.learn(true);
-        let skipped = policy.skip;
-        assert!((1..=1 << BACKOFF_MAX).contains(&skipped), "{skipped}");
-        for left in (0..skipped).rev() {
-            assert_eq!(policy.adaptive_budget(), None);
-            assert_eq!(policy.skip, left);
-        }
+        policy.learn_far(true);
+        policy.learn_far(true);
+        let skipped = (0..1000).take_while(|_| policy.adaptive_budget(10) == 0).count();
+        assert!((1..1000).contains(&skipped) || is_known_crowd(), "{skipped}");
         assert_eq!(policy.spin_far(true, Deadline::NEVER, || true), Spun::GaveUp);
         // Who only spins does not learn to sleep.
         policy.set_wait(Wait::Spin(None));
-        policy.learn(true);
+        policy.learn_far(true);
         assert_eq!(policy.spin_far(false, Deadline::NEVER, || true), Spun::Ready);
     }
 

@@ -50,6 +50,7 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
         reach.push(at_least(&format!("{row} bulk"), limit));
         reach.push(at_least(&format!("{row}-pinned bulk"), limit));
     }
+    reach.extend(["tcp", "unix", "pipe"].into_iter().flat_map(|kind| paces(cells, kind)));
     reach.push(at_least("iperf3", 3.0));
     let real = cases(cells)
         .into_iter()
@@ -61,6 +62,31 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
     reach.push(start_up(cells));
     reach.push(sockmap(cells));
     reach
+}
+
+/// At any pace no later than plain but for 3 %, and by default at most 1.5 times the processor time.
+fn paces(cells: &[Cell], kind: &str) -> [Reach; 2] {
+    let row = format!("{kind}-paces");
+    let here = |way| cells.iter().filter(move |cell| cell.way == way && cell.error.is_none());
+    let worst = |figure: fn(&Cell) -> Option<f64>| {
+        let ours = here(Way::Sojourn).filter(|cell| cell.row == row);
+        let ratio = |cell: &Cell| {
+            let plain = here(Way::Plain).find(|plain| plain.case == cell.case)?;
+            Some(figure(cell)? / figure(plain)?.max(1.0))
+        };
+        ours.filter_map(ratio).max_by(f64::total_cmp)
+    };
+    let time = worst(|cell| Some(cell.value));
+    let processor_time = worst(|cell| cell.cpu_ns);
+    [
+        Reach::at_most(format!("{row}: at most 1.03 x plain at any"), time, Some(1.0), 1.03),
+        Reach::at_most(
+            format!("{row}: processor time at most 1.50 x plain at any"),
+            processor_time,
+            Some(1.0),
+            1.5,
+        ),
+    ]
 }
 
 fn start_up(cells: &[Cell]) -> Reach {

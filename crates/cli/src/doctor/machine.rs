@@ -38,20 +38,22 @@ fn running(load: &str) -> Option<usize> {
     Some(running.saturating_sub(1))
 }
 
-/// What waking a thread on another processor costs.
+/// What a sleep and its wake-up cost.
 pub(super) fn wake_cost() -> Item {
     const NAME: &str = "wake-cost";
-    let cost_ns = sojourn_ipc::wake_cost_ns();
+    let cost_ns = sojourn_ipc::sleep_cost_ns();
     let us = cost_ns as f64 / 1000.0;
     match cost_ns {
         0 => Item::ok(NAME, "not measured: spinning cannot pay on this machine"),
         WAKE_COST_HIGH_NS.. => {
             let advice = "threads that wait spin so long before they sleep; a virtual machine that does not give idle processors away would wake faster";
-            Item::ok(NAME, format!("{us:.1} µs ({advice})"))
+            Item::ok(NAME, format!("{us:.1} µs of processor time ({advice})"))
         }
         _ => Item::ok(
             NAME,
-            format!("{us:.1} µs: threads that wait spin about as long before they sleep"),
+            format!(
+                "{us:.1} µs of processor time: threads that wait spin no longer before they sleep"
+            ),
         ),
     }
 }

@@ -1,11 +1,15 @@
 //! One connection: question and answer, and bulk.
 //!
-//! A connection begins with the size of its frames, 4 bytes. The first byte of every frame says what the server is to
+//! A connection begins with the size of its frames, 3 bytes, and where they begin in a page, 1 byte. The first byte of every frame says what the server is to
 //! do with it (`SEND_BACK` and the others). So the server never has to be told beforehand, and
 //! both sides make nothing but plain blocking reads and writes of whole frames.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
+#[path = "paced.rs"]
+mod paced;
+
+use super::frames::Frames;
 use super::{End, Histogram, Options};
 use serde_json::{Value, json};
 use std::io::Result;
@@ -33,12 +37,15 @@ pub fn serve(mut end: End) {
     if end.input.read_exact(&mut size).is_err() {
         return;
     }
-    let mut frame = vec![0; u32::from_le_bytes(size) as usize];
-    while end.input.read_exact(&mut frame).is_ok() {
+    let [low, middle, high, offset] = size;
+    let size = u32::from_le_bytes([low, middle, high, 0]) as usize;
+    let mut frames = Frames::new(size, usize::from(offset), false);
+    let frame = frames.here();
+    while end.input.read_exact(frame).is_ok() {
         let done = match frame[0] {
-            SEND_BACK => end.output.write_all(&frame),
+            SEND_BACK => end.output.write_all(frame),
             ACKNOWLEDGE => end.output.write_all(&[ACKNOWLEDGE]),
-            SEND_MANY => send_many(&mut end, &frame),
+            SEND_MANY => send_many(&mut end, frame),
             PROCESSOR_TIME => end.output.write_all(&cpu_ns().to_le_bytes()),
             _ => Ok(()),
         };
@@ -75,8 +82,9 @@ pub fn cpu_ns() -> u64 {
 
 struct Client {
     end: End,
-    frame: Vec<u8>,
-    answer: Vec<u8>,
+    frames: Frames,
+    answers: Frames,
+    size: usize,
     watched: Vec<u32>,
 }
 
@@ -84,24 +92,27 @@ impl Client {
     fn new(mut end: End, options: &Options) -> Result<Self> {
         let size = options.size;
         if !end.is_datagrams {
-            end.output.write_all(&(size as u32).to_le_bytes())?;
+            end.output.write_all(&(size as u32 | (options.offset as u32) << 24).to_le_bytes())?;
         }
         let watched = options.watched.clone();
-        Ok(Self { end, frame: vec![0; size], answer: vec![0; size.max(8)], watched })
+        let frames = Frames::new(size, options.offset, options.is_cold);
+        let answers = Frames::new(size.max(8), options.offset, options.is_cold);
+        Ok(Self { end, frames, answers, size, watched })
     }
 
     fn send(&mut self, what: u8) -> Result<()> {
-        self.frame[0] = what;
-        self.end.output.write_all(&self.frame)
+        let frame = self.frames.next();
+        frame[0] = what;
+        self.end.output.write_all(frame)
     }
 
     fn receive(&mut self, len: usize) -> Result<()> {
-        self.end.input.read_exact(&mut self.answer[..len])
+        self.end.input.read_exact(&mut self.answers.next()[..len])
     }
 
     fn call(&mut self) -> Result<()> {
         self.send(SEND_BACK)?;
-        self.receive(self.frame.len())
+        self.receive(self.size)
     }
 
     /// Calls for so long; how many.
@@ -119,7 +130,7 @@ impl Client {
     fn cpu_ns(&mut self) -> Result<u64> {
         self.send(PROCESSOR_TIME)?;
         self.receive(8)?;
-        let theirs = self.answer[..8].try_into().map_or(0, u64::from_le_bytes);
+        let theirs = self.answers.here()[..8].try_into().map_or(0, u64::from_le_bytes);
         Ok(theirs + cpu_ns() + self.watched.iter().map(|pid| cpu_ns_of(*pid)).sum::<u64>())
     }
 }
@@ -129,6 +140,9 @@ pub fn ping(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     // Half of the warm-up may pass before the connection has its final form.
     client.call_for(options.warm / 2)?;
+    if let Some(pace) = options.pace {
+        return paced::ping(&mut client, options, pace);
+    }
     let count = client.call_for(options.warm / 2)?;
     // Reading the clock must not count: one look for at least 2 microseconds.
     let each_ns = options.warm.as_nanos() as u64 / 2 / count.max(1);
@@ -173,14 +187,17 @@ pub fn bulk(end: End, options: &Options) -> Result<Value> {
 impl Client {
     /// Asks for frames.
     fn ask_many(&mut self) -> Result<()> {
-        self.frame[1..5].copy_from_slice(&MANY.to_le_bytes());
-        self.send(SEND_MANY)
+        let frame = self.frames.next();
+        frame[0] = SEND_MANY;
+        frame[1..5].copy_from_slice(&MANY.to_le_bytes());
+        self.end.output.write_all(frame)
     }
 
     /// Reads as many bytes as there are, at most what is still `wanted`.
     fn read_some(&mut self, wanted: u64) -> Result<u64> {
-        let room = (self.answer.len() as u64).min(wanted) as usize;
-        match self.end.input.read(&mut self.answer[..room])? {
+        let answer = self.answers.here();
+        let room = (answer.len() as u64).min(wanted) as usize;
+        match self.end.input.read(&mut answer[..room])? {
             0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
             got => Ok(got as u64),
         }

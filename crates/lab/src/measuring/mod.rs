@@ -4,6 +4,7 @@
 //! Nothing of Sojourn, and no check of what was transferred (that is `lab-peer`'s).
 
 pub mod flow;
+mod frames;
 mod histogram;
 mod options;
 

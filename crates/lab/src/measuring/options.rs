@@ -36,6 +36,12 @@ pub struct Options {
     pub watched: Vec<u32>,
     /// Instead of measuring: make this file when everything is warm, and go on until it is gone (`--ready`).
     pub ready: Option<PathBuf>,
+    /// Calls a second (`--pace`); otherwise as many as there can be.
+    pub pace: Option<u64>,
+    /// Where frames begin, in bytes behind a page (`--offset`, below 256), at both ends.
+    pub offset: usize,
+    /// Each frame is at another place, of more memory than caches have, where this end sends or receives (`--cold 1`).
+    pub is_cold: bool,
 }
 
 impl Options {
@@ -58,6 +64,9 @@ impl Options {
             congestion: None,
             watched: Vec::new(),
             ready: None,
+            pace: None,
+            offset: 0,
+            is_cold: false,
         };
         for pair in words.chunks(2) {
             let [name, value] = pair else {
@@ -79,6 +88,9 @@ impl Options {
                 "--mark" => options.mark = Some(value.into()),
                 "--congestion" => options.congestion = Some(value.clone()),
                 "--watch" => options.watched.push(number()? as u32),
+                "--pace" => options.pace = Some(number()?.max(1)),
+                "--offset" => options.offset = number()? as usize & 0xFF,
+                "--cold" => options.is_cold = number()? != 0,
                 "--ready" => options.ready = Some(value.into()),
                 _ => return Err(Error::other(format!("{name}: no such option"))),
             }

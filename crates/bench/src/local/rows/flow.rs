@@ -1,4 +1,5 @@
-//! Ping-pong and bulk over one connection of each kind (`lab-bench`), on two processors and on one.
+//! Ping-pong and bulk over one connection of each kind (`lab-bench`), on two processors and on one; the same with buffers
+//! that lie badly; and calls at a pace, with the processor time that they take.
 
 use std::time::Duration;
 
@@ -22,11 +23,42 @@ enum Kind {
     Pipe,
 }
 
+/// What is done over it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// As fast as can be, with buffers that are in caches and begin where pages do.
+    Fast,
+    /// The same with other buffers and sizes.
+    Buffers,
+    /// Calls at a pace.
+    Paces,
+}
+
 struct Flow {
     name: &'static str,
     kind: Kind,
     is_one_processor: bool,
+    work: Work,
 }
+
+/// Calls a second.
+const PACES: [(&str, &str); 5] = [
+    ("10", "10 /s"),
+    ("100", "100 /s"),
+    ("1000", "1 k/s"),
+    ("10000", "10 k/s"),
+    ("100000", "100 k/s"),
+];
+
+/// Name, what, bytes, and how frames lie.
+const BUFFERS: [(&str, &str, usize, &[&str]); 6] = [
+    ("ping-pong 64 KiB, 16 B past a page", "ping", LARGE, &["--offset", "16"]),
+    ("bulk, 16 B past a page", "bulk", LARGE, &["--offset", "16"]),
+    ("bulk, 8 B past a page", "bulk", LARGE, &["--offset", "8"]),
+    ("ping-pong 9001 B, 3 B past a page", "ping", 9001, &["--offset", "3"]),
+    ("bulk, 65521 B", "bulk", 65_521, &["--offset", "16"]),
+    ("bulk, not in cache", "bulk", LARGE, &["--offset", "16", "--cold", "1"]),
+];
 
 /// All rows.
 pub(super) fn all() -> Vec<Box<dyn Row>> {
@@ -39,9 +71,25 @@ pub(super) fn all() -> Vec<Box<dyn Row>> {
     let mut rows: Vec<Box<dyn Row>> = Vec::new();
     for (two, one, kind) in both {
         if os::processors().len() > 1 {
-            rows.push(Box::new(Flow { name: two, kind, is_one_processor: false }));
+            rows.push(Box::new(Flow {
+                name: two,
+                kind,
+                is_one_processor: false,
+                work: Work::Fast,
+            }));
         }
-        rows.push(Box::new(Flow { name: one, kind, is_one_processor: true }));
+        rows.push(Box::new(Flow { name: one, kind, is_one_processor: true, work: Work::Fast }));
+    }
+    let more = [
+        ("tcp-buffers", "tcp-paces", Kind::Tcp("127.0.0.1")),
+        ("unix-buffers", "unix-paces", Kind::Unix),
+        ("pipe-buffers", "pipe-paces", Kind::Pipe),
+    ];
+    let is_one_processor = os::processors().len() < 2;
+    for (buffers, paces, kind) in more {
+        for (name, work) in [(buffers, Work::Buffers), (paces, Work::Paces)] {
+            rows.push(Box::new(Flow { name, kind, is_one_processor, work }));
+        }
     }
     rows
 }
@@ -69,6 +117,7 @@ impl Row for Flow {
             place: Place { client: client.to_string(), server: server.to_string() },
             kind: "",
             address: String::new(),
+            work: self.work,
             _server: None,
         };
         match self.kind {
@@ -106,6 +155,7 @@ struct Client {
     /// Empty for pipes.
     kind: &'static str,
     address: String,
+    work: Work,
     _server: Option<Running>,
 }
 
@@ -115,7 +165,12 @@ impl Client {
         world.lab_server(self.way, &words)
     }
 
-    fn run(&self, world: &World, what: &str, size: usize, length: Duration) -> Result<Sample> {
+    fn run(
+        &self,
+        world: &World,
+        (case, what, size, more): (&str, &str, usize, &[&str]),
+        length: Duration,
+    ) -> Result<Sample> {
         let (size, ms) = (size.to_string(), length.as_millis().to_string());
         let pair = format!("pair-{what}");
         let mut words: Vec<&str> = match self.kind {
@@ -125,24 +180,31 @@ impl Client {
         let (client, server) = (&self.place.client, &self.place.server);
         words.extend(["--size", &size, "--time-ms", &ms, "--warm-ms", "40"]);
         words.extend(["--pin", client, "--child-pin", server]);
+        words.extend(more);
         let measured = world.lab_result(self.way, &words)?;
-        let (case, unit) = match (what, size.as_str()) {
-            ("bulk", _) => ("bulk", Unit::BytesPerS),
-            (_, "1") => ("ping-pong 1 B", Unit::Ns),
-            _ => ("ping-pong 64 KiB", Unit::Ns),
-        };
+        let unit = if what == "bulk" { Unit::BytesPerS } else { Unit::Ns };
         Ok(of_lab(format!("{} {case}", self.name), &measured, unit))
     }
 }
 
 impl Turn for Client {
     fn turn(&mut self, world: &World, length: Duration) -> Result<Vec<Sample>> {
-        // Three cases and short operations: a third is plenty.
+        // Several cases and short operations: a third is plenty.
         let length = length / 3;
-        Ok(vec![
-            self.run(world, "ping", 1, length)?,
-            self.run(world, "ping", LARGE, length)?,
-            self.run(world, "bulk", LARGE, length)?,
-        ])
+        let run = |case| self.run(world, case, length);
+        let fast: [(&str, &str, usize, &[&str]); 3] = [
+            ("ping-pong 1 B", "ping", 1, &[]),
+            ("ping-pong 64 KiB", "ping", LARGE, &[]),
+            ("bulk", "bulk", LARGE, &[]),
+        ];
+        match self.work {
+            Work::Fast => fast.into_iter().map(run).collect(),
+            Work::Buffers => BUFFERS.into_iter().map(run).collect(),
+            Work::Paces => {
+                let paced =
+                    |(pace, name)| self.run(world, (name, "ping", 64, &["--pace", pace]), length);
+                PACES.into_iter().map(paced).collect()
+            }
+        }
     }
 }

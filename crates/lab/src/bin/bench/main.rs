@@ -24,7 +24,7 @@ usage: lab-bench serve tcp|udp|unix ADDRESS      echo server for ping, bulk and 
        lab-bench rate-serve|rate ADDRESS         connect, one question, close
        lab-bench start PROGRAM                   start and wait for its end
 each with --time-ms N --warm-ms N --size N --pin N --child-pin N --sessions N --warm-calls N --ready FILE
---spin 0|1 --watch PID --congestion NAME --mark FILE";
+--pace CALLS_A_SECOND --offset N --cold 0|1 --spin 0|1 --watch PID --congestion NAME --mark FILE";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

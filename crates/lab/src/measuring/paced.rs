@@ -1,0 +1,74 @@
+//! Question and answer at a pace: so many calls a second, each timed alone, with a pause in between whose own processor
+//! time does not count.
+
+use super::{Client, Histogram, Options, Result, Value, json};
+use std::time::{Duration, Instant};
+
+/// Pauses shorter than this are spent looking at the clock: a sleep takes longer.
+const SLEEP_MIN: Duration = Duration::from_micros(200);
+/// Calls at that pace before measuring, so that everything knows it, and the longest time for them.
+const SETTLE_CALLS: u64 = 300;
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+/// Fewer calls say nothing, however long they take.
+const CALLS_MIN: u64 = 8;
+
+/// Processor time of this thread so far.
+fn thread_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writes.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// When calls are due.
+struct Pace {
+    next: Instant,
+    interval: Duration,
+    /// Processor time of the pauses.
+    paused_ns: u64,
+}
+
+impl Pace {
+    fn pause(&mut self) {
+        let start = thread_ns();
+        // Who is late does not hurry: the pace is a limit.
+        self.next = (self.next + self.interval).max(Instant::now());
+        let left = self.next.saturating_duration_since(Instant::now());
+        if left > SLEEP_MIN {
+            std::thread::sleep(left - SLEEP_MIN / 2);
+        }
+        while Instant::now() < self.next {
+            std::hint::spin_loop();
+        }
+        self.paused_ns += thread_ns() - start;
+    }
+}
+
+pub(super) fn ping(client: &mut Client, options: &Options, calls_a_second: u64) -> Result<Value> {
+    let interval = Duration::from_secs(1) / u32::try_from(calls_a_second).unwrap_or(u32::MAX);
+    let mut pace = Pace { next: Instant::now(), interval, paused_ns: 0 };
+    let settled = Instant::now() + SETTLE_TIME;
+    for _ in 0..SETTLE_CALLS {
+        pace.pause();
+        client.call()?;
+        if Instant::now() > settled {
+            break;
+        }
+    }
+    let mut histogram = Histogram::new();
+    options.begin()?;
+    let cpu = client.cpu_ns()?;
+    pace.paused_ns = 0;
+    let start = Instant::now();
+    let mut ops = 0;
+    while start.elapsed() < options.time || ops < CALLS_MIN {
+        pace.pause();
+        let asked = Instant::now();
+        client.call()?;
+        histogram.note(asked.elapsed().as_nanos() as u64, 1);
+        ops += 1;
+    }
+    let ns = start.elapsed().as_nanos() as u64;
+    let cpu = (client.cpu_ns()? - cpu).saturating_sub(pace.paused_ns);
+    Ok(json!({ "operations": ops, "ns": ns, "cpu_ns": cpu, "histogram": histogram.pairs() }))
+}
