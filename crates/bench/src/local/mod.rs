@@ -59,7 +59,7 @@ impl Choice {
 
 /// Measures, prints, and returns what goes into the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
-    cleanup::watch(Duration::from_secs(if quick { 120 } else { 900 }));
+    cleanup::watch(Duration::from_secs(if quick { 120 } else { 1200 }));
     crate::os::raise_descriptor_limit();
     let settings = match quick {
         true => Settings { rounds: 1, turn_ms: 30, quick },

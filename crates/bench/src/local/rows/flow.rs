@@ -7,7 +7,7 @@ use anyhow::Result;
 use sojourn_lab::Running;
 
 use super::of_lab;
-use crate::local::row::{Row, Sample, Turn, Unit};
+use crate::local::row::{QUICK, Row, Sample, Turn, Unit};
 use crate::local::way::Way;
 use crate::local::world::{World, free_port, listens, wait_until};
 use crate::os;
@@ -104,6 +104,11 @@ impl Row for Flow {
             Kind::Tcp(_) => Way::ALL,
             Kind::Unix | Kind::Pipe => &[Way::Plain, Way::Sojourn, Way::Asleep],
         }
+    }
+
+    fn rounds(&self) -> usize {
+        // Slow paces take seconds.
+        if self.work == Work::Paces { 3 } else { 5 }
     }
 
     fn prepare(&self, world: &World, way: Way) -> Result<Box<dyn Turn>> {
@@ -203,7 +208,9 @@ impl Turn for Client {
             Work::Paces => {
                 let paced =
                     |(pace, name)| self.run(world, (name, "ping", 64, &["--pace", pace]), length);
-                PACES.into_iter().map(paced).collect()
+                // The slow ones take seconds.
+                let skipped = if length < QUICK / 3 { 2 } else { 0 };
+                PACES.into_iter().skip(skipped).map(paced).collect()
             }
         }
     }
