@@ -4,6 +4,7 @@ mod costs;
 mod database;
 mod flow;
 mod iperf;
+mod life;
 mod many;
 mod memory;
 mod moves;
@@ -25,6 +26,7 @@ pub(super) fn all(quick: bool) -> Vec<Box<dyn Row>> {
     rows.push(Box::new(iperf::Iperf));
     rows.extend(many::all(quick));
     rows.push(Box::new(rate::Connections));
+    rows.extend(life::all());
     rows.push(Box::new(moves::Moves));
     rows.push(Box::new(memory::Memory));
     rows.extend(costs::all());

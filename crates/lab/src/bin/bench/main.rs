@@ -7,6 +7,7 @@
 
 mod datagrams;
 mod ends;
+mod life;
 mod many;
 mod rate;
 
@@ -21,6 +22,8 @@ usage: lab-bench serve tcp|udp|unix ADDRESS      echo server for ping, bulk and 
        lab-bench bulk|pull tcp|unix ADDRESS      bytes to the server, bytes from it
        lab-bench pair-ping|pair-bulk             the same over two pipes, with a child
        lab-bench many-serve|many ADDRESS         many connections, epoll
+       lab-bench first ADDRESS                   clients of many-serve: the longest call from the first one on
+       lab-bench ends-serve|ends ADDRESS         from the last question to the end of the connection
        lab-bench rate-serve|rate ADDRESS         connect, one question, close
        lab-bench start PROGRAM                   start and wait for its end
 each with --time-ms N --warm-ms N --size N --pin N --child-pin N --sessions N --warm-calls N --ready FILE
@@ -66,6 +69,9 @@ fn run(words: &[String]) -> Result<Option<Value>> {
         }
         ["many-serve", address] => many::serve(address).map(|()| None),
         ["many", address] => many::call(address, &options).map(Some),
+        ["first", address] => life::first(address, &options).map(Some),
+        ["ends-serve", address] => life::serve(address).map(|()| None),
+        ["ends", address] => life::ends(address, &options).map(Some),
         ["rate-serve", address] => rate::serve(address).map(|()| None),
         ["rate", address] => rate::connect(address, &options).map(Some),
         ["start", ..] => rate::start(&words[1..plain.len()], &options).map(Some),

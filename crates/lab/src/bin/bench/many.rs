@@ -20,24 +20,25 @@ const EVENTS: usize = 256;
 /// Less than the connections that a listener holds for its program.
 const BACKLOG: usize = 64;
 /// Milliseconds after which nothing having happened is a failure.
-const LIMIT_MS: i32 = 20_000;
+pub(crate) const LIMIT_MS: i32 = 20_000;
 
-struct Set(RawFd);
+/// An epoll set.
+pub(crate) struct Set(RawFd);
 
 impl Set {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         // SAFETY: a plain call.
         check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Self)
     }
 
-    fn add(&self, fd: RawFd, mark: usize) -> Result<()> {
+    pub(crate) fn add(&self, fd: RawFd, mark: usize) -> Result<()> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: mark as u64 };
         // SAFETY: `event` lives over the call.
         check(unsafe { libc::epoll_ctl(self.0, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
     }
 
     /// The marks of what is readable.
-    fn wait(&self, limit_ms: i32, events: &mut [libc::epoll_event]) -> Result<usize> {
+    pub(crate) fn wait(&self, limit_ms: i32, events: &mut [libc::epoll_event]) -> Result<usize> {
         let room = events.len() as i32;
         // SAFETY: as many entries as said.
         let found = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), room, limit_ms) };
@@ -49,7 +50,7 @@ fn check(result: i32) -> Result<i32> {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(result) }
 }
 
-fn no_events() -> Vec<libc::epoll_event> {
+pub(crate) fn no_events() -> Vec<libc::epoll_event> {
     vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS]
 }
 
