@@ -114,7 +114,7 @@ fn plug_ins_that_look_past_the_library() {
             &[&options[..], &["-DINNER"]].concat(),
         );
         let inner = inner.to_str().unwrap().to_owned();
-        let outer = [&options[..], &["-DOUTER", &inner]].concat();
+        let outer = [&options[..], &["-DOUTER", "-Wl,--no-as-needed", &inner]].concat();
         common::build_with("plugin", &name, &outer)
     });
     for file in [lazy, now] {
