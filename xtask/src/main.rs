@@ -9,6 +9,7 @@ mod build;
 mod demo;
 mod layers;
 mod packages;
+mod programs;
 mod redis;
 mod steps;
 mod test;
@@ -32,6 +33,9 @@ cargo xtask COMMAND
   bench copies|ipc|idl|local|net [OPTIONS]
                     measure, print a table and write it as JSON; OPTIONS go to the benchmark
   bench --check     compile and lint the benchmarks with every rival
+  programs [--only NAME]... [--jobs N] [--json FILE]
+                    run real programs plainly, under Sojourn and with eager moves, compare what they
+                    do, and write docs/programs.md; with names only these, and a table
   fuzz TARGET [SECONDS]
                     run a fuzz target (needs a nightly tool chain and cargo-fuzz)
 ";
@@ -60,6 +64,7 @@ fn run() -> Result<()> {
         ["install", "--prefix", prefix] => build::install(prefix),
         ["bench", "--check"] => build::check_bench(),
         ["bench", rest @ ..] if !rest.is_empty() => build::bench(rest),
+        ["programs", rest @ ..] => programs::programs(rest),
         ["fuzz", target] => build::fuzz(target, "60"),
         ["fuzz", target, seconds] => build::fuzz(target, seconds),
         [] | ["help" | "--help" | "-h"] => {

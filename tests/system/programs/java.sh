@@ -1,4 +1,5 @@
 # Single-file launch; com.sun.net.httpserver and java.net.http.
+#: deb=openjdk-17-jdk-headless limit=90
 cat >Server.java <<'END'
 import com.sun.net.httpserver.*; import java.net.*; import java.util.concurrent.*;
 public class Server { public static void main(String[] a) throws Exception {

@@ -1,4 +1,5 @@
 # Static files by keep-alive, then reloads under load: not one request may fail.
+#: deb=nginx,curl,wrk
 mkdir www tmp
 : >www/none
 head -c 1024 /dev/zero | tr '\0' k >www/small

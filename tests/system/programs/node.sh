@@ -1,4 +1,5 @@
 # A server and a client, each a process of its own, with keep-alive.
+#: deb=nodejs
 cat >server.js <<'END'
 require("http").createServer((q, a) => {
   const parts = []; q.on("data", d => parts.push(d)).on("end", () => {

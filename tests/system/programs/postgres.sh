@@ -1,4 +1,5 @@
 # pgbench over TCP and over a Unix socket; the server refuses to be root.
+#: deb=postgresql limit=90
 P=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 as() { if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; else "$@"; fi; }
 mkdir data

@@ -1,4 +1,5 @@
 # Python's own servers and clients, and the ways its processes talk.
+#: deb=python3
 mkdir www
 seq 1 300000 >www/large
 echo small >www/small

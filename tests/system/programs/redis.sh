@@ -1,4 +1,5 @@
 # Scripted commands, binary values, MULTI, a BGSAVE while clients go on, redis-benchmark to its end.
+#: deb=redis-server,redis-tools
 redis-server --port "$PORT" --bind 127.0.0.1 --save '' --dir "$D" --logfile "$D/log" --daemonize no &
 S=$!
 c="redis-cli -p $PORT"

@@ -1,4 +1,5 @@
 # iperf3; socat between Unix sockets and TCP; 20 MB through it both ways by curl.
+#: deb=iperf3,socat,curl,python3
 iperf3 -s -1 -p "$PORT" >server.out 2>&1 &
 S=$!
 sleep 0.3

@@ -1,4 +1,5 @@
 # The daemon's own protocol, without ssh.
+#: deb=rsync
 mkdir -p tree/sub
 for i in $(seq 60); do seq 1 $((i * 1000)) >tree/sub/$i; done
 cat >conf <<END

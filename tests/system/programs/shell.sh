@@ -1,4 +1,5 @@
 # Pipelines.
+#: deb=gzip limit=90
 mkdir tree
 for i in $(seq 60); do seq 1 $((i * 100)) >tree/file$i; done
 for n in 1 2 3; do

@@ -1,4 +1,5 @@
 # A server of one's own: commands, scp, rsync over it.
+#: deb=openssh-server,openssh-client,rsync
 ssh-keygen -q -t ed25519 -N '' -f host
 ssh-keygen -q -t ed25519 -N '' -f key
 cp key.pub authorized

@@ -2,10 +2,12 @@
 //!
 //! The tests are under `tests/`; what they run is `sojourn-lab`'s. They need a release build: `cargo xtask test` makes it.
 
+pub mod catalog;
 pub mod leftovers;
 pub mod network;
 pub mod rights;
 pub mod row;
+pub mod world;
 
 use anyhow::{Context, Result};
 use sojourn_ipc::{Address, Connection, Deadline};

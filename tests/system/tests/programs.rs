@@ -7,9 +7,9 @@
 
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_session::SessionInfoT;
+use sojourn_system::world::{FOLDERS, World, programs};
 use sojourn_system::{Admin, free_port};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(50);
@@ -35,12 +35,6 @@ const PACKAGES: [(&str, &str); 17] = [
     ("gzip", "gzip"),
 ];
 
-const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-
-fn programs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
-}
-
 fn is_there(program: &str) -> bool {
     FOLDERS.iter().any(|folder| Path::new(folder).join(program).exists())
 }
@@ -53,77 +47,25 @@ fn need(wanted: &[&str]) {
     }
 }
 
-/// Processes that have to do with a folder: it is in their environment, words, or current directory.
-fn processes_of(folder: &Path) -> Vec<(u32, String)> {
-    let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-    // Not ...-1 for ...-10.
-    let belongs = |text: &str| {
-        let mut places = text.match_indices(&name);
-        places
-            .any(|(at, _)| !text[at + name.len()..].starts_with(|next: char| next.is_ascii_digit()))
-    };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let read = |file: &str| {
-            let bytes = std::fs::read(entry.path().join(file)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        let cwd = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
-        let ours = [read("environ"), read("cmdline"), cwd.to_string_lossy().into_owned()];
-        // The server's guard, which removes its socket, ends with the server.
-        let is_guard = ours[1].contains("sojourn-guard");
-        let is_other = pid != std::process::id() && !is_guard;
-        if is_other && ours.iter().any(|text| belongs(text)) {
-            found.push((pid, ours[1].replace('\0', " ")));
-        }
-    }
-    found
+fn world(mode: Mode) -> World {
+    let mut world = World::new(mode).unwrap();
+    world.sandbox.set("MOVE_AFTER_CALLS", "4");
+    world
 }
 
-/// A sandbox that ends whatever was started in it, however the test ends.
-struct World {
-    sandbox: Sandbox,
-    mode: Mode,
+/// What is looked at in one.
+trait Looks {
+    fn python(&self, script: &str, words: &[&str]) -> Running;
+    fn check_clean(&self);
+    fn regions(&self) -> usize;
 }
 
-impl World {
-    fn new(mode: Mode) -> Self {
-        let mut sandbox = Sandbox::new().unwrap();
-        sandbox.set("MOVE_AFTER_CALLS", "4");
-        std::fs::create_dir(sandbox.folder().join("work")).unwrap();
-        Self { sandbox, mode }
-    }
-
-    fn work(&self) -> PathBuf {
-        self.sandbox.folder().join("work")
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = self.sandbox.command(self.mode, program);
-        let path = FOLDERS.join(":");
-        command.current_dir(self.work()).env("PATH", path).env("PROGRAMS", programs());
-        command
-    }
-
+impl Looks for World {
     fn python(&self, script: &str, words: &[&str]) -> Running {
         let mut command = self.command("bash");
         let script = programs().join(script);
         command.args(["-c", "ulimit -n 8192; exec python3 \"$@\"", "-"]).arg(script).args(words);
         Running::start(command).unwrap()
-    }
-
-    /// Waits until nothing but the server is left; what is after some seconds.
-    fn left_behind(&self) -> Vec<(u32, String)> {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        loop {
-            let mut found = processes_of(self.sandbox.folder());
-            found.retain(|(pid, _)| Some(*pid) != self.sandbox.server_pid());
-            if found.is_empty() || Instant::now() > deadline {
-                return found;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
     }
 
     /// Nothing is left of the programs that have ended: no process, session, region, or file of ours.
@@ -150,16 +92,6 @@ impl World {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        self.sandbox.kill_server();
-        for (pid, _) in processes_of(self.sandbox.folder()) {
-            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
-    }
-}
-
 #[track_caller]
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(15);
@@ -172,19 +104,8 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 /// What a script prints, and how many streams there were.
 #[track_caller]
 fn run(mode: Mode, script: &str) -> (String, u64) {
-    let world = World::new(mode);
-    use std::os::unix::fs::PermissionsExt;
-    // For programs that will not be root: the server's socket and the library are reachable for them.
-    let everybody = std::fs::Permissions::from_mode(0o666);
-    std::fs::set_permissions(world.sandbox.address(), everybody).unwrap();
-    let library = world.work().join("libsojourn_preload.so");
-    std::fs::copy(world.sandbox.built().path("libsojourn_preload.so"), &library).unwrap();
-    std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = world.command("bash");
-    command.args(["-c", ". \"$PROGRAMS/prelude.sh\"; . \"$PROGRAMS/$1\"", "-", script]);
-    command.env("PORT", free_port("127.0.0.1").unwrap().to_string());
-    command.env("PORT2", free_port("127.0.0.1").unwrap().to_string());
-    command.env("SOJOURN_PRELOAD", library);
+    let world = world(mode);
+    let command = world.script(script).unwrap();
     let started = Instant::now();
     let finished = Running::start(command).unwrap().finish(LIMIT).unwrap();
     let joins = Admin::new(&world.sandbox).unwrap().moves().unwrap().0;
@@ -277,7 +198,7 @@ fn what_an_ended_writer_has_left_is_passed_on() {
 
 /// One end is killed in the middle of a transfer: what the other one says.
 fn death(mode: Mode, kind: &str, victim_way: &str, survivor_way: &str) -> String {
-    let world = World::new(mode);
+    let world = world(mode);
     let place = match kind {
         "unix" => world.work().join("place").to_string_lossy().into_owned(),
         _ => free_port("127.0.0.1").unwrap().to_string(),
@@ -311,7 +232,7 @@ fn death_of_one_side() {
 #[test]
 fn death_of_the_server() {
     need(&["redis-server", "redis-benchmark"]);
-    let mut world = World::new(Mode::Sojourn);
+    let mut world = world(Mode::Sojourn);
     let port = free_port("127.0.0.1").unwrap();
     let mut command = world.command("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
@@ -353,7 +274,7 @@ struct Heirs {
 impl Heirs {
     fn new(how: &str) -> Self {
         need(&["python3"]);
-        let world = World::new(Mode::Sojourn);
+        let world = world(Mode::Sojourn);
         let port = free_port("127.0.0.1").unwrap().to_string();
         let server = world.python("heirs.py", &["serve", &port, how]);
         wait_for("a listener", || world.work().join("listens").exists());
@@ -447,7 +368,7 @@ fn ticks(pid: u32) -> u64 {
 #[test]
 fn a_thousand_idle_sessions_cost_nothing() {
     need(&["python3"]);
-    let world = World::new(Mode::Sojourn);
+    let world = world(Mode::Sojourn);
     let port = free_port("127.0.0.1").unwrap().to_string();
     let quiet = world.work().join("quiet");
     let words = |side| [side, port.as_str(), "1000", quiet.to_str().unwrap()];

@@ -1,0 +1,73 @@
+//! The real programs of `programs/*.sh`: what each script says of itself, in its second line.
+//!
+//! `#: deb=redis-server,redis-tools pip=pyzmq npm=ws limit=60`: what has to be installed, and seconds after which it hangs. A script without that line is no
+//! program of its own, but a part of the tests. Not here: installing (`xtask`), running (`bin/programs.rs`).
+
+use crate::world::programs;
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+/// Seconds that a script may take, if it does not say.
+const LIMIT_S: u64 = 60;
+
+/// One script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The script's name without its ending.
+    pub name: String,
+    /// Its first line: what it does.
+    pub about: String,
+    /// After which time it hangs.
+    pub limit: Duration,
+}
+
+/// All scripts that say of themselves what they need, by name.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn all() -> Result<Vec<Program>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(programs()).context("the folder of the scripts")? {
+        let path = entry?.path();
+        let is_script = path.extension().is_some_and(|ending| ending == "sh");
+        if let (true, Some(name)) = (is_script, path.file_stem()) {
+            let text = std::fs::read_to_string(&path)?;
+            found.extend(parse(&name.to_string_lossy(), &text));
+        }
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+fn parse(name: &str, text: &str) -> Option<Program> {
+    let mut lines = text.lines();
+    let about = lines.next()?.strip_prefix("# ")?;
+    let mut words = lines.next()?.strip_prefix("#: ")?.split(' ');
+    let limit = words.find_map(|word| word.strip_prefix("limit=")?.parse().ok());
+    Some(Program {
+        name: name.into(),
+        about: about.into(),
+        limit: Duration::from_secs(limit.unwrap_or(LIMIT_S)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_script_says_what_it_is() {
+        let program = parse("x", "# What.\n#: deb=a,b limit=7\ntrue\n").unwrap();
+        assert_eq!((program.about.as_str(), program.limit), ("What.", Duration::from_secs(7)));
+        assert_eq!(parse("x", "# What.\n#: pip=a\n").unwrap().limit.as_secs(), LIMIT_S);
+        assert_eq!(parse("prelude", "# What.\nset -u\n"), None);
+    }
+
+    #[test]
+    fn there_are_forty_and_more() {
+        let all = all().unwrap();
+        assert!(all.len() >= 40, "{}", all.len());
+    }
+}

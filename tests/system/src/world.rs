@@ -1,0 +1,136 @@
+//! A sandbox for real programs: what was started in it ends with it, and what it leaves behind is found.
+//!
+//! Not here: the scripts (`programs/`), and who runs which (`tests/programs.rs`, `bin/programs.rs`).
+
+use anyhow::Result;
+use sojourn_lab::{Mode, Sandbox};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Where programs are looked for.
+pub const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// How long what has been told to end may take.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// The folder of the scripts.
+#[must_use]
+pub fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
+}
+
+/// Where `cargo xtask programs` puts what is not Debian's.
+#[must_use]
+pub fn tools() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/programs")
+}
+
+/// A sandbox that ends whatever was started in it, however the test ends.
+#[derive(Debug)]
+pub struct World {
+    /// Folder, server, settings.
+    pub sandbox: Sandbox,
+    /// How its programs are run.
+    pub mode: Mode,
+}
+
+impl World {
+    /// A sandbox with an empty folder `work`.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn new(mode: Mode) -> Result<Self> {
+        let sandbox = Sandbox::new()?;
+        std::fs::create_dir(sandbox.folder().join("work"))?;
+        Ok(Self { sandbox, mode })
+    }
+
+    /// Where its programs run.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.sandbox.folder().join("work")
+    }
+
+    /// A command in that folder.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = self.sandbox.command(self.mode, program);
+        let path = FOLDERS.join(":");
+        command.current_dir(self.work()).env("PATH", path).env("PROGRAMS", programs());
+        command
+    }
+
+    /// A script of [`programs`], behind the prelude, with two ports of its own. Programs that will not be root reach server and library.
+    ///
+    /// # Errors
+    /// If files or ports cannot be made.
+    pub fn script(&self, script: &str) -> Result<Command> {
+        use std::os::unix::fs::PermissionsExt;
+        let everybody = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(self.sandbox.address(), everybody)?;
+        let library = self.work().join("libsojourn_preload.so");
+        std::fs::copy(self.sandbox.built().path("libsojourn_preload.so"), &library)?;
+        std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o755))?;
+        let mut command = self.command("bash");
+        command.args(["-c", ". \"$PROGRAMS/prelude.sh\"; . \"$PROGRAMS/$1\"", "-", script]);
+        command.env("PORT", crate::free_port("127.0.0.1")?.to_string());
+        command.env("PORT2", crate::free_port("127.0.0.1")?.to_string());
+        command.env("SOJOURN_PRELOAD", library);
+        command.env("TOOLS", tools());
+        Ok(command)
+    }
+
+    /// Waits until nothing but the server is left; what is after some seconds.
+    #[must_use]
+    pub fn left_behind(&self) -> Vec<(u32, String)> {
+        let deadline = Instant::now() + END_WITHIN;
+        loop {
+            let mut found = processes_of(self.sandbox.folder());
+            found.retain(|(pid, _)| Some(*pid) != self.sandbox.server_pid());
+            if found.is_empty() || Instant::now() > deadline {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.sandbox.kill_server();
+        for (pid, _) in processes_of(self.sandbox.folder()) {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Processes that have to do with a folder: it is in their environment, words, or current directory.
+fn processes_of(folder: &Path) -> Vec<(u32, String)> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // Not ...-1 for ...-10.
+    let belongs = |text: &str| {
+        let mut places = text.match_indices(&name);
+        places
+            .any(|(at, _)| !text[at + name.len()..].starts_with(|next: char| next.is_ascii_digit()))
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let read = |file: &str| {
+            let bytes = std::fs::read(entry.path().join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let cwd = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        let ours = [read("environ"), read("cmdline"), cwd.to_string_lossy().into_owned()];
+        // The server's guard, which removes its socket, ends with the server.
+        let is_guard = ours[1].contains("sojourn-guard");
+        let is_other = pid != std::process::id() && !is_guard;
+        if is_other && ours.iter().any(|text| belongs(text)) {
+            found.push((pid, ours[1].replace('\0', " ")));
+        }
+    }
+    found
+}
