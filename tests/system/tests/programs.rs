@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_lab::{Mode, Running};
 use sojourn_session::SessionInfoT;
 use sojourn_system::world::{FOLDERS, World, programs};
 use sojourn_system::{Admin, free_port};
