@@ -5,7 +5,7 @@
 //! volatile accesses or by assembly, which the compiler cannot assume anything about: it can neither
 //! invent a second load nor turn the copy into a reference. A byte near an end may be loaded twice.
 //!
-//! Private memory is copied by the same code ([`slice`]): the C library's `memcpy` and the processor's
+//! Private memory is copied by the same code ([`slice()`]): the C library's `memcpy` and the processor's
 //! string instruction (`rep movsb`) are up to thirty times slower than vector moves on some processors
 //! where the target lies a few bytes ahead of the source within a page. How many bytes a vector has is
 //! chosen once per process ([`Way`]). `cargo xtask bench copies` shows what each way costs.
