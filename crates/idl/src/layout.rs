@@ -2,18 +2,21 @@
 //!
 //! Not the memory layout of any target language. All sizes and alignments are bytes. The
 //! functions are total for models the front end has accepted; on an impossible model (a type that
-//! contains itself in place) they return 0 rather than recurse for ever.
+//! contains itself in place) they return 0 rather than recurse for ever. However often a type is
+//! named inside another, a question is asked of it once ([`Known`]).
 
 mod bound;
+mod known;
 
 pub use bound::{reply_size_max, request_size_max};
+pub(crate) use known::Known;
 
 use crate::ir::{
     Array, Expr, Module, Operation, Param, PtrClass, Scalar, Struct, Ty, TypeId, TypeKind,
 };
 
-/// Nesting of types in place beyond which the functions give up.
-const DEPTH_MAX: u32 = 256;
+/// Names of names beyond which [`strip`] gives up: the front end accepts fewer.
+const NAMES_MAX: usize = 4096;
 
 /// Alignment of the primary block and of every secondary object.
 pub const OBJECT_ALIGN: u64 = 8;
@@ -93,7 +96,7 @@ pub const fn scalar_size(scalar: Scalar) -> u64 {
 #[must_use]
 pub fn strip<'a>(module: &'a Module, ty: &'a Ty) -> &'a Ty {
     let mut ty = ty;
-    for _ in 0..DEPTH_MAX {
+    for _ in 0..NAMES_MAX {
         let Ty::Named(id) = ty else { break };
         let Some(TypeKind::Alias(target)) = kind(module, *id) else { break };
         ty = target;
@@ -123,39 +126,36 @@ pub fn is_varying(array: &Array) -> bool {
 /// Size and alignment of `ty` in place.
 #[must_use]
 pub fn in_place(module: &Module, ty: &Ty) -> InPlace {
-    in_place_at(module, ty, 0)
+    in_place_of(module, ty, &mut Known::default())
 }
 
-fn in_place_at(module: &Module, ty: &Ty, depth: u32) -> InPlace {
-    if depth > DEPTH_MAX {
-        return InPlace::NOTHING;
-    }
+fn in_place_of(module: &Module, ty: &Ty, known: &mut Known<InPlace>) -> InPlace {
     match ty {
         Ty::Scalar(s) => InPlace::new(scalar_size(*s), scalar_size(*s)),
-        Ty::Named(id) => named_in_place(module, *id, depth),
+        Ty::Named(id) => {
+            known.of(*id, InPlace::NOTHING, |known| named_in_place(module, *id, known))
+        }
         Ty::Fixed(element, n) => {
-            let e = in_place_at(module, element, depth + 1);
+            let e = in_place_of(module, element, known);
             InPlace::new(e.size.saturating_mul(u64::from(*n)), e.align)
         }
         Ty::Array(array) if is_varying(array) => InPlace::new(16, 8),
-        Ty::Pointer(PtrClass::Ref, target) => in_place_at(module, target, depth + 1),
-        Ty::Pointer(_, target) if is_header(module, target) => {
-            in_place_at(module, target, depth + 1)
-        }
+        Ty::Pointer(PtrClass::Ref, target) => in_place_of(module, target, known),
+        Ty::Pointer(_, target) if is_header(module, target) => in_place_of(module, target, known),
         Ty::Array(_) | Ty::String(_) | Ty::Pointer(..) | Ty::Union(..) => InPlace::new(8, 8),
         Ty::Descriptor => InPlace::new(4, 4),
         Ty::Interface(_) => InPlace::new(24, 8),
     }
 }
 
-fn named_in_place(module: &Module, id: TypeId, depth: u32) -> InPlace {
+fn named_in_place(module: &Module, id: TypeId, known: &mut Known<InPlace>) -> InPlace {
     match kind(module, id) {
-        Some(TypeKind::Alias(target)) => in_place_at(module, target, depth + 1),
+        Some(TypeKind::Alias(target)) => in_place_of(module, target, known),
         Some(TypeKind::Enum(_)) => InPlace::new(4, 4),
         Some(TypeKind::Struct(s)) => {
             let mut run = Run::default();
             for field in s.fields.iter().filter(|f| !f.ignore) {
-                run.place(in_place_at(module, &field.ty, depth + 1));
+                run.place(in_place_of(module, &field.ty, known));
             }
             run.finish();
             InPlace::new(run.end, run.align)
@@ -243,27 +243,25 @@ fn block(
 /// flat elements (and strings) may travel as string items and grants.
 #[must_use]
 pub fn is_flat(module: &Module, ty: &Ty) -> bool {
-    is_flat_at(module, ty, 0)
+    is_flat_of(module, ty, &mut Known::default())
 }
 
-fn is_flat_at(module: &Module, ty: &Ty, depth: u32) -> bool {
-    if depth > DEPTH_MAX {
-        return false;
-    }
+fn is_flat_of(module: &Module, ty: &Ty, known: &mut Known<bool>) -> bool {
     match ty {
         Ty::Scalar(s) => *s != Scalar::Bool,
-        Ty::Fixed(element, _) => is_flat_at(module, element, depth + 1),
-        Ty::Named(id) => match kind(module, *id) {
-            Some(TypeKind::Alias(target)) => is_flat_at(module, target, depth + 1),
+        Ty::Fixed(element, _) => is_flat_of(module, element, known),
+        Ty::Named(id) => known.of(*id, false, |known| match kind(module, *id) {
+            Some(TypeKind::Alias(target)) => is_flat_of(module, target, known),
             Some(TypeKind::Opaque { size, align }) => size.is_multiple_of((*align).max(1)),
             Some(TypeKind::Struct(s)) => {
-                struct_layout(module, s).padding.is_empty()
-                    && s.fields.iter().all(|f| {
-                        !f.ignore && f.range.is_none() && is_flat_at(module, &f.ty, depth + 1)
-                    })
+                let is_flat = |f: &crate::ir::Field, known: &mut Known<bool>| {
+                    !f.ignore && f.range.is_none() && is_flat_of(module, &f.ty, known)
+                };
+                s.fields.iter().all(|f| is_flat(f, known))
+                    && struct_layout(module, s).padding.is_empty()
             }
             _ => false,
-        },
+        }),
         _ => false,
     }
 }
@@ -272,28 +270,26 @@ fn is_flat_at(module: &Module, ty: &Ty, depth: u32) -> bool {
 /// (descriptors, which travel beside the body, may still belong to it).
 #[must_use]
 pub fn is_fixed(module: &Module, ty: &Ty) -> bool {
-    is_fixed_at(module, ty, 0)
+    is_fixed_of(module, ty, &mut Known::default())
 }
 
-fn is_fixed_at(module: &Module, ty: &Ty, depth: u32) -> bool {
-    if depth > DEPTH_MAX {
-        return false;
-    }
+fn is_fixed_of(module: &Module, ty: &Ty, known: &mut Known<bool>) -> bool {
     match ty {
         Ty::Scalar(_) | Ty::Descriptor | Ty::Interface(_) => true,
-        Ty::Fixed(element, _) => is_fixed_at(module, element, depth + 1),
-        Ty::Pointer(PtrClass::Ref, target) => is_fixed_at(module, target, depth + 1),
-        Ty::Union(id, _) => named_is_fixed(module, *id, depth),
-        Ty::Named(id) => named_is_fixed(module, *id, depth),
+        Ty::Fixed(element, _) => is_fixed_of(module, element, known),
+        Ty::Pointer(PtrClass::Ref, target) => is_fixed_of(module, target, known),
+        Ty::Union(id, _) | Ty::Named(id) => {
+            known.of(*id, false, |known| named_is_fixed(module, *id, known))
+        }
         Ty::Array(_) | Ty::String(_) | Ty::Pointer(..) => false,
     }
 }
 
-fn named_is_fixed(module: &Module, id: TypeId, depth: u32) -> bool {
+fn named_is_fixed(module: &Module, id: TypeId, known: &mut Known<bool>) -> bool {
     match kind(module, id) {
-        Some(TypeKind::Alias(target)) => is_fixed_at(module, target, depth + 1),
+        Some(TypeKind::Alias(target)) => is_fixed_of(module, target, known),
         Some(TypeKind::Struct(s)) => {
-            s.fields.iter().all(|f| f.ignore || is_fixed_at(module, &f.ty, depth + 1))
+            s.fields.iter().all(|f| f.ignore || is_fixed_of(module, &f.ty, known))
         }
         Some(TypeKind::Union(u)) => u.arms.iter().all(|a| a.field.is_none()),
         Some(TypeKind::Enum(_) | TypeKind::Opaque { .. } | TypeKind::ContextHandle) => true,

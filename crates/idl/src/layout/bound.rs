@@ -1,7 +1,7 @@
 //! How large a body can get: bounds from constants, ranges and narrow integers.
 
 use super::{
-    OBJECT_ALIGN, in_place, is_header, kind, reply_layout, request_layout, round_up, strip,
+    Known, OBJECT_ALIGN, in_place, is_header, kind, reply_layout, request_layout, round_up, strip,
 };
 use crate::ir::{
     Array, BinaryOp, Expr, Field, Module, Operation, PtrClass, Scalar, Struct, Ty, TypeKind, Union,
@@ -32,9 +32,9 @@ fn body_size_max<'a>(
         let p = operation.params.get(i as usize)?;
         p.range.or_else(|| scalar_range(module, &p.ty))
     };
-    let mut total = primary;
+    let (mut total, mut known) = (primary, Known::default());
     for ty in travelling {
-        total = total.checked_add(out_of_line_max(module, ty, &siblings, 0)?)?;
+        total = total.checked_add(out_of_line_max(module, ty, &siblings, 0, &mut known)?)?;
     }
     Some(total)
 }
@@ -47,6 +47,7 @@ pub(super) fn out_of_line_max(
     ty: &Ty,
     siblings: Siblings<'_>,
     depth: u32,
+    known: &mut Known<Option<u64>>,
 ) -> Option<u64> {
     if depth > 32 {
         return None;
@@ -54,59 +55,81 @@ pub(super) fn out_of_line_max(
     match ty {
         Ty::Scalar(_) | Ty::Descriptor | Ty::Interface(_) => Some(0),
         Ty::Fixed(element, n) => {
-            let one = out_of_line_max(module, element, siblings, depth + 1)?;
+            let one = out_of_line_max(module, element, siblings, depth + 1, known)?;
             one.checked_mul(u64::from(*n))
         }
-        Ty::Array(array) => array_max(module, array, siblings, depth),
+        Ty::Array(array) => array_max(module, array, siblings, depth, known),
         Ty::String(s) => {
             let characters = u64::try_from(interval(s.bound.as_ref()?, siblings)?.1).ok()?;
             Some(round_up(characters.checked_mul(if s.wide { 2 } else { 1 })?, OBJECT_ALIGN))
         }
-        Ty::Pointer(PtrClass::Ref, t) => out_of_line_max(module, t, siblings, depth + 1),
+        Ty::Pointer(PtrClass::Ref, t) => out_of_line_max(module, t, siblings, depth + 1, known),
         Ty::Pointer(_, t) if is_header(module, t) => {
-            out_of_line_max(module, t, siblings, depth + 1)
+            out_of_line_max(module, t, siblings, depth + 1, known)
         }
-        Ty::Pointer(_, t) => object_max(module, t, siblings, depth),
+        Ty::Pointer(_, t) => object_max(module, t, siblings, depth, known),
         Ty::Union(id, _) | Ty::Named(id) => match kind(module, *id)? {
-            TypeKind::Alias(t) => out_of_line_max(module, t, siblings, depth + 1),
-            TypeKind::Struct(s) => fields_max(module, s, depth),
-            TypeKind::Union(u) => union_max(module, u, depth),
+            TypeKind::Alias(t) => out_of_line_max(module, t, siblings, depth + 1, known),
+            TypeKind::Struct(s) => known.of(*id, None, |known| fields_max(module, s, depth, known)),
+            TypeKind::Union(u) => known.of(*id, None, |known| union_max(module, u, depth, known)),
             TypeKind::Enum(_) | TypeKind::Opaque { .. } | TypeKind::ContextHandle => Some(0),
         },
     }
 }
 
 /// `ty` as a secondary object, with its own secondary objects.
-fn object_max(module: &Module, ty: &Ty, siblings: Siblings<'_>, depth: u32) -> Option<u64> {
+fn object_max(
+    module: &Module,
+    ty: &Ty,
+    siblings: Siblings<'_>,
+    depth: u32,
+    known: &mut Known<Option<u64>>,
+) -> Option<u64> {
     let own = round_up(in_place(module, ty).size, OBJECT_ALIGN);
-    own.checked_add(out_of_line_max(module, ty, siblings, depth + 1)?)
+    own.checked_add(out_of_line_max(module, ty, siblings, depth + 1, known)?)
 }
 
-fn array_max(module: &Module, array: &Array, siblings: Siblings<'_>, depth: u32) -> Option<u64> {
+fn array_max(
+    module: &Module,
+    array: &Array,
+    siblings: Siblings<'_>,
+    depth: u32,
+    known: &mut Known<Option<u64>>,
+) -> Option<u64> {
     let size = interval(&array.size, siblings)?.1;
     let sent = array.length.as_ref().and_then(|l| interval(l, siblings)).map_or(size, |l| l.1);
     let n = u64::try_from(sent.min(size).max(0)).ok()?;
     let elements = round_up(n.checked_mul(in_place(module, &array.element).size)?, OBJECT_ALIGN);
-    let rest = out_of_line_max(module, &array.element, siblings, depth + 1)?;
+    let rest = out_of_line_max(module, &array.element, siblings, depth + 1, known)?;
     elements.checked_add(rest.checked_mul(n)?)
 }
 
-fn fields_max(module: &Module, s: &Struct, depth: u32) -> Option<u64> {
+fn fields_max(
+    module: &Module,
+    s: &Struct,
+    depth: u32,
+    known: &mut Known<Option<u64>>,
+) -> Option<u64> {
     let siblings = |i: u32| {
         let f: &Field = s.fields.get(i as usize)?;
         f.range.or_else(|| scalar_range(module, &f.ty))
     };
     s.fields.iter().filter(|f| !f.ignore).try_fold(0_u64, |sum, f| {
-        sum.checked_add(out_of_line_max(module, &f.ty, &siblings, depth + 1)?)
+        sum.checked_add(out_of_line_max(module, &f.ty, &siblings, depth + 1, known)?)
     })
 }
 
-fn union_max(module: &Module, u: &Union, depth: u32) -> Option<u64> {
+fn union_max(
+    module: &Module,
+    u: &Union,
+    depth: u32,
+    known: &mut Known<Option<u64>>,
+) -> Option<u64> {
     let none = |_: u32| None;
     u.arms
         .iter()
         .filter_map(|a| a.field.as_ref())
-        .try_fold(0_u64, |max, f| Some(max.max(object_max(module, &f.ty, &none, depth)?)))
+        .try_fold(0_u64, |max, f| Some(max.max(object_max(module, &f.ty, &none, depth, known)?)))
 }
 
 /// Values a scalar of at most 16 bits can have. Wider ones count as unbounded: a body of

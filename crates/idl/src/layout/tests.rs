@@ -137,6 +137,9 @@ fn a_recursive_type_has_no_bound_and_ends() {
     };
     let m = module(vec![TypeKind::Struct(node)]);
     assert_eq!(in_place(&m, &Ty::Named(TypeId(0))).size, 8);
-    assert_eq!(bound::out_of_line_max(&m, &Ty::Named(TypeId(0)), &|_| None, 0), None);
+    assert_eq!(
+        bound::out_of_line_max(&m, &Ty::Named(TypeId(0)), &|_| None, 0, &mut Known::default()),
+        None
+    );
     assert!(!is_fixed(&m, &Ty::Named(TypeId(0))));
 }

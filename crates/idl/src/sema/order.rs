@@ -8,11 +8,14 @@ use std::collections::HashSet;
 use super::Analyzer;
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Interface, InterfaceId, Module, PtrClass, Ty, TypeId, TypeKind};
-use crate::layout;
+use crate::layout::{self, Known};
 use crate::source::Span;
 
 /// Largest value in place, in bytes.
 const IN_PLACE_MAX: u64 = 1 << 28;
+
+/// Types in place inside one another.
+const NESTING_MAX: u32 = 256;
 
 /// Most descriptors of one message.
 const DESCRIPTORS_MAX: u64 = 16;
@@ -53,6 +56,9 @@ impl Analyzer<'_> {
                 numbers.interface(&mut interface);
                 module.interfaces.push(interface);
             }
+        }
+        if !self.sink.has_errors() {
+            self.check_nesting(&module, &spans);
         }
         if !self.sink.has_errors() {
             self.check_sizes(&module, &spans, &places);
@@ -134,6 +140,26 @@ impl Analyzer<'_> {
         order
     }
 
+    /// Types that stand in place inside one another: every later stage goes down into them.
+    fn check_nesting(&mut self, module: &Module, spans: &[Span]) {
+        // Parts come before what contains them.
+        let mut levels: Vec<u32> = Vec::new();
+        for (def, span) in module.types.iter().zip(spans) {
+            let parts = contained(&def.kind);
+            let below = parts.iter().filter_map(|id| levels.get(id.0 as usize)).max();
+            let level = below.map_or(0, |below| below + 1);
+            if level == NESTING_MAX {
+                self.error(
+                    codes::TOO_DEEP,
+                    *span,
+                    format!("`{}` has types inside one another {level} deep", def.name),
+                    "point to inner parts instead of holding them",
+                );
+            }
+            levels.push(level);
+        }
+    }
+
     fn check_sizes(&mut self, module: &Module, spans: &[Span], places: &[Span]) {
         for (def, span) in module.types.iter().zip(spans) {
             if let TypeKind::Struct(s) = &def.kind {
@@ -149,8 +175,8 @@ impl Analyzer<'_> {
                 self.check_size(layout::reply_layout(module, op).size, *span, &op.name);
                 let request = op.params.iter().filter(|p| p.is_in()).map(|p| &p.ty);
                 let reply = op.params.iter().filter(|p| p.is_out()).map(|p| &p.ty);
-                let sent = request.map(|ty| descriptors(module, ty, 0)).sum();
-                let back = reply.chain(op.result.iter()).map(|ty| descriptors(module, ty, 0)).sum();
+                let sent = all_descriptors(module, request);
+                let back = all_descriptors(module, reply.chain(op.result.iter()));
                 self.check_descriptors(std::cmp::max(sent, back), *span, &op.name);
             }
         }
@@ -179,26 +205,26 @@ impl Analyzer<'_> {
     }
 }
 
-/// Least number of descriptors that a value with nothing null carries in place.
-fn descriptors(module: &Module, ty: &Ty, depth: u32) -> u64 {
-    if depth > 64 {
-        return 0;
-    }
+/// Least number of descriptors that values with nothing null carry in place.
+fn all_descriptors<'t>(module: &Module, types: impl Iterator<Item = &'t Ty>) -> u64 {
+    let mut known = Known::default();
+    types.fold(0, |n, ty| descriptors(module, ty, &mut known).saturating_add(n))
+}
+
+fn descriptors(module: &Module, ty: &Ty, known: &mut Known<u64>) -> u64 {
     match ty {
         Ty::Descriptor | Ty::Interface(_) => 1,
-        Ty::Fixed(element, n) => {
-            descriptors(module, element, depth + 1).saturating_mul(u64::from(*n))
-        }
-        Ty::Pointer(PtrClass::Ref, target) => descriptors(module, target, depth + 1),
-        Ty::Named(id) => match layout::kind(module, *id) {
-            Some(TypeKind::Alias(target)) => descriptors(module, target, depth + 1),
+        Ty::Fixed(element, n) => descriptors(module, element, known).saturating_mul(u64::from(*n)),
+        Ty::Pointer(PtrClass::Ref, target) => descriptors(module, target, known),
+        Ty::Named(id) => known.of(*id, 0, |known| match layout::kind(module, *id) {
+            Some(TypeKind::Alias(target)) => descriptors(module, target, known),
             Some(TypeKind::Struct(s)) => s
                 .fields
                 .iter()
                 .filter(|f| !f.ignore)
-                .fold(0, |n, f| descriptors(module, &f.ty, depth + 1).saturating_add(n)),
+                .fold(0, |n, f| descriptors(module, &f.ty, known).saturating_add(n)),
             _ => 0,
-        },
+        }),
         _ => 0,
     }
 }

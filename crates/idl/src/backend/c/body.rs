@@ -47,7 +47,7 @@ impl Emit<'_> {
 
     fn plan_struct(&mut self, op: &Op<'_>, way: Way) {
         self.w.blank();
-        self.w.open(format!("struct sj_{}_{}_plan", op.name(), way.name()));
+        self.w.open(format!("struct sj_of_{}_{}_plan", op.name(), way.name()));
         self.w.line("size_t size;");
         for part in op.parts(way) {
             if matches!(self.planned(part.ty), Planned::Array(..) | Planned::String(..)) {
@@ -69,7 +69,7 @@ impl Emit<'_> {
         let way_name = way.name();
         self.w.blank();
         self.w.function(format!(
-            "SJ_INLINE bool sj_{name}_{way_name}_plan(const sj_enc *sj_e, const {args} *sj_v, struct sj_{name}_{way_name}_plan *sj_r)"
+            "SJ_INLINE bool sj_of_{name}_{way_name}_plan(const sj_enc *sj_e, const {args} *sj_v, struct sj_of_{name}_{way_name}_plan *sj_r)"
         ));
         self.w.line("(void)sj_e, (void)sj_v;");
         self.w.line(format!("sj_r->size = {};", op.layout(way).size));
@@ -126,7 +126,7 @@ impl Emit<'_> {
         let way_name = way.name();
         self.w.blank();
         self.w.function(format!(
-            "SJ_INLINE bool sj_{name}_{way_name}_put(sj_enc *sj_e, const {args} *sj_v, const struct sj_{name}_{way_name}_plan *sj_r)"
+            "SJ_INLINE bool sj_of_{name}_{way_name}_put(sj_enc *sj_e, const {args} *sj_v, const struct sj_of_{name}_{way_name}_plan *sj_r)"
         ));
         self.w.line("unsigned char *sj_p = sj_e->body;");
         self.w.line("(void)sj_p, (void)sj_v, (void)sj_r;");
@@ -195,7 +195,7 @@ impl Emit<'_> {
         let l = op.layout(way);
         self.w.blank();
         self.w.function(format!(
-            "static inline bool sj_{}_{}_put(sj_enc *sj_e, const {} *sj_v)",
+            "static inline bool sj_of_{}_{}_put(sj_enc *sj_e, const {} *sj_v)",
             op.name(),
             way.name(),
             op.args()
@@ -227,7 +227,7 @@ impl Emit<'_> {
         let is_plain = parts.iter().all(|p| self.model.is_plain(p.ty));
         self.w.blank();
         self.w.function(format!(
-            "{} bool sj_{}_{}_get(sj_dec *sj_d, {} *sj_v)",
+            "{} bool sj_of_{}_{}_get(sj_dec *sj_d, {} *sj_v)",
             if is_plain { "SJ_INLINE" } else { "static inline" },
             op.name(),
             way.name(),

@@ -5,8 +5,8 @@ use crate::ir::{Dir, Inproc, Interface, Sync, Ty};
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::Passing;
-use super::op::{Op, Way, operations};
-use super::text::{Text, ident, path};
+use super::op::{Op, Table, Way, operations};
+use super::text::{Text, path};
 
 /// A way to wait as the numbers of `sj_wait`: which, and microseconds of spinning.
 pub(super) fn wait(sync: Sync) -> (u32, u32) {
@@ -27,15 +27,15 @@ pub(super) fn is_direct(op: &Op<'_>) -> bool {
 }
 
 fn signature(op: &Op<'_>) -> String {
-    let name = ident(&op.interface.name);
+    let name = &op.interface.name;
     let function = client_name(op);
     let mut all = vec![format!("{name}_client *sj_c")];
     let names = params(op.model, op.op);
     for (i, text) in names.into_iter().enumerate() {
         match op.op.params.get(i).filter(|p| op.is_callers(p)) {
             Some(p) => {
-                let f = ident(&p.name);
-                all.push(op.model.decl(&p.ty, &f));
+                let f = &p.name;
+                all.push(op.model.decl(&p.ty, f));
                 all.push(format!("size_t {f}_room"));
             }
             None => all.push(text),
@@ -51,7 +51,7 @@ fn client_name(op: &Op<'_>) -> String {
 
 /// Arguments by name, as a call passes them on.
 pub(super) fn argument_names(op: &Op<'_>) -> Vec<String> {
-    let mut all: Vec<String> = op.op.params.iter().map(|p| ident(&p.name)).collect();
+    let mut all: Vec<String> = op.op.params.iter().map(|p| p.name.clone()).collect();
     if op.op.result.is_some() {
         all.push(result_name(op.op).to_owned());
     }
@@ -60,7 +60,7 @@ pub(super) fn argument_names(op: &Op<'_>) -> Vec<String> {
 
 /// Declarations for the header.
 pub(super) fn declarations(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = ident(&interface.name);
+    let name = &interface.name;
     let w = &mut emit.w;
     w.blank();
     w.line(format!("/* A client of {name}: bind it, call it, unbind it. One thread at a time. */"));
@@ -105,7 +105,7 @@ fn hand_written(op: &Op<'_>, function: &str, w: &mut Text) {
 }
 
 fn binding(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = ident(&interface.name);
+    let name = &interface.name;
     let direct = operations(emit.model, interface).iter().any(is_direct);
     let w = &mut emit.w;
     w.blank();
@@ -144,7 +144,8 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface, in_line: b
 fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
     let (name, args) = (op.name(), op.args());
     emit.w.blank();
-    emit.w.function(format!("SJ_INLINE sj_status sj_{name}_remote(sj_stub *sj_s, {args} *sj_v)"));
+    emit.w
+        .function(format!("SJ_INLINE sj_status sj_of_{name}_remote(sj_stub *sj_s, {args} *sj_v)"));
     emit.w.line("sj_out sj_o;");
     emit.w.line("sj_enc sj_e;");
     let arena = op.needs_arena(Way::Request);
@@ -169,12 +170,13 @@ fn remote(emit: &mut Emit<'_>, op: &Op<'_>) {
     emit.w.line("sj_dec sj_d;");
     if op.is_plain_reply() {
         emit.w.line("sj_dec_init(&sj_d, &sj_s->in, NULL, true);");
-        emit.w.line(format!("return sj_stub_finish_plain(sj_{name}_reply_get(&sj_d, sj_v));"));
+        emit.w.line(format!("return sj_stub_finish_plain(sj_of_{name}_reply_get(&sj_d, sj_v));"));
         emit.w.close();
         return;
     }
     emit.w.line("sj_dec_init(&sj_d, &sj_s->in, sj_stub_arena(sj_s), sj_s->results == NULL);");
-    emit.w.line(format!("return sj_stub_finish(sj_s, &sj_d, sj_{name}_reply_get(&sj_d, sj_v));"));
+    emit.w
+        .line(format!("return sj_stub_finish(sj_s, &sj_d, sj_of_{name}_reply_get(&sj_d, sj_v));"));
     emit.w.close();
 }
 
@@ -190,22 +192,22 @@ fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
         }
     };
     if op.is_planned(Way::Request) {
-        w.line(format!("struct sj_{name}_request_plan sj_p;"));
+        w.line(format!("struct sj_of_{name}_request_plan sj_p;"));
         w.line(format!("sj_enc_init(&sj_e, {arena}, {limit});"));
-        w.line(format!("if (SJ_UNLIKELY(!sj_{name}_request_plan(&sj_e, sj_v, &sj_p)))"));
+        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_plan(&sj_e, sj_v, &sj_p)))"));
         fail(w, "SJ_INVALID");
         w.line(format!("sj_start(sj_s->connection, {opnum}, sj_p.size, &sj_o);"));
         w.line("if (SJ_UNLIKELY(!sj_o.body))");
         fail(w, "SJ_TOO_LARGE");
         w.line(format!("sj_enc_into(&sj_e, &sj_o, {});", op.layout(Way::Request).size));
-        w.line(format!("if (SJ_UNLIKELY(!sj_{name}_request_put(&sj_e, sj_v, &sj_p)))"));
+        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_put(&sj_e, sj_v, &sj_p)))"));
         fail(w, "SJ_INVALID");
         if !op.is_fixed(Way::Request) {
             w.line("sj_enc_attach(&sj_e, &sj_o);");
         }
     } else {
         w.line(format!("sj_enc_init_grow(&sj_e, {arena}, {limit}, &sj_s->scratch);"));
-        w.line(format!("if (SJ_UNLIKELY(!sj_{name}_request_put(&sj_e, sj_v)))"));
+        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_request_put(&sj_e, sj_v)))"));
         fail(w, "SJ_INVALID");
         w.line(format!("if (SJ_UNLIKELY(!sj_stub_start(sj_s, {opnum}, &sj_e, &sj_o)))"));
         fail(w, "SJ_TOO_LARGE");
@@ -226,11 +228,11 @@ fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
 
 /// The implementation itself, by reference.
 fn local(emit: &mut Emit<'_>, op: &Op<'_>) {
-    let (name, iface) = (op.name(), ident(&op.interface.name));
+    let (name, iface) = (op.name(), &op.interface.name);
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "static inline sj_status sj_{name}_local(sj_stub *sj_s, {} *sj_v)",
+        "static inline sj_status sj_of_{name}_local(sj_stub *sj_s, {} *sj_v)",
         op.args()
     ));
     w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)sj_s->local;"));
@@ -243,7 +245,8 @@ fn local(emit: &mut Emit<'_>, op: &Op<'_>) {
     let function = match &op.op.acf.impl_server {
         Some(f) => path(f),
         None => {
-            let f = format!("sj_i->{}", ident(&op.op.name));
+            let member = Table::of(op.model, op.interface).member(op).to_owned();
+            let f = format!("(sj_i->{member})");
             w.line(format!("if (!{f})"));
             w.line("    return sj_stub_local(sj_s, SJ_FAULT_UNKNOWN_OPERATION);");
             f
@@ -269,7 +272,7 @@ fn public(emit: &mut Emit<'_>, op: &Op<'_>, in_line: bool) {
     w.function(format!("{storage}{}", signature(op)));
     w.line(format!("{} sj_v;", op.args()));
     for p in &op.op.params {
-        let f = ident(&p.name);
+        let f = &p.name;
         if op.is_callers(p) {
             w.line(format!("{};", model.decl(&p.ty, &format!("sj_got_{f}"))));
             w.line(format!("sj_v.{f} = &sj_got_{f};"));
@@ -290,10 +293,10 @@ fn public(emit: &mut Emit<'_>, op: &Op<'_>, in_line: bool) {
     }
     let call = if is_direct(op) {
         format!(
-            "sj_c->stub.local ? sj_{name}_local(&sj_c->stub, &sj_v) : sj_{name}_remote(&sj_c->stub, &sj_v)"
+            "sj_c->stub.local ? sj_of_{name}_local(&sj_c->stub, &sj_v) : sj_of_{name}_remote(&sj_c->stub, &sj_v)"
         )
     } else {
-        format!("sj_{name}_remote(&sj_c->stub, &sj_v)")
+        format!("sj_of_{name}_remote(&sj_c->stub, &sj_v)")
     };
     let (comm, fault) = status_targets(op);
     if op.op.params.iter().any(|p| op.is_callers(p)) {
@@ -318,7 +321,7 @@ fn callers_buffers(op: &Op<'_>, w: &mut Text) {
         sibling.lv = sibling.lv.replace("sj_v->", "sj_w->");
     }
     for p in op.op.params.iter().filter(|p| op.is_callers(p)) {
-        let f = ident(&p.name);
+        let f = &p.name;
         let (count, element) = match op.header(&p.ty) {
             Ty::Array(a) => {
                 let n = op.model.expr(&a.size, &sc.siblings);
@@ -349,7 +352,7 @@ fn callers_buffers(op: &Op<'_>, w: &mut Text) {
 fn status_targets(op: &Op<'_>) -> (String, String) {
     let of = |on_op: bool, on_param: &dyn Fn(&crate::ir::Param) -> bool| {
         if let Some(p) = op.op.params.iter().find(|p| p.is_out() && on_param(p)) {
-            return format!("(uint32_t *){}", ident(&p.name));
+            return format!("(uint32_t *){}", p.name);
         }
         if on_op && op.op.result.is_some() {
             return format!("(uint32_t *){}", result_name(op.op));

@@ -3,7 +3,6 @@
 use crate::ir::{Operation, Param, Scalar, Ty};
 
 use super::model::{Model, Passing};
-use super::text::ident;
 
 pub(super) const fn scalar_name(s: Scalar) -> &'static str {
     match s {
@@ -115,9 +114,9 @@ impl Model<'_> {
 
     /// The same without `const`, as the members of the argument structure are.
     pub(super) fn member_decl(self, op: &Operation, p: &Param) -> String {
-        let name = ident(&p.name);
+        let name = &p.name;
         match self.passing(op, p) {
-            Passing::Value | Passing::Buffer => self.decl(&p.ty, &name),
+            Passing::Value | Passing::Buffer => self.decl(&p.ty, name),
             Passing::Pointer => self.decl(&p.ty, &format!("*{name}")),
             Passing::Decayed => match self.resolve(&p.ty) {
                 Ty::Fixed(e, _) => self.decl(e, &format!("*{name}")),

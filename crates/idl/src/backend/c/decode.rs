@@ -64,7 +64,7 @@ impl Emit<'_> {
         let (name, prefix) = (self.model.type_name(id), marshal.prefix);
         self.w.require(format!("{prefix}_from_wire({wire}, &{lv}, sj_d->arena)"));
         self.w.line(format!(
-            "sj_cleanup_add(sj_d->cleanup, sj_d->arena, sj_free_{name}, (void *)&{lv});"
+            "sj_cleanup_add(sj_d->cleanup, sj_d->arena, sj_free_of_{name}, (void *)&{lv});"
         ));
     }
 
@@ -74,14 +74,14 @@ impl Emit<'_> {
             Some(TypeKind::Alias(t)) => self.get(t, lv, o, sc),
             Some(TypeKind::Struct(_)) if self.is_plain_named(id) => {
                 let size = self.model.size(&Ty::Named(id));
-                self.w.require(format!("sj_check_{name}(sj_p + {o}, true)"));
+                self.w.require(format!("sj_check_of_{name}(sj_p + {o}, true)"));
                 self.w.line(format!("memcpy(&{lv}, sj_p + {o}, {size});"));
             }
             Some(TypeKind::Struct(_) | TypeKind::Union(_)) => {
-                self.w.require(format!("sj_get_{name}(sj_d, sj_p + {o}, &{lv})"));
+                self.w.require(format!("sj_get_of_{name}(sj_d, sj_p + {o}, &{lv})"));
             }
             Some(TypeKind::Enum(_)) => {
-                self.w.require(format!("sj_is_{name}((int32_t)sj_ld32(sj_p + {o}))"));
+                self.w.require(format!("sj_is_of_{name}((int32_t)sj_ld32(sj_p + {o}))"));
                 self.w.line(format!("memcpy(&{lv}, sj_p + {o}, 4);"));
             }
             Some(TypeKind::Opaque { size, .. }) => {
@@ -206,7 +206,7 @@ impl Emit<'_> {
             Ty::Union(id, _) => {
                 let name = self.model.type_name(*id);
                 self.w.require(format!(
-                    "sj_get_arm_{name}(sj_d, (int64_t)sj_ld64(sj_p + {o}), &{lv})"
+                    "sj_get_arm_of_{name}(sj_d, (int64_t)sj_ld64(sj_p + {o}), &{lv})"
                 ));
             }
             Ty::Fixed(element, n) => {
@@ -231,7 +231,7 @@ impl Emit<'_> {
         match self.model.def(id).map(|d| &d.kind) {
             Some(TypeKind::Alias(t)) => self.get_more(t, lv, o, sc),
             Some(TypeKind::Struct(_) | TypeKind::Union(_)) => {
-                self.w.require(format!("sj_get_more_{name}(sj_d, sj_p + {o}, &{lv})"));
+                self.w.require(format!("sj_get_more_of_{name}(sj_d, sj_p + {o}, &{lv})"));
             }
             _ => {}
         }
@@ -298,7 +298,7 @@ impl Emit<'_> {
             let name = self.model.type_name(id);
             self.w.open(&head);
             self.w.require(format!(
-                "sj_get_whole_{name}(sj_d, sj_q{k} + (size_t)sj_i{k} * {size}, &{at})"
+                "sj_get_whole_of_{name}(sj_d, sj_q{k} + (size_t)sj_i{k} * {size}, &{at})"
             ));
             self.w.close();
             self.w.line("sj_dec_end(sj_d);");

@@ -6,11 +6,10 @@ use crate::ir::Interface;
 
 use super::emit::Emit;
 use super::op::{Op, operations};
-use super::text::ident;
 
 /// What exists once: deferred answers, the table, the loop.
 pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = ident(&interface.name);
+    let name = &interface.name;
     let ops = operations(emit.model, interface);
     for op in ops.iter().filter(|op| op.op.acf.deferred) {
         super::server::later(emit, op);
@@ -19,19 +18,19 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
     let all = super::server::ids(emit.model, interface);
     let w = &mut emit.w;
     w.blank();
-    w.open(format!("static const sj_interface_id sj_{name}_ids[] ="));
+    w.open(format!("static const sj_interface_id sj_of_{name}_ids[] ="));
     for id in &all {
         w.line(format!("{},", super::server::id_initialiser(id)));
     }
     w.close_with(";");
     w.blank();
     w.line(format!(
-        "const sj_interface {name}_interface = {{sj_{name}_table, sj_{name}_ids, {count}, {}}};",
+        "const sj_interface {name}_interface = {{sj_of_{name}_table, sj_of_{name}_ids, {count}, {}}};",
         all.len()
     ));
     w.blank();
     w.function(format!(
-        "SJ_INLINE bool sj_{name}_handle(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
+        "SJ_INLINE bool sj_of_{name}_handle(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
     ));
     w.line(format!("return {name}_handle((const {name}_server *)impl, sj_s, sj_x, sj_o);"));
     w.close();
@@ -46,7 +45,7 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
     w.line("if (sj_t != SJ_OK)");
     w.line("    return sj_t;");
     w.line("sj_service_init(&sj_s, server, &sj_r);");
-    w.line(format!("sj_t = sj_service_run_by(&sj_s, sj_{name}_handle, impl, deadline_ns);"));
+    w.line(format!("sj_t = sj_service_run_by(&sj_s, sj_of_{name}_handle, impl, deadline_ns);"));
     w.line("sj_service_free(&sj_s);");
     w.line("return sj_t;");
     w.close();
@@ -54,7 +53,7 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
 
 /// The same by a switch, for a server of one interface that wants no indirect call.
 pub(super) fn by_switch(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_>]) {
-    let name = ident(&interface.name);
+    let name = &interface.name;
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
@@ -64,7 +63,7 @@ pub(super) fn by_switch(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_
     w.open("switch (sj_n)");
     for op in ops {
         w.line(format!("case {}:", op.op.opnum));
-        w.line(format!("    return sj_{}_serve(impl, sj_s, sj_x, sj_o);", op.name()));
+        w.line(format!("    return sj_of_{}_serve(impl, sj_s, sj_x, sj_o);", op.name()));
     }
     w.line("default:");
     w.line("    return SJ_FAULT_UNKNOWN_OPERATION;");
@@ -87,14 +86,14 @@ pub(super) fn by_switch(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_
 
 /// The operations by number.
 fn table(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_>]) -> usize {
-    let name = ident(&interface.name);
+    let name = &interface.name;
     let count = ops.iter().map(|o| usize::from(o.op.opnum) + 1).max().unwrap_or(0);
     let w = &mut emit.w;
     w.blank();
-    w.open(format!("static const sj_serve_fn sj_{name}_table[{}] =", count.max(1)));
+    w.open(format!("static const sj_serve_fn sj_of_{name}_table[{}] =", count.max(1)));
     for n in 0..count {
         match ops.iter().find(|op| usize::from(op.op.opnum) == n) {
-            Some(op) => w.line(format!("sj_{}_serve,", op.name())),
+            Some(op) => w.line(format!("sj_of_{}_serve,", op.name())),
             None => w.line("NULL,"),
         }
     }

@@ -42,7 +42,7 @@ impl Emit<'_> {
             Ty::Union(id, e) => {
                 let value = self.model.expr(e, &sc.siblings);
                 let name = self.model.type_name(*id);
-                self.w.line(format!("sj_draw_arm_{name}(sj_r, {value}, &{lv});"));
+                self.w.line(format!("sj_draw_arm_of_{name}(sj_r, {value}, &{lv});"));
             }
             Ty::Fixed(element, n) => {
                 let i = format!("sj_i{}", self.fresh());
@@ -106,7 +106,7 @@ impl Emit<'_> {
                 self.w.close();
             }
             Some(TypeKind::Struct(_) | TypeKind::Union(_)) => {
-                self.w.line(format!("sj_draw_{name}(sj_r, &{lv});"));
+                self.w.line(format!("sj_draw_of_{name}(sj_r, &{lv});"));
             }
             Some(TypeKind::Opaque { size, .. }) => {
                 self.w.line(format!("sj_random_bytes(sj_r, &{lv}, {size});"));

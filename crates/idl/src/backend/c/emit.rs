@@ -78,11 +78,11 @@ impl<'a> Emit<'a> {
                 Some(TypeKind::Alias(inner)) => self.check_bytes(inner, o, wire),
                 Some(TypeKind::Enum(_)) => {
                     let name = self.model.type_name(*id);
-                    self.w.require(format!("sj_is_{name}((int32_t)sj_ld32(sj_p + {o}))"));
+                    self.w.require(format!("sj_is_of_{name}((int32_t)sj_ld32(sj_p + {o}))"));
                 }
                 Some(TypeKind::Struct(_)) => {
                     let name = self.model.type_name(*id);
-                    self.w.require(format!("sj_check_{name}(sj_p + {o}, {wire})"));
+                    self.w.require(format!("sj_check_of_{name}(sj_p + {o}, {wire})"));
                 }
                 _ => {}
             },
@@ -118,11 +118,11 @@ impl<'a> Emit<'a> {
                 let name = self.model.type_name(*id);
                 match self.model.def(*id).map(|d| &d.kind) {
                     Some(TypeKind::Enum(_)) => {
-                        self.w.require(format!("sj_is_{name}((int32_t){lv})"))
+                        self.w.require(format!("sj_is_of_{name}((int32_t){lv})"))
                     }
-                    Some(TypeKind::Struct(_)) => self
-                        .w
-                        .require(format!("sj_check_{name}((const unsigned char *)&{lv}, false)")),
+                    Some(TypeKind::Struct(_)) => self.w.require(format!(
+                        "sj_check_of_{name}((const unsigned char *)&{lv}, false)"
+                    )),
                     _ => {}
                 }
             }
@@ -170,7 +170,7 @@ impl<'a> Emit<'a> {
             }
             Ty::Named(id) => {
                 let name = self.model.type_name(*id);
-                self.w.line(format!("sj_copy_{name}(sj_p + {o}, &{lv});"));
+                self.w.line(format!("sj_copy_of_{name}(sj_p + {o}, &{lv});"));
             }
             _ => {}
         }

@@ -55,7 +55,7 @@ impl Emit<'_> {
         self.w.line(format!("{name} {wire};"));
         self.w.line(format!("{prefix}_to_wire(&{lv}, &{wire}, sj_e->arena);"));
         self.w.line(format!(
-            "sj_cleanup_add(sj_e->cleanup, sj_e->arena, sj_free_{name}, (void *)(uintptr_t)&{lv});"
+            "sj_cleanup_add(sj_e->cleanup, sj_e->arena, sj_free_of_{name}, (void *)(uintptr_t)&{lv});"
         ));
         Some(wire)
     }
@@ -66,14 +66,14 @@ impl Emit<'_> {
         match self.model.def(id).map(|d| &d.kind) {
             Some(TypeKind::Alias(t)) => self.put(t, lv, o, sc),
             Some(TypeKind::Struct(_) | TypeKind::Union(_)) if self.is_plain_named(id) => {
-                self.w.require(format!("sj_check_{name}((const unsigned char *)&{lv}, false)"));
-                self.w.line(format!("sj_copy_{name}(sj_p + {o}, &{lv});"));
+                self.w.require(format!("sj_check_of_{name}((const unsigned char *)&{lv}, false)"));
+                self.w.line(format!("sj_copy_of_{name}(sj_p + {o}, &{lv});"));
             }
             Some(TypeKind::Struct(_) | TypeKind::Union(_)) => {
-                self.w.require(format!("sj_put_{name}(sj_e, sj_at + {o}, &{lv})"));
+                self.w.require(format!("sj_put_of_{name}(sj_e, sj_at + {o}, &{lv})"));
             }
             Some(TypeKind::Enum(_)) => {
-                self.w.require(format!("sj_is_{name}((int32_t){lv})"));
+                self.w.require(format!("sj_is_of_{name}((int32_t){lv})"));
                 self.w.line(format!("memcpy(sj_p + {o}, &{lv}, 4);"));
             }
             Some(TypeKind::Opaque { size, .. }) => {
@@ -236,7 +236,7 @@ impl Emit<'_> {
             Ty::Union(id, e) => {
                 let value = self.model.expr(e, &sc.siblings);
                 let name = self.model.type_name(*id);
-                self.w.require(format!("sj_put_arm_{name}(sj_e, {value}, &{lv})"));
+                self.w.require(format!("sj_put_arm_of_{name}(sj_e, {value}, &{lv})"));
             }
             Ty::Fixed(element, n) => {
                 let i = format!("sj_i{}", self.fresh());
@@ -257,7 +257,7 @@ impl Emit<'_> {
         match self.model.def(id).map(|d| &d.kind) {
             Some(TypeKind::Alias(t)) => self.more(t, lv, o, sc),
             Some(TypeKind::Struct(_) | TypeKind::Union(_)) => {
-                self.w.require(format!("sj_put_more_{name}(sj_e, sj_at + {o}, &{lv})"));
+                self.w.require(format!("sj_put_more_of_{name}(sj_e, sj_at + {o}, &{lv})"));
             }
             _ => {}
         }
@@ -302,7 +302,7 @@ impl Emit<'_> {
             let name = self.model.type_name(id);
             self.w.open(&head);
             self.w.require(format!(
-                "sj_put_whole_{name}(sj_e, sj_o{k} + (size_t)sj_i{k} * {size}, &{base}[sj_i{k}])"
+                "sj_put_whole_of_{name}(sj_e, sj_o{k} + (size_t)sj_i{k} * {size}, &{base}[sj_i{k}])"
             ));
             self.w.close();
             return self.end(&sc);

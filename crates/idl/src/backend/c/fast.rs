@@ -69,7 +69,7 @@ impl Emit<'_> {
         let parts = op.parts(Way::Request);
         self.w.blank();
         self.w.function(format!(
-            "SJ_INLINE bool sj_{}_request_short(const sj_in *sj_m, {} *sj_v)",
+            "SJ_INLINE bool sj_of_{}_request_short(const sj_in *sj_m, {} *sj_v)",
             op.name(),
             op.args()
         ));

@@ -16,11 +16,13 @@ mod encode;
 mod expr;
 mod fast;
 mod model;
+mod names;
 mod nested;
 mod op;
 mod oracle;
 mod random;
 mod record;
+mod reserved;
 mod server;
 mod testgen;
 mod text;
@@ -32,14 +34,15 @@ use crate::ir::{Interface, Module};
 use emit::Emit;
 use model::Model;
 use op::{Way, operations};
-use text::{Text, ident, string_literal};
+use text::{Text, string_literal};
 
 /// Generates the files of `module` that `options` asks for: `NAME.h`, `NAME_codec.h`, `NAME_client.c`, `NAME_server.c` with
 /// `NAME_server.h`, and `NAME_inline.h` where the ACF wants stubs in line.
 #[must_use]
 pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
-    let file = File { module, options, model: Model { m: module } };
     let mut all = Vec::new();
+    let module = &names::settle(module);
+    let file = File { module, options, model: Model { m: module } };
     let mut add = |suffix: &str, text: String| {
         all.push(Output { path: format!("{}{suffix}", module.name), text });
     };
@@ -61,7 +64,7 @@ pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
         add("_server.c", file.server());
     }
     if options.tests {
-        all.extend(generate_tests(module, options));
+        all.extend(test_programs(&file));
     }
     all
 }
@@ -71,7 +74,12 @@ pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
 /// `docs/idl-random.md` says what they do.
 #[must_use]
 pub fn generate_tests(module: &Module, options: &Options) -> Vec<Output> {
-    let file = File { module, options, model: Model { m: module } };
+    let module = &names::settle(module);
+    test_programs(&File { module, options, model: Model { m: module } })
+}
+
+fn test_programs(file: &File<'_>) -> Vec<Output> {
+    let module = file.module;
     let interfaces: Vec<&Interface> = file.interfaces().collect();
     if interfaces.is_empty() {
         return Vec::new();
@@ -194,7 +202,7 @@ impl<'a> File<'a> {
     }
 
     fn interface(&self, interface: &Interface, emit: &mut Emit<'_>) {
-        let name = ident(&interface.name);
+        let name = &interface.name;
         let all = server::ids(self.model, interface);
         emit.w.blank();
         emit.w.line(format!("/* ---- interface {name} ---- */"));
@@ -328,7 +336,7 @@ impl<'a> File<'a> {
 
 /// `calc_options()`: what the ACF says of connections.
 fn options_helper(interface: &Interface, w: &mut Text) {
-    let name = ident(&interface.name);
+    let name = &interface.name;
     let acf = &interface.acf;
     w.blank();
     w.line("/* Options for sj_connect() and sj_listen() as the interface's configuration wants them. */");

@@ -1,12 +1,14 @@
 //! Questions the C back end asks of the model: how a type lies in memory, what must be looked at.
 //! Sizes and offsets on the wire are `layout`'s.
 
+use std::collections::HashSet;
+
 use crate::ir::{
     Array, Expr, Module, Operation, Param, PtrClass, Scalar, Ty, TypeDef, TypeId, TypeKind,
 };
-use crate::layout;
+use crate::layout::{self, Known};
 
-use super::text::{ident, path};
+use super::text::path;
 
 /// Hand-written conversion: the local type and the prefix of its functions.
 pub(super) struct Marshal {
@@ -38,7 +40,20 @@ impl<'a> Model<'a> {
     }
 
     pub(super) fn type_name(self, id: TypeId) -> String {
-        self.def(id).map_or_else(String::new, |d| ident(&d.name))
+        self.def(id).map_or_else(String::new, |d| d.name.clone())
+    }
+
+    /// What may stand in front of the name of a structure, a union or an enumeration; `None` for
+    /// names that have none or whose memory has another type.
+    pub(super) fn keyword(self, id: TypeId) -> Option<&'static str> {
+        let def = self.def(id).filter(|_| self.marshal(id).is_none())?;
+        match &def.kind {
+            TypeKind::Enum(_) => Some("enum"),
+            TypeKind::Struct(_) => Some("struct"),
+            TypeKind::Union(u) if u.encapsulated.is_some() => Some("struct"),
+            TypeKind::Union(_) => Some("union"),
+            TypeKind::Alias(_) | TypeKind::Opaque { .. } | TypeKind::ContextHandle => None,
+        }
     }
 
     pub(super) fn marshal(self, id: TypeId) -> Option<Marshal> {
@@ -79,21 +94,27 @@ impl<'a> Model<'a> {
 
     /// Lies in the memory of a C program as on the wire, but for the contents of padding.
     pub(super) fn is_plain(self, ty: &Ty) -> bool {
+        self.is_plain_of(ty, &mut Known::default())
+    }
+
+    fn is_plain_of(self, ty: &Ty, known: &mut Known<bool>) -> bool {
         match ty {
             Ty::Scalar(_) => true,
-            Ty::Fixed(element, _) => self.is_plain(element),
-            Ty::Named(id) => {
+            Ty::Fixed(element, _) => self.is_plain_of(element, known),
+            Ty::Named(id) => known.of(*id, false, |known| {
                 self.marshal(*id).is_none()
                     && match self.def(*id).map(|d| &d.kind) {
-                        Some(TypeKind::Alias(inner)) => self.is_plain(inner),
+                        Some(TypeKind::Alias(inner)) => self.is_plain_of(inner, known),
                         Some(TypeKind::Enum(_) | TypeKind::Opaque { .. }) => true,
                         Some(TypeKind::Struct(s)) => {
-                            !s.fields.is_empty()
-                                && s.fields.iter().all(|f| !f.ignore && self.is_plain(&f.ty))
+                            let is_plain = |f: &crate::ir::Field, known: &mut Known<bool>| {
+                                !f.ignore && self.is_plain_of(&f.ty, known)
+                            };
+                            !s.fields.is_empty() && s.fields.iter().all(|f| is_plain(f, known))
                         }
                         _ => false,
                     }
-            }
+            }),
             _ => false,
         }
     }
@@ -105,15 +126,19 @@ impl<'a> Model<'a> {
 
     /// Plain and without padding: memory can be copied as it is.
     pub(super) fn is_dense(self, ty: &Ty) -> bool {
+        self.is_dense_of(ty, &mut Known::default())
+    }
+
+    fn is_dense_of(self, ty: &Ty, known: &mut Known<bool>) -> bool {
         match self.strip(ty) {
-            Ty::Fixed(element, _) => self.is_dense(element),
-            Ty::Named(id) => match self.def(*id).map(|d| &d.kind) {
+            Ty::Fixed(element, _) => self.is_dense_of(element, known),
+            Ty::Named(id) => known.of(*id, true, |known| match self.def(*id).map(|d| &d.kind) {
                 Some(TypeKind::Struct(s)) => {
                     layout::struct_layout(self.m, s).padding.is_empty()
-                        && s.fields.iter().all(|f| self.is_dense(&f.ty))
+                        && s.fields.iter().all(|f| self.is_dense_of(&f.ty, known))
                 }
                 _ => true,
-            },
+            }),
             _ => true,
         }
     }
@@ -143,11 +168,11 @@ impl<'a> Model<'a> {
 
     /// Whether `what` holds for a type in `ty`, itself included.
     pub(super) fn any(self, ty: &Ty, what: &dyn Fn(&Ty) -> bool) -> bool {
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         self.any_of(ty, what, &mut seen)
     }
 
-    fn any_of(self, ty: &Ty, what: &dyn Fn(&Ty) -> bool, seen: &mut Vec<TypeId>) -> bool {
+    fn any_of(self, ty: &Ty, what: &dyn Fn(&Ty) -> bool, seen: &mut HashSet<TypeId>) -> bool {
         if what(ty) {
             return true;
         }
@@ -155,10 +180,9 @@ impl<'a> Model<'a> {
             Ty::Fixed(t, _) | Ty::Pointer(_, t) => self.any_of(t, what, seen),
             Ty::Array(a) => self.any_of(&a.element, what, seen),
             Ty::Named(id) | Ty::Union(id, _) => {
-                if seen.contains(id) {
+                if !seen.insert(*id) {
                     return false;
                 }
-                seen.push(*id);
                 match self.def(*id).map(|d| &d.kind) {
                     Some(TypeKind::Alias(t)) => self.any_of(t, what, seen),
                     Some(TypeKind::Struct(s)) => {

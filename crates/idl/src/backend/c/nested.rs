@@ -44,7 +44,7 @@ impl Emit<'_> {
         let padding = layout::struct_layout(self.model.m, s).padding;
         let (sc, all) = (scope(s), members(self.model, s));
         let plain: Vec<_> = all.iter().filter(|m| self.narrow(m.ty).is_none()).collect();
-        self.encoder(&format!("put_whole_{name}"), &name, |x| {
+        self.encoder(&format!("put_whole_of_{name}"), &name, |x| {
             x.w.line("unsigned char *sj_p = sj_e->body + sj_at;");
             for m in &plain {
                 x.check_range(m.ty, &m.lv, m.range);
@@ -55,7 +55,7 @@ impl Emit<'_> {
                 x.put_whole_string(m, &sc);
             }
         });
-        self.decoder(&format!("get_whole_{name}"), &name, |x| {
+        self.decoder(&format!("get_whole_of_{name}"), &name, |x| {
             for (o, n) in &padding {
                 x.w.require(format!("sj_is_zero(sj_p + {o}, {n})"));
             }
@@ -111,8 +111,9 @@ impl Emit<'_> {
         let all = members(self.model, s);
         let linked: Vec<_> = all.iter().filter(|m| self.model.has_more(m.ty)).collect();
         self.w.blank();
-        self.w
-            .function(format!("static bool sj_put_deep_{name}(sj_enc *sj_e, const {name} *sj_v)"));
+        self.w.function(format!(
+            "static bool sj_put_deep_of_{name}(sj_enc *sj_e, const {name} *sj_v)"
+        ));
         self.w.require("++sj_e->depth <= SJ_DEPTH_MAX");
         for m in &linked {
             let Some(t) = self.unique(m.ty).cloned() else { continue };
@@ -130,7 +131,7 @@ impl Emit<'_> {
         self.w.close();
         self.w.blank();
         self.w.function(format!(
-            "static bool sj_get_deep_{name}(sj_dec *sj_d, const unsigned char *sj_b, {name} *sj_v)"
+            "static bool sj_get_deep_of_{name}(sj_dec *sj_d, const unsigned char *sj_b, {name} *sj_v)"
         ));
         self.w.require("++sj_d->depth <= SJ_DEPTH_MAX");
         for m in &linked {
@@ -152,7 +153,7 @@ impl Emit<'_> {
         let any: Vec<_> = all.iter().filter(|m| self.model.has_more(m.ty)).collect();
         let any: Vec<String> = any.iter().map(|m| m.lv.clone()).collect();
         self.w.line(format!("if ({})", any.join(" || ")));
-        self.w.line(format!("    return sj_put_deep_{name}(sj_e, sj_v);"));
+        self.w.line(format!("    return sj_put_deep_of_{name}(sj_e, sj_v);"));
     }
 
     pub(super) fn get_more_linked(&mut self, name: &str, all: &[Member<'_>]) {
@@ -160,7 +161,7 @@ impl Emit<'_> {
         let any: Vec<String> =
             any.iter().map(|m| format!("sj_ld64(sj_p + {})", m.offset)).collect();
         self.w.open(format!("if (({}) != 0)", any.join(" | ")));
-        self.w.require(format!("sj_get_deep_{name}(sj_d, sj_p, sj_v)"));
+        self.w.require(format!("sj_get_deep_of_{name}(sj_d, sj_p, sj_v)"));
         self.w.close();
     }
 }

@@ -1,5 +1,8 @@
 //! Operations: what travels in each direction, the argument structure, how a body's size becomes known.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use crate::ir::{
     Allocate, Dir, Interface, InterfaceId, Operation, Param, PtrClass, Threshold, Ty, TypeId,
     TypeKind,
@@ -10,7 +13,7 @@ use super::ctype::result_name;
 use super::emit::Scope;
 use super::expr::Sibling;
 use super::model::{Model, Passing, visit_exprs, visit_vars};
-use super::text::{Text, ident};
+use super::text::Text;
 
 /// Directions of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +71,40 @@ pub(super) fn operations<'a>(model: Model<'a>, interface: &'a Interface) -> Vec<
         .collect()
 }
 
+/// Names of the members of an interface's table of implementations.
+pub(super) struct Table {
+    operations: Vec<String>,
+    members: Vec<String>,
+    /// Context handle types, and what is called when a client is gone that held one.
+    pub(super) rundowns: Vec<(TypeId, String)>,
+}
+
+impl Table {
+    pub(super) fn of(model: Model<'_>, interface: &Interface) -> Self {
+        let ops = operations(model, interface);
+        let operations: Vec<String> = ops.iter().map(|op| op.op.name.clone()).collect();
+        let contexts = contexts(model, interface);
+        let names: Vec<String> = contexts.iter().map(|id| model.type_name(*id)).collect();
+        let mut members = super::names::table(model.m, &operations, &names);
+        let rundowns = members.split_off(operations.len());
+        Self { operations, members, rundowns: contexts.into_iter().zip(rundowns).collect() }
+    }
+
+    /// The member that implements an operation.
+    pub(super) fn member(&self, op: &Op<'_>) -> &str {
+        let at = self.operations.iter().position(|name| *name == op.op.name);
+        at.and_then(|at| self.members.get(at)).map_or("", String::as_str)
+    }
+}
+
 impl<'a> Op<'a> {
     /// `calc_add`
     pub(super) fn name(&self) -> String {
-        format!("{}_{}", ident(&self.interface.name), self.op.name)
+        format!("{}_{}", self.interface.name, self.op.name)
     }
 
     pub(super) fn args(&self) -> String {
-        format!("struct sj_{}_args", self.name())
+        format!("struct sj_of_{}_args", self.name())
     }
 
     pub(super) fn layout(&self, way: Way) -> BlockLayout {
@@ -105,7 +134,7 @@ impl<'a> Op<'a> {
             let Some(slot) = slot else { continue };
             all.push(Part {
                 param: Some(p),
-                name: ident(&p.name),
+                name: p.name.clone(),
                 ty: &p.ty,
                 range: p.range,
                 passing: self.model.passing(self.op, p),
@@ -117,7 +146,7 @@ impl<'a> Op<'a> {
     }
 
     fn lv(&self, p: &Param) -> String {
-        let name = ident(&p.name);
+        let name = &p.name;
         match self.model.passing(self.op, p) {
             Passing::Pointer => format!("(*sj_v->{name})"),
             _ => format!("sj_v->{name}"),
@@ -156,7 +185,7 @@ impl<'a> Op<'a> {
         for p in &self.op.params {
             w.line(format!("{};", self.model.member_decl(self.op, p)));
             if p.is_in() && p.is_out() && self.is_context(&p.ty) {
-                w.line(format!("uint64_t sj_id_{};", ident(&p.name)));
+                w.line(format!("uint64_t sj_id_{};", p.name));
             }
             any = true;
         }
@@ -286,21 +315,20 @@ impl<'a> Op<'a> {
 }
 
 /// Context handle types that an interface mentions.
-pub(super) fn contexts<'a>(model: Model<'a>, interface: &'a Interface) -> Vec<TypeId> {
-    let mut found: Vec<TypeId> = Vec::new();
+pub(super) fn contexts(model: Model<'_>, interface: &Interface) -> Vec<TypeId> {
+    let found = RefCell::new(BTreeSet::new());
     for op in operations(model, interface) {
-        let types = op.op.result.iter().chain(op.op.params.iter().map(|p| &p.ty));
-        for ty in types {
-            for i in 0..model.m.types.len() {
-                let Ok(i) = u32::try_from(i) else { break };
-                let id = TypeId(i);
-                let is = matches!(model.def(id).map(|d| &d.kind), Some(TypeKind::ContextHandle));
-                if is && !found.contains(&id) && model.any(ty, &|t| *t == Ty::Named(id)) {
-                    found.push(id);
+        for ty in op.op.result.iter().chain(op.op.params.iter().map(|p| &p.ty)) {
+            let note = |t: &Ty| {
+                if let Ty::Named(id) = t
+                    && matches!(model.def(*id).map(|d| &d.kind), Some(TypeKind::ContextHandle))
+                {
+                    found.borrow_mut().insert(*id);
                 }
-            }
+                false
+            };
+            model.any(ty, &note);
         }
     }
-    found.sort();
-    found
+    found.into_inner().into_iter().collect()
 }

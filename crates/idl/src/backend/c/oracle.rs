@@ -6,9 +6,9 @@ use crate::ir::{Interface, Param, Ty};
 use super::ctype::result_name;
 use super::emit::Emit;
 use super::model::Passing;
-use super::op::{Op, Way};
+use super::op::{Op, Table, Way};
 use super::testgen::{begin_call, tested};
-use super::text::{ident, path};
+use super::text::path;
 
 /// The server's program.
 pub(super) fn server(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
@@ -29,14 +29,15 @@ pub(super) fn server(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     w.line("sj_router router;");
     w.line("sj_router_init(&router);");
     for interface in interfaces {
-        let iface = ident(&interface.name);
+        let iface = &interface.name;
         w.line(format!("sj_test {iface}_test = {{seed, 0, 0, 0}};"));
         w.line(format!("{iface}_server {iface}_impl;"));
         w.line(format!("memset(&{iface}_impl, 0, sizeof {iface}_impl);"));
         w.line(format!("{iface}_impl.self = &{iface}_test;"));
+        let table = Table::of(emit.model, interface);
         for op in tested(emit.model, interface) {
             if op.op.acf.impl_server.is_none() {
-                w.line(format!("{iface}_impl.{} = sj_test_{};", ident(&op.op.name), op.name()));
+                w.line(format!("{iface}_impl.{} = sj_test_{};", table.member(&op), op.name()));
             }
         }
         w.line(format!("if (sj_router_add(&router, &{iface}_interface, &{iface}_impl) != SJ_OK)"));
@@ -44,7 +45,7 @@ pub(super) fn server(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     }
     w.line("int failed = sj_test_serve(argv[1], NULL, &router);");
     for interface in interfaces {
-        let iface = ident(&interface.name);
+        let iface = &interface.name;
         w.line(format!("failed = failed || {iface}_test.errors;"));
     }
     w.line("return failed;");
@@ -72,7 +73,7 @@ fn implementation(emit: &mut Emit<'_>, op: &Op<'_>) {
     let shown: Vec<&Param> =
         op.op.params.iter().filter(|p| !op.op.acf.deferred || p.is_in()).collect();
     for p in shown {
-        let f = ident(&p.name);
+        let f = &p.name;
         let cast = match (op.model.passing(op.op, p), op.model.resolve(&p.ty)) {
             (Passing::Pointer, _) => format!("({})", op.model.decl(&p.ty, "*")),
             (Passing::Decayed, Ty::Fixed(e, _)) => format!("({})", op.model.decl(e, "*")),
@@ -117,9 +118,9 @@ fn implementation_reply(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line("sj_outcome sj_o = sj_t->errors ? SJ_FAULT_USER : 0;");
     if op.op.acf.deferred {
         let mut args = vec!["later".to_owned()];
-        args.extend(op.reply_inputs().iter().map(|p| format!("sj_x.{}", ident(&p.name))));
+        args.extend(op.reply_inputs().iter().map(|p| format!("sj_x.{}", p.name)));
         let outs = op.op.params.iter().filter(|p| p.is_out());
-        args.extend(outs.map(|p| format!("sj_x.{}", ident(&p.name))));
+        args.extend(outs.map(|p| format!("sj_x.{}", p.name)));
         if op.op.result.is_some() {
             args.push(format!("sj_x.{}", result_name(op.op)));
         }
@@ -206,8 +207,8 @@ fn mutate(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
     if way == Way::Request && op.has_short_way() {
         w.line("/* What the short way takes, the decoder takes, with the same values. */");
         w.line(format!("{} sj_k = sj_w;", op.args()));
-        w.line(format!("const bool sj_short = sj_{name}_request_short(&sj_i, &sj_k);"));
-        w.line(format!("const bool sj_ok = sj_{name}_request_get(&sj_d, &sj_w);"));
+        w.line(format!("const bool sj_short = sj_of_{name}_request_short(&sj_i, &sj_k);"));
+        w.line(format!("const bool sj_ok = sj_of_{name}_request_get(&sj_d, &sj_w);"));
         w.open("if (sj_short)");
         w.line(format!("const sj_test_body sj_c = sj_bytes_{name}_request(&sj_a, &sj_k);"));
         w.line("const sj_test_body sj_g = {sj_b, sj_i.body_len, 0, true};");
@@ -218,7 +219,7 @@ fn mutate(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
         w.close();
         w.open("if (sj_ok)");
     } else {
-        w.open(format!("if (sj_{name}_{way_name}_get(&sj_d, &sj_w))"));
+        w.open(format!("if (sj_of_{name}_{way_name}_get(&sj_d, &sj_w))"));
     }
     w.line("sj_t->calls++;");
     w.line(format!("const sj_test_body sj_q = sj_bytes_{name}_{way_name}(&sj_a, &sj_w);"));

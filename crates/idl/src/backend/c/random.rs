@@ -5,7 +5,7 @@ use crate::ir::{Arm, Expr, Scalar, Ty, TypeId, TypeKind, Union};
 use super::emit::{Emit, Scope};
 use super::expr::Sibling;
 use super::model::{visit_exprs, visit_vars};
-use super::text::{ident, int64};
+use super::text::int64;
 
 /// A member of a list that is drawn together.
 pub(super) struct Item<'a> {
@@ -256,10 +256,12 @@ impl<'a> Emit<'a> {
                 let name = self.model.type_name(id);
                 let head = match &def.kind {
                     TypeKind::Union(u) if u.encapsulated.is_none() => format!(
-                        "static inline void sj_draw_arm_{name}(sj_random *sj_r, int64_t sj_k, {name} *sj_v)"
+                        "static inline void sj_draw_arm_of_{name}(sj_random *sj_r, int64_t sj_k, {name} *sj_v)"
                     ),
                     TypeKind::Struct(_) | TypeKind::Union(_) => {
-                        format!("static inline void sj_draw_{name}(sj_random *sj_r, {name} *sj_v)")
+                        format!(
+                            "static inline void sj_draw_of_{name}(sj_random *sj_r, {name} *sj_v)"
+                        )
                     }
                     _ => continue,
                 };
@@ -285,13 +287,13 @@ impl<'a> Emit<'a> {
         let siblings: Vec<Sibling<'_>> = s
             .fields
             .iter()
-            .map(|f| Sibling { lv: format!("sj_v->{}", ident(&f.name)), ty: &f.ty })
+            .map(|f| Sibling { lv: format!("sj_v->{}", f.name), ty: &f.ty })
             .collect();
         let items: Vec<Item<'_>> = (0_u32..)
             .zip(&s.fields)
             .map(|(i, f)| Item {
                 index: Some(i),
-                lv: format!("sj_v->{}", ident(&f.name)),
+                lv: format!("sj_v->{}", f.name),
                 ty: &f.ty,
                 range: f.range,
                 in_buffer: false,
@@ -306,13 +308,13 @@ impl<'a> Emit<'a> {
         let prefix = match &u.encapsulated {
             None => "sj_v->".to_owned(),
             Some((tag, member)) => {
-                self.draw_tag(&u.switch, &format!("sj_v->{}", ident(tag)), id);
+                self.draw_tag(&u.switch, &format!("sj_v->{}", tag), id);
                 let value = self.model.expr(
                     &Expr::Var { index: 0, deref: false },
-                    &[Sibling { lv: format!("sj_v->{}", ident(tag)), ty: &u.switch }],
+                    &[Sibling { lv: format!("sj_v->{}", tag), ty: &u.switch }],
                 );
                 self.w.line(format!("const int64_t sj_k = {value};"));
-                format!("sj_v->{}.", ident(member))
+                format!("sj_v->{}.", member)
             }
         };
         self.w.line("sj_r->depth++;");
@@ -328,7 +330,7 @@ impl<'a> Emit<'a> {
             if let Some(f) = &arm.field {
                 let item = Item {
                     index: None,
-                    lv: format!("{prefix}{}", ident(&f.name)),
+                    lv: format!("{prefix}{}", f.name),
                     ty: &f.ty,
                     range: f.range,
                     in_buffer: false,

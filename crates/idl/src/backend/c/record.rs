@@ -6,7 +6,7 @@ use crate::layout;
 use super::emit::{Emit, Scope};
 use super::expr::Sibling;
 use super::model::Model;
-use super::text::{ident, int64};
+use super::text::int64;
 
 /// A field: where it is in memory and on the wire.
 pub(super) struct Member<'a> {
@@ -23,7 +23,7 @@ pub(super) fn members<'a>(model: Model<'_>, s: &'a Struct) -> Vec<Member<'a>> {
         .zip(&l.fields)
         .filter_map(|(f, slot)| {
             Some(Member {
-                lv: format!("sj_v->{}", ident(&f.name)),
+                lv: format!("sj_v->{}", f.name),
                 ty: &f.ty,
                 range: f.range,
                 offset: slot.as_ref()?.offset,
@@ -34,10 +34,7 @@ pub(super) fn members<'a>(model: Model<'_>, s: &'a Struct) -> Vec<Member<'a>> {
 
 pub(super) fn scope(s: &Struct) -> Scope<'_> {
     Scope::new(
-        s.fields
-            .iter()
-            .map(|f| Sibling { lv: format!("sj_v->{}", ident(&f.name)), ty: &f.ty })
-            .collect(),
+        s.fields.iter().map(|f| Sibling { lv: format!("sj_v->{}", f.name), ty: &f.ty }).collect(),
     )
 }
 
@@ -70,27 +67,27 @@ impl Emit<'_> {
         let is_struct = matches!(&def.kind, TypeKind::Struct(_)) && !self.is_plain_named(id);
         if encapsulated || is_struct {
             self.w.line(format!(
-                "static inline bool sj_put_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"
+                "static inline bool sj_put_of_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"
             ));
-            self.w.line(format!("static inline bool sj_put_more_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"));
-            self.w.line(format!("static inline bool sj_get_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
-            self.w.line(format!("static inline bool sj_get_more_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
+            self.w.line(format!("static inline bool sj_put_more_of_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v);"));
+            self.w.line(format!("static inline bool sj_get_of_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
+            self.w.line(format!("static inline bool sj_get_more_of_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v);"));
             if let TypeKind::Struct(s) = &def.kind
                 && self.is_linked(s)
             {
                 self.w.line(format!(
-                    "static bool sj_put_deep_{name}(sj_enc *sj_e, const {name} *sj_v);"
+                    "static bool sj_put_deep_of_{name}(sj_enc *sj_e, const {name} *sj_v);"
                 ));
-                self.w.line(format!("static bool sj_get_deep_{name}(sj_dec *sj_d, const unsigned char *sj_b, {name} *sj_v);"));
+                self.w.line(format!("static bool sj_get_deep_of_{name}(sj_dec *sj_d, const unsigned char *sj_b, {name} *sj_v);"));
             }
         } else if matches!(&def.kind, TypeKind::Union(_)) {
-            self.w.line(format!("static inline bool sj_put_arm_{name}(sj_enc *sj_e, int64_t sj_k, const {name} *sj_v);"));
+            self.w.line(format!("static inline bool sj_put_arm_of_{name}(sj_enc *sj_e, int64_t sj_k, const {name} *sj_v);"));
             self.w.line(format!(
-                "static inline bool sj_get_arm_{name}(sj_dec *sj_d, int64_t sj_k, {name} *sj_v);"
+                "static inline bool sj_get_arm_of_{name}(sj_dec *sj_d, int64_t sj_k, {name} *sj_v);"
             ));
         }
         if self.model.marshal(id).is_some() {
-            self.w.line(format!("static inline void sj_free_{name}(void *sj_v);"));
+            self.w.line(format!("static inline void sj_free_of_{name}(void *sj_v);"));
         }
     }
 
@@ -98,7 +95,7 @@ impl Emit<'_> {
         let Some(m) = self.model.marshal(id) else { return };
         let name = self.model.type_name(id);
         self.w.blank();
-        self.w.function(format!("static inline void sj_free_{name}(void *sj_v)"));
+        self.w.function(format!("static inline void sj_free_of_{name}(void *sj_v)"));
         self.w.line(format!("{}_free(({} *)sj_v);", m.prefix, m.local));
         self.w.close();
     }
@@ -109,7 +106,7 @@ impl Emit<'_> {
         values.sort_unstable();
         values.dedup();
         self.w.blank();
-        self.w.function(format!("static inline bool sj_is_{name}(int32_t sj_v)"));
+        self.w.function(format!("static inline bool sj_is_of_{name}(int32_t sj_v)"));
         match (values.first(), values.last()) {
             (Some(&low), Some(&high))
                 if i64::from(high) - i64::from(low) + 1 == values.len() as i64 =>
@@ -139,7 +136,7 @@ impl Emit<'_> {
         let l = layout::struct_layout(self.model.m, s);
         self.w.blank();
         self.w.function(format!(
-            "static inline bool sj_check_{name}(const unsigned char *sj_p, bool sj_wire)"
+            "static inline bool sj_check_of_{name}(const unsigned char *sj_p, bool sj_wire)"
         ));
         self.w.line("(void)sj_p;");
         for m in members(self.model, s) {
@@ -164,7 +161,7 @@ impl Emit<'_> {
         self.w.close();
         self.w.blank();
         self.w.function(format!(
-            "static inline void sj_copy_{name}(unsigned char *sj_p, const {name} *sj_v)"
+            "static inline void sj_copy_of_{name}(unsigned char *sj_p, const {name} *sj_v)"
         ));
         for m in members(self.model, s) {
             self.store(m.ty, &m.lv, &m.offset.to_string());
@@ -184,7 +181,7 @@ impl Emit<'_> {
         let padding = layout::struct_layout(self.model.m, s).padding;
         let sc = scope(s);
         let all = members(self.model, s);
-        self.encoder(&format!("put_{name}"), &name, |x| {
+        self.encoder(&format!("put_of_{name}"), &name, |x| {
             x.w.line("unsigned char *sj_p = sj_e->body + sj_at;");
             x.w.line("(void)sj_p;");
             for m in &all {
@@ -194,7 +191,7 @@ impl Emit<'_> {
             x.zero_padding(&padding);
         });
         let is_linked = self.is_linked(s);
-        self.encoder(&format!("put_more_{name}"), &name, |x| {
+        self.encoder(&format!("put_more_of_{name}"), &name, |x| {
             if is_linked {
                 return x.put_more_linked(&name, &all);
             }
@@ -202,19 +199,19 @@ impl Emit<'_> {
                 x.more(m.ty, &m.lv, &m.offset.to_string(), &sc);
             }
         });
-        self.decoder(&format!("get_{name}"), &name, |x| {
+        self.decoder(&format!("get_of_{name}"), &name, |x| {
             for (o, n) in &padding {
                 x.w.require(format!("sj_is_zero(sj_p + {o}, {n})"));
             }
             for f in s.fields.iter().filter(|f| f.ignore) {
-                x.w.line(format!("sj_v->{} = NULL;", ident(&f.name)));
+                x.w.line(format!("sj_v->{} = NULL;", f.name));
             }
             for m in &all {
                 x.get(m.ty, &m.lv, &m.offset.to_string(), &sc);
                 x.check_range(m.ty, &m.lv, m.range);
             }
         });
-        self.decoder(&format!("get_more_{name}"), &name, |x| {
+        self.decoder(&format!("get_more_of_{name}"), &name, |x| {
             if is_linked {
                 x.get_more_linked(&name, &all);
             } else {
@@ -259,43 +256,43 @@ impl Emit<'_> {
         let Some((tag, member)) = &u.encapsulated else {
             self.w.blank();
             self.w.function(format!(
-                "static inline bool sj_put_arm_{name}(sj_enc *sj_e, int64_t sj_k, const {name} *sj_v)"
+                "static inline bool sj_put_arm_of_{name}(sj_enc *sj_e, int64_t sj_k, const {name} *sj_v)"
             ));
             self.put_arms(u, "sj_v->");
             self.w.close();
             self.w.blank();
             self.w.function(format!(
-                "static inline bool sj_get_arm_{name}(sj_dec *sj_d, int64_t sj_k, {name} *sj_v)"
+                "static inline bool sj_get_arm_of_{name}(sj_dec *sj_d, int64_t sj_k, {name} *sj_v)"
             ));
             self.get_arms(u, "sj_v->");
             self.w.close();
             return;
         };
-        let (tag, member) = (format!("sj_v->{}", ident(tag)), format!("sj_v->{}.", ident(member)));
+        let (tag, member) = (format!("sj_v->{}", tag), format!("sj_v->{}.", member));
         let value = self.model.expr(
             &crate::ir::Expr::Var { index: 0, deref: false },
             &[Sibling { lv: tag.clone(), ty: &u.switch }],
         );
-        self.encoder(&format!("put_{name}"), &name, |x| {
+        self.encoder(&format!("put_of_{name}"), &name, |x| {
             x.w.line(format!("sj_st64(sj_e->body + sj_at, (uint64_t)({value}));"));
         });
         self.w.blank();
         self.w.function(format!(
-            "static inline bool sj_put_more_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v)"
+            "static inline bool sj_put_more_of_{name}(sj_enc *sj_e, size_t sj_at, const {name} *sj_v)"
         ));
         self.w.line(format!("const int64_t sj_k = {value};"));
         self.w.line("(void)sj_at;");
         self.put_arms(u, &member);
         self.w.close();
         let ty = self.model.name(&u.switch);
-        self.decoder(&format!("get_{name}"), &name, |x| {
+        self.decoder(&format!("get_of_{name}"), &name, |x| {
             x.w.line("const int64_t sj_k = (int64_t)sj_ld64(sj_p);");
             x.w.line(format!("{tag} = ({ty})sj_k;"));
             x.w.require(format!("{value} == sj_k"));
         });
         self.w.blank();
         self.w.function(format!(
-            "static inline bool sj_get_more_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v)"
+            "static inline bool sj_get_more_of_{name}(sj_dec *sj_d, const unsigned char *sj_p, {name} *sj_v)"
         ));
         self.w.line("const int64_t sj_k = (int64_t)sj_ld64(sj_p);");
         self.get_arms(u, &member);
@@ -332,7 +329,7 @@ impl Emit<'_> {
         self.arms(u, &|x, arm| {
             let Some(f) = &arm.field else { return };
             let sc = Scope::new(Vec::new());
-            let lv = format!("{prefix}{}", ident(&f.name));
+            let lv = format!("{prefix}{}", f.name);
             x.check_range(&f.ty, &lv, f.range);
             x.pointee(&f.ty, &lv, "", &sc);
         });
@@ -349,7 +346,7 @@ impl Emit<'_> {
                 return;
             };
             let sc = Scope::new(Vec::new()).inner();
-            let lv = format!("{prefix}{}", ident(&f.name));
+            let lv = format!("{prefix}{}", f.name);
             let size = x.model.size(&f.ty);
             x.w.line("const unsigned char *sj_p;");
             x.w.require(format!("sj_dec_begin(sj_d, 1, {size}, &sj_p)"));
@@ -366,7 +363,7 @@ impl Emit<'_> {
         let has_default = u.arms.iter().any(|a| a.cases.is_empty());
         if let (true, Ty::Named(id)) = (has_default, self.model.strip(&u.switch)) {
             let name = self.model.type_name(*id);
-            self.w.require(format!("sj_is_{name}((int32_t)sj_k) && (int32_t)sj_k == sj_k"));
+            self.w.require(format!("sj_is_of_{name}((int32_t)sj_k) && (int32_t)sj_k == sj_k"));
         }
         if let (true, Ty::Scalar(crate::ir::Scalar::Bool)) =
             (has_default, self.model.strip(&u.switch))

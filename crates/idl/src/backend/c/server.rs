@@ -6,8 +6,8 @@ use super::client::argument_names;
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::{Model, Passing};
-use super::op::{Op, Way, contexts, operations};
-use super::text::{Text, ident, path};
+use super::op::{Op, Table, Way, contexts, operations};
+use super::text::{Text, path};
 
 /// Larger values than this are kept in the arena, not on the stack.
 const STACK_MAX: u64 = 256;
@@ -31,8 +31,9 @@ pub(super) fn implementation_result(op: &Op<'_>) -> &'static str {
 
 /// Declarations for the header.
 pub(super) fn declarations(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = ident(&interface.name);
+    let name = &interface.name;
     let ops = operations(emit.model, interface);
+    let table = Table::of(emit.model, interface);
     let w = &mut emit.w;
     w.blank();
     w.line(format!(
@@ -45,14 +46,14 @@ pub(super) fn declarations(emit: &mut Emit<'_>, interface: &Interface) {
         w.line(format!(
             "{} (*{})({});",
             implementation_result(op),
-            ident(&op.op.name),
+            table.member(op),
             implementation_params(op).join(", ")
         ));
     }
-    for id in contexts(emit.model, interface) {
-        let context = emit.model.type_name(id);
+    for (id, rundown) in &table.rundowns {
+        let context = emit.model.type_name(*id);
         w.line(format!("/* A client is gone that held this {context}; may be NULL. */"));
-        w.line(format!("void (*{context}_rundown)(void *self, {context} context);"));
+        w.line(format!("void (*{rundown})(void *self, {context} context);"));
     }
     w.close_with(&format!(" {name}_server;"));
     for op in &ops {
@@ -132,8 +133,8 @@ pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
 }
 
 fn rundown(emit: &mut Emit<'_>, interface: &Interface) {
-    let name = ident(&interface.name);
-    let all = contexts(emit.model, interface);
+    let name = &interface.name;
+    let all = Table::of(emit.model, interface).rundowns;
     if all.is_empty() {
         return;
     }
@@ -141,29 +142,29 @@ fn rundown(emit: &mut Emit<'_>, interface: &Interface) {
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "static inline void sj_{name}_rundown(const void *impl, const char *kind, void *context)"
+        "static inline void sj_of_{name}_rundown(const void *impl, const char *kind, void *context)"
     ));
     w.line(format!("const {name}_server *sj_i = (const {name}_server *)impl;"));
-    for id in all {
+    for (id, rundown) in all {
         let context = model.type_name(id);
-        w.line(format!("if (strcmp(kind, \"{context}\") == 0 && sj_i->{context}_rundown)"));
-        w.line(format!("    sj_i->{context}_rundown(sj_i->self, context);"));
+        w.line(format!("if (strcmp(kind, \"{context}\") == 0 && sj_i->{rundown})"));
+        w.line(format!("    sj_i->{rundown}(sj_i->self, context);"));
     }
     w.close();
 }
 
 /// Builds the reply from the argument structure.
 fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
-    let (name, iface) = (op.name(), ident(&op.interface.name));
+    let (name, iface) = (op.name(), &op.interface.name);
     let rundown = if contexts(op.model, op.interface).is_empty() {
         "NULL".to_owned()
     } else {
-        format!("sj_{iface}_rundown")
+        format!("sj_of_{iface}_rundown")
     };
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "SJ_INLINE sj_outcome sj_{name}_answer(sj_service *sj_s, const sj_token *sj_t, sj_client sj_k, const void *sj_i, sj_arena *sj_a, const {} *sj_v, sj_out *sj_o)",
+        "SJ_INLINE sj_outcome sj_of_{name}_answer(sj_service *sj_s, const sj_token *sj_t, sj_client sj_k, const void *sj_i, sj_arena *sj_a, const {} *sj_v, sj_out *sj_o)",
         op.args()
     ));
     w.line("sj_enc sj_e;");
@@ -173,10 +174,10 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
         op.threshold("sj_reference_threshold()")
     };
     if op.is_planned(Way::Reply) {
-        w.line(format!("struct sj_{name}_reply_plan sj_p;"));
+        w.line(format!("struct sj_of_{name}_reply_plan sj_p;"));
         w.line(format!("sj_enc_init(&sj_e, sj_a, {limit});"));
         w.line("(void)sj_k, (void)sj_i;");
-        w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_plan(&sj_e, sj_v, &sj_p)))"));
+        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_plan(&sj_e, sj_v, &sj_p)))"));
         w.line("    return sj_service_failed(&sj_e);");
         w.line("sj_reply_start(sj_s->server, sj_t, sj_p.size, sj_o);");
         if !op.parts(Way::Reply).is_empty() {
@@ -184,7 +185,7 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
             w.line("    return SJ_FAULT_TOO_LARGE;");
         }
         w.line(format!("sj_enc_into(&sj_e, sj_o, {});", op.layout(Way::Reply).size));
-        w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_put(&sj_e, sj_v, &sj_p)))"));
+        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_put(&sj_e, sj_v, &sj_p)))"));
         w.line("    return sj_service_failed(&sj_e);");
         if !op.is_fixed(Way::Reply) {
             w.line("sj_service_attach(sj_s, &sj_e, sj_o);");
@@ -197,7 +198,7 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
         } else {
             w.line("(void)sj_k, (void)sj_i;");
         }
-        w.line(format!("if (SJ_UNLIKELY(!sj_{name}_reply_put(&sj_e, sj_v)))"));
+        w.line(format!("if (SJ_UNLIKELY(!sj_of_{name}_reply_put(&sj_e, sj_v)))"));
         w.line("    return sj_service_failed(&sj_e);");
         w.line("return sj_service_start(sj_s, sj_t, &sj_e, sj_o);");
     }
@@ -206,10 +207,10 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
 
 /// Everything between the decoded request and the reply.
 fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
-    let (name, iface) = (op.name(), ident(&op.interface.name));
+    let (name, iface) = (op.name(), &op.interface.name);
     emit.w.blank();
     emit.w.function(format!(
-        "SJ_INLINE sj_outcome sj_{name}_run(const {iface}_server *sj_i, sj_service *sj_s, sj_event *sj_x, {} *sj_v, sj_out *sj_o)",
+        "SJ_INLINE sj_outcome sj_of_{name}_run(const {iface}_server *sj_i, sj_service *sj_s, sj_event *sj_x, {} *sj_v, sj_out *sj_o)",
         op.args()
     ));
     let mut args = vec!["sj_i->self".to_owned(), "sj_n".to_owned()];
@@ -217,7 +218,7 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
     if op.op.acf.deferred {
         args.push("&sj_l".to_owned());
         let ins = op.op.params.iter().filter(|p| p.is_in());
-        args.extend(ins.map(|p| format!("sj_v->{}", ident(&p.name))));
+        args.extend(ins.map(|p| format!("sj_v->{}", p.name)));
     } else {
         emit.server_buffers(op);
         rooms = emit.server_rooms(op);
@@ -232,7 +233,9 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
     let function = match &op.op.acf.impl_server {
         Some(f) => path(f),
         None => {
-            let f = format!("sj_i->{}", ident(&op.op.name));
+            // In parentheses: a macro that takes arguments leaves it alone.
+            let member = Table::of(op.model, op.interface).member(op).to_owned();
+            let f = format!("(sj_i->{member})");
             w.line(format!("if (SJ_UNLIKELY(!{f}))"));
             w.line("    return SJ_FAULT_UNKNOWN_OPERATION;");
             f
@@ -255,7 +258,7 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
             w.line("    return SJ_FAULT_NO_RESOURCES;");
         }
         w.line(format!(
-            "return sj_{name}_answer(sj_s, &sj_x->token, sj_x->client, sj_i, &sj_s->arena, sj_v, sj_o);"
+            "return sj_of_{name}_answer(sj_s, &sj_x->token, sj_x->client, sj_i, &sj_s->arena, sj_v, sj_o);"
         ));
     }
     w.close();
@@ -263,7 +266,7 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
 
 /// Storage of what goes out, and the request taken apart.
 fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
-    let (name, iface) = (op.name(), ident(&op.interface.name));
+    let (name, iface) = (op.name(), &op.interface.name);
     let violation = match op.op.acf.on_violation.or(op.interface.acf.on_violation) {
         Some(OnViolation::Fault) => "SJ_FAULT_BAD_MESSAGE",
         _ => "SJ_OUTCOME_VIOLATION",
@@ -273,7 +276,7 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "{head} sj_outcome sj_{name}_serve{suffix}(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
+        "{head} sj_outcome sj_of_{name}_serve{suffix}(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
     ));
     w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)impl;"));
     w.line(format!("{} sj_v;", op.args()));
@@ -291,8 +294,8 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
         w.line("sj_service_contexts(sj_s, sj_x, &sj_d);");
     }
     w.line("sj_outcome sj_r;");
-    w.line(format!("if (SJ_LIKELY(sj_{name}_request_get(&sj_d, &sj_v)))"));
-    w.line(format!("    sj_r = sj_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
+    w.line(format!("if (SJ_LIKELY(sj_of_{name}_request_get(&sj_d, &sj_v)))"));
+    w.line(format!("    sj_r = sj_of_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
     w.line("else");
     w.line(format!("    sj_r = sj_service_refuse(&sj_d, {violation});"));
     let parts = op.parts(Way::Request).into_iter().chain(op.parts(Way::Reply));
@@ -305,19 +308,19 @@ fn serve(emit: &mut Emit<'_>, op: &Op<'_>, is_only: bool) {
 
 /// The same for requests that lie in the body altogether.
 fn serve_short(emit: &mut Emit<'_>, op: &Op<'_>) {
-    let (name, iface) = (op.name(), ident(&op.interface.name));
+    let (name, iface) = (op.name(), &op.interface.name);
     let w = &mut emit.w;
     w.blank();
     w.function(format!(
-        "SJ_INLINE sj_outcome sj_{name}_serve(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
+        "SJ_INLINE sj_outcome sj_of_{name}_serve(const void *impl, sj_service *sj_s, sj_event *sj_x, sj_out *sj_o)"
     ));
     w.line(format!("const {iface}_server *sj_i = (const {iface}_server *)impl;"));
     w.line(format!("{} sj_v;", op.args()));
     kind(op, w);
     storage(op, w);
-    w.line(format!("if (SJ_LIKELY(sj_{name}_request_short(&sj_x->in, &sj_v)))"));
-    w.line(format!("    return sj_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
-    w.line(format!("return sj_{name}_serve_any(impl, sj_s, sj_x, sj_o);"));
+    w.line(format!("if (SJ_LIKELY(sj_of_{name}_request_short(&sj_x->in, &sj_v)))"));
+    w.line(format!("    return sj_of_{name}_run(sj_i, sj_s, sj_x, &sj_v, sj_o);"));
+    w.line(format!("return sj_of_{name}_serve_any(impl, sj_s, sj_x, sj_o);"));
     w.close();
 }
 
@@ -366,7 +369,7 @@ pub(super) fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line("memset(&sj_v, 0, sizeof sj_v);");
     let outs = op.op.params.iter().filter(|p| p.is_out());
     for p in op.reply_inputs().into_iter().chain(outs) {
-        let f = ident(&p.name);
+        let f = &p.name;
         let cast = match (op.model.passing(op.op, p), op.model.resolve(&p.ty)) {
             (Passing::Pointer, _) => format!("({})", op.model.decl(&p.ty, "*")),
             _ => String::new(),
@@ -388,7 +391,7 @@ pub(super) fn later(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line("sj_s.in = NULL;");
     w.line("sj_s.n_fds = 0;");
     w.line(format!(
-        "sj_outcome sj_r = sj_{name}_answer(&sj_s, &later->token, later->client, later->impl, &sj_a, &sj_v, &sj_o);"
+        "sj_outcome sj_r = sj_of_{name}_answer(&sj_s, &later->token, later->client, later->impl, &sj_a, &sj_v, &sj_o);"
     ));
     w.line("later->service->contexts = sj_s.contexts;");
     w.line("sj_status sj_t;");

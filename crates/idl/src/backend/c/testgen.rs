@@ -8,7 +8,6 @@ use super::emit::Emit;
 use super::model::{Model, Passing};
 use super::op::{Op, Part, Way, operations};
 use super::random::{Item, List};
-use super::text::ident;
 
 /// Operations that tests can call: not those whose stubs the user writes.
 pub(super) fn tested<'a>(model: Model<'a>, interface: &'a Interface) -> Vec<Op<'a>> {
@@ -127,21 +126,21 @@ fn bytes(emit: &mut Emit<'_>, op: &Op<'_>, way: Way) {
     w.line("sj_test_body sj_b;");
     w.line("sj_enc sj_e;");
     if op.is_planned(way) {
-        w.line(format!("struct sj_{name}_{way_name}_plan sj_p;"));
+        w.line(format!("struct sj_of_{name}_{way_name}_plan sj_p;"));
         w.line("sj_enc_init(&sj_e, sj_a, SIZE_MAX);");
-        w.line(format!("bool sj_ok = sj_{name}_{way_name}_plan(&sj_e, sj_v, &sj_p);"));
+        w.line(format!("bool sj_ok = sj_of_{name}_{way_name}_plan(&sj_e, sj_v, &sj_p);"));
         w.open("if (sj_ok)");
         w.line("sj_e.body = (unsigned char *)sj_arena_alloc(sj_a, sj_p.size);");
         w.line("sj_e.end = sj_p.size;");
         w.line(format!("sj_e.pos = {};", op.layout(way).size));
         w.line(format!(
-            "sj_ok = sj_e.body && sj_{name}_{way_name}_put(&sj_e, sj_v, &sj_p) && sj_e.pos == sj_p.size;"
+            "sj_ok = sj_e.body && sj_of_{name}_{way_name}_put(&sj_e, sj_v, &sj_p) && sj_e.pos == sj_p.size;"
         ));
         w.close();
     } else {
         w.line("sj_buffer sj_g = {NULL, 0};");
         w.line("sj_enc_init_grow(&sj_e, sj_a, SIZE_MAX, &sj_g);");
-        w.line(format!("bool sj_ok = sj_{name}_{way_name}_put(&sj_e, sj_v);"));
+        w.line(format!("bool sj_ok = sj_of_{name}_{way_name}_put(&sj_e, sj_v);"));
         w.line("if (sj_ok && sj_e.pos)");
         w.line("    sj_e.body = (unsigned char *)sj_arena_copy(sj_a, sj_e.body, sj_e.pos);");
         w.line("sj_buffer_free(&sj_g);");
@@ -166,11 +165,11 @@ pub(super) fn begin_call(emit: &mut Emit<'_>, op: &Op<'_>, variable: &str) {
 /// The client's program.
 pub(super) fn client(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     for interface in interfaces {
-        let iface = ident(&interface.name);
+        let iface = &interface.name;
         for op in tested(emit.model, interface).iter().filter(|op| op.has_client()) {
-            client_call(emit, op, &iface);
+            client_call(emit, op, iface);
         }
-        client_run(emit, interface, &iface);
+        client_run(emit, interface, iface);
     }
     let w = &mut emit.w;
     w.blank();
@@ -188,7 +187,7 @@ pub(super) fn client(emit: &mut Emit<'_>, interfaces: &[&Interface]) {
     w.line("    return 2;");
     w.line("int failed = 0;");
     for interface in interfaces {
-        let iface = ident(&interface.name);
+        let iface = &interface.name;
         w.line(format!("failed = failed || sj_test_{iface}(c, seed, rounds);"));
     }
     w.line("sj_disconnect(c);");
@@ -244,7 +243,7 @@ fn compare_reply(emit: &mut Emit<'_>, op: &Op<'_>) {
     w.line(format!("sj_draw_{name}_reply(&sj_r, &sj_x);"));
     // A buffer of the caller's cannot say that there was nothing.
     for p in op.op.params.iter().filter(|p| op.is_callers(p)) {
-        let f = ident(&p.name);
+        let f = &p.name;
         w.line(format!("if (!*sj_x.{f})"));
         w.line(format!("    *sj_v.{f} = NULL;"));
     }

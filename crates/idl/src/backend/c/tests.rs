@@ -4,7 +4,7 @@ use crate::ir::{Array, Expr, Module, PtrClass, Scalar, StringTy, Ty};
 
 use super::emit::range_conditions;
 use super::model::Model;
-use super::text::{Text, ident, int64, path, string_literal};
+use super::text::{Text, int64, path, string_literal};
 
 fn long() -> Ty {
     Ty::Scalar(Scalar::I32)
@@ -19,9 +19,7 @@ fn literals_are_c() {
 }
 
 #[test]
-fn names_that_are_keywords_get_an_underscore() {
-    assert_eq!(ident("class"), "class_");
-    assert_eq!(ident("klass"), "klass");
+fn paths_of_an_acf_are_prefixes() {
     assert_eq!(path("my::side"), "my_side");
 }
 

@@ -6,7 +6,7 @@ use crate::ir::{
 use crate::layout;
 
 use super::model::Model;
-use super::text::{Text, ident, string_literal};
+use super::text::{Text, string_literal};
 
 /// Every constant and type, imported ones included: each guarded, so that headers of several files go together.
 pub(super) fn types(model: Model<'_>, w: &mut Text) {
@@ -19,7 +19,7 @@ pub(super) fn types(model: Model<'_>, w: &mut Text) {
                 TypeKind::Union(u) if u.encapsulated.is_none() => "union",
                 _ => "struct",
             };
-            let name = ident(&def.name);
+            let name = &def.name;
             w.flush_left(format!("#ifndef SJ_TYPE_{name}"));
             w.line(format!("typedef {keyword} {name} {name};"));
             w.flush_left("#endif");
@@ -33,7 +33,7 @@ pub(super) fn types(model: Model<'_>, w: &mut Text) {
 }
 
 fn constant(model: Model<'_>, c: &Const, w: &mut Text) {
-    let name = ident(&c.name);
+    let name = &c.name;
     w.blank();
     w.doc(c.doc.as_deref());
     w.flush_left(format!("#ifndef {name}"));
@@ -73,16 +73,16 @@ fn int_constant(n: i128, s: Scalar) -> String {
 }
 
 fn type_def(model: Model<'_>, id: TypeId, def: &TypeDef, w: &mut Text) {
-    let name = ident(&def.name);
+    let name = &def.name;
     w.blank();
     w.flush_left(format!("#ifndef SJ_TYPE_{name}"));
     w.flush_left(format!("#define SJ_TYPE_{name} 1"));
     w.doc(def.doc.as_deref());
     match &def.kind {
-        TypeKind::Alias(ty) => w.line(format!("typedef {};", model.decl(ty, &name))),
-        TypeKind::Enum(e) => enumeration(&name, e, w),
-        TypeKind::Struct(s) => structure(model, id, &name, s, w),
-        TypeKind::Union(u) => union(model, &name, u, w),
+        TypeKind::Alias(ty) => w.line(format!("typedef {};", model.decl(ty, name))),
+        TypeKind::Enum(e) => enumeration(name, e, w),
+        TypeKind::Struct(s) => structure(model, id, name, s, w),
+        TypeKind::Union(u) => union(model, name, u, w),
         TypeKind::ContextHandle => w.line(format!("typedef void *{name};")),
         TypeKind::Opaque { size, align } => {
             let align = (*align).max(1);
@@ -103,7 +103,7 @@ fn enumeration(name: &str, e: &Enum, w: &mut Text) {
         } else {
             member.value.to_string()
         };
-        w.line(format!("{} = {value},", ident(&member.name)));
+        w.line(format!("{} = {value},", member.name));
     }
     w.close_with(&format!(" {name};"));
     w.line(format!(
@@ -113,9 +113,10 @@ fn enumeration(name: &str, e: &Enum, w: &mut Text) {
 
 fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct, w: &mut Text) {
     w.open(format!("struct {name}"));
+    let names: Vec<&str> = s.fields.iter().map(|f| f.name.as_str()).collect();
     for field in &s.fields {
         w.doc(field.doc.as_deref());
-        w.line(format!("{};", model.decl(&field.ty, &ident(&field.name))));
+        w.line(format!("{};", member(model, &field.ty, &field.name, &names)));
     }
     if s.fields.is_empty() {
         w.line("char sj_empty; /* not transmitted */");
@@ -131,7 +132,7 @@ fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct, w: &mut Text)
     ));
     for (field, slot) in s.fields.iter().zip(&l.fields) {
         let Some(slot) = slot else { continue };
-        let f = ident(&field.name);
+        let f = &field.name;
         w.line(format!(
             "SJ_STATIC_ASSERT(offsetof({name}, {f}) == {}, \"layout of {name}.{f}\");",
             slot.offset
@@ -139,26 +140,39 @@ fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct, w: &mut Text)
     }
 }
 
+/// A member among others called `names`. A type that is called as one of them is hidden by it in C++,
+/// and in C too from there on, unless it is spoken of as what it is.
+fn member(model: Model<'_>, ty: &Ty, name: &str, names: &[&str]) -> String {
+    let text = model.decl(ty, name);
+    let keyword = super::names::named(ty)
+        .filter(|id| names.contains(&model.type_name(*id).as_str()))
+        .and_then(|id| model.keyword(id));
+    keyword.map_or_else(|| text.clone(), |keyword| format!("{keyword} {text}"))
+}
+
 fn union(model: Model<'_>, name: &str, u: &Union, w: &mut Text) {
-    let Some((tag, member)) = &u.encapsulated else {
+    let arms_of = u.arms.iter().filter_map(|a| a.field.as_ref());
+    let mut names: Vec<&str> = arms_of.map(|f| f.name.as_str()).collect();
+    let Some((tag, inner)) = &u.encapsulated else {
         w.open(format!("union {name}"));
-        arms(model, u, w);
+        arms(model, u, &names, w);
         w.close_with(";");
         return;
     };
+    names.extend([tag.as_str(), inner.as_str()]);
     w.open(format!("struct {name}"));
-    w.line(format!("{};", model.decl(&u.switch, &ident(tag))));
+    w.line(format!("{};", member(model, &u.switch, tag, &names)));
     w.open("union");
-    arms(model, u, w);
-    w.close_with(&format!(" {};", ident(member)));
+    arms(model, u, &names, w);
+    w.close_with(&format!(" {inner};"));
     w.close_with(";");
 }
 
-fn arms(model: Model<'_>, u: &Union, w: &mut Text) {
+fn arms(model: Model<'_>, u: &Union, names: &[&str], w: &mut Text) {
     let mut any = false;
     for field in u.arms.iter().filter_map(|a| a.field.as_ref()) {
         w.doc(field.doc.as_deref());
-        w.line(format!("{};", model.decl(&field.ty, &ident(&field.name))));
+        w.line(format!("{};", member(model, &field.ty, &field.name, names)));
         any = true;
     }
     if !any {

@@ -51,25 +51,25 @@ impl<'a> Gen<'a> {
         let text = doc(&interface.doc, &format!("Client of interface `{}`.", interface.name));
         let upper = snake.to_ascii_uppercase();
         format!(
-            "{text}#[derive(Debug)]\npub struct {name}Client<T: rt::Transport = \
-             sojourn_ipc::Connection> {{ transport: T, base: u16, \
+            "{text}#[derive(Debug)]\npub struct {name}Client<T_: rt::Transport = \
+             sojourn_ipc::Connection> {{ transport: T_, base: u16, \
              deadline: Option<rt::Deadline>, {local_field} }}\n\
-             impl<T: rt::Transport> {name}Client<T> {{\n\
+             impl<T_: rt::Transport> {name}Client<T_> {{\n\
              /// Binds: asks the server for this interface.\n///\n/// # Errors\n\
              /// [`rt::Fault::UNKNOWN_INTERFACE`] if it does not serve it; those of the transport.\n\
-             pub fn bind(transport: T) -> Result<Self, rt::CallError> {{ \
+             pub fn bind(transport: T_) -> Result<Self, rt::CallError> {{ \
              Self::bind_by(transport, rt::Deadline::NEVER) }}\n\
              /// As [`Self::bind`], until `deadline`.\n///\n/// # Errors\n/// As [`Self::bind`].\n\
-             pub fn bind_by(mut transport: T, deadline: rt::Deadline) -> \
+             pub fn bind_by(mut transport: T_, deadline: rt::Deadline) -> \
              Result<Self, rt::CallError> {{ \
              let base = rt::stub::bind(&mut transport, &{upper}_ID, deadline)?; {bind_local} \
              Ok(Self {{ transport, base, deadline: None, {local_init} }}) }}\n\
              /// The next call ends at `deadline` instead of the default.\n\
              pub fn with_deadline(&mut self, deadline: rt::Deadline) -> &mut Self {{ \
              self.deadline = Some(deadline); self }}\n\
-             /// The transport below.\npub fn transport(&mut self) -> &mut T {{ \
+             /// The transport below.\npub fn transport(&mut self) -> &mut T_ {{ \
              &mut self.transport }}\n\
-             /// Gives the transport back.\n#[must_use]\npub fn into_inner(self) -> T {{ \
+             /// Gives the transport back.\n#[must_use]\npub fn into_inner(self) -> T_ {{ \
              self.transport }}\n\
              {methods} }}\n"
         )
@@ -352,7 +352,7 @@ impl<'a> Gen<'a> {
             args.push_str(&format!("{text}, "));
         }
         let name = &op.name;
-        let call = format!("local_.0.{name}(&rt::Caller::default(), {args}");
+        let call = format!("(*local_.0).{name}(&rt::Caller::default(), {args}");
         if op.deferred {
             return format!(
                 "if let Some(local_) = &self.local {{ let (sender_, mailbox_) = rt::mailbox(); \

@@ -5,7 +5,7 @@
 //! `h_` the header of an array, `x_` a value to be checked.
 
 use crate::ir::{Array, Scalar, StringTy, Ty, TypeKind};
-use crate::layout;
+use crate::layout::{self, Known};
 
 use super::encode::Env;
 use super::model::{Gen, Shape, scalar};
@@ -196,7 +196,7 @@ impl Gen<'_> {
 
     /// The words of `ty` that name something beside or behind it, as a slice expression.
     pub(super) fn slots(&self, ty: &Ty) -> String {
-        Self::marked(self.slot_list(ty, 0), self.has_numbers(ty, 0))
+        Self::marked(self.slot_list(ty, 0), self.has_numbers(ty))
     }
 
     /// A list of words, marked if there are words of `ptr` pointers among them.
@@ -206,22 +206,22 @@ impl Gen<'_> {
     }
 
     /// Whether the bytes in place have words of `ptr` pointers.
-    pub(super) fn has_numbers(&self, ty: &Ty, depth: u32) -> bool {
-        self.numbers_in(self.shape(ty), depth)
+    pub(super) fn has_numbers(&self, ty: &Ty) -> bool {
+        self.numbers_in(self.shape(ty), &mut Known::default())
     }
 
-    fn numbers_in(&self, shape: Shape<'_>, depth: u32) -> bool {
+    fn numbers_in(&self, shape: Shape<'_>, known: &mut Known<bool>) -> bool {
         match shape {
-            _ if depth > 64 => true,
             Shape::Shared(_) => true,
-            Shape::Fixed(element, _) => self.has_numbers(element, depth + 1),
-            Shape::Converted(id) => self.numbers_in(self.wire_shape(id), depth + 1),
-            Shape::Struct(id) => match layout::kind(self.module, id) {
+            Shape::Fixed(element, _) => self.numbers_in(self.shape(element), known),
+            Shape::Converted(id) => self.numbers_in(self.wire_shape(id), known),
+            Shape::Struct(id) => known.of(id, false, |known| match layout::kind(self.module, id) {
                 Some(TypeKind::Struct(s)) => {
-                    s.fields.iter().any(|f| !f.ignore && self.has_numbers(&f.ty, depth + 1))
+                    let mut there = s.fields.iter().filter(|f| !f.ignore);
+                    there.any(|f| self.numbers_in(self.shape(&f.ty), known))
                 }
                 _ => false,
-            },
+            }),
             _ => false,
         }
     }

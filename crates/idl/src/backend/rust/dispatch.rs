@@ -32,10 +32,10 @@ impl<'a> Gen<'a> {
         }
         let rest = match interface.base.and_then(|b| self.interface(b)) {
             Some(b) => format!(
-                "dispatch_{}::<S, T>(server_, contexts_, op_, oneway_, request_)",
+                "dispatch_{}_::<S_, T_>(server_, contexts_, op_, oneway_, request_)",
                 names::plain_snake(&b.name)
             ),
-            None => "rt::unknown_operation::<T>(oneway_, request_)".to_owned(),
+            None => "rt::unknown_operation::<T_>(oneway_, request_)".to_owned(),
         };
         let many = "#[allow(clippy::too_many_lines, reason = \"one arm an operation\")]";
         let body =
@@ -43,9 +43,9 @@ impl<'a> Gen<'a> {
         let arg = |n: &str| if mentions(&body, n) { n.to_owned() } else { format!("_{n}") };
         let mutable = if body.contains("request_.decoder()") { "mut " } else { "" };
         format!(
-            "{many}#[inline]\nfn dispatch_{snake}<S: {name}Server + ?Sized, T: rt::ServerTransport>(\
-             {}: &S, {}: &std::sync::Arc<rt::ContextTable>, {}: u16, oneway_: bool, \
-             {mutable}request_: T::Request<'_>) -> rt::Served<T::Ready> {{ \
+            "{many}#[inline]\nfn dispatch_{snake}_<S_: {name}Server + ?Sized, T_: rt::ServerTransport>(\
+             {}: &S_, {}: &std::sync::Arc<rt::ContextTable>, {}: u16, oneway_: bool, \
+             {mutable}request_: T_::Request<'_>) -> rt::Served<T_::Ready> {{ \
              use rt::{{Request as _, Token as _}}; {body} }}\n",
             arg("server_"),
             arg("contexts_"),
@@ -65,7 +65,7 @@ impl<'a> Gen<'a> {
         } else {
             out.push_str("let decoder_ = request_.decoder();");
         }
-        let refuse = format!("rt::refuse::<T>(request_, error_, {}, {answer})", op.op.oneway);
+        let refuse = format!("rt::refuse::<T_>(request_, error_, {}, {answer})", op.op.oneway);
         if op.deferred {
             out.push_str(&self.deferred_arm(op, &refuse, handles));
             return out;

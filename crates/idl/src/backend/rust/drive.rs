@@ -108,7 +108,7 @@ impl<'a> Gen<'a> {
         format!(
             "/// Calls every operation `rounds_` times with random values and checks what comes \
              back.\n///\n/// # Errors\n/// Which call failed, and how.\n\
-             pub fn drive<T: rt::Transport>(client_: &mut {name}Client<T>, seed_: u64, \
+             pub fn drive<T_: rt::Transport>(client_: &mut {name}Client<T_>, seed_: u64, \
              rounds_: u64) -> Result<(), String> {{ let mut k_ = 0; \
              for _ in 0..rounds_ {{ {steps} }} let _ = (client_, seed_, k_); Ok(()) }}\n{functions}"
         )
@@ -150,7 +150,7 @@ impl<'a> Gen<'a> {
         }
         format!(
             "#[allow(clippy::clone_on_copy, reason = \"generated: copies and clones alike\")]\n\
-             fn drive_{plain}<T: rt::Transport>(client_: &mut {client}Client<T>, seed_: u64) -> \
+             fn drive_{plain}<T_: rt::Transport>(client_: &mut {client}Client<T_>, seed_: u64) -> \
              Result<(), String> {{ {body} let _: &super::{home}::{prefix}RandomIn = &in_; Ok(()) }}\n"
         )
     }

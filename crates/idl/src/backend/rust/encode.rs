@@ -5,7 +5,7 @@
 //! is the measure, `w_` the writer, `b_` the block at hand, `x_` an element, `v_` a whole structure.
 
 use crate::ir::{Array, Scalar, StringTy, Ty};
-use crate::layout;
+use crate::layout::{self, Known};
 
 use super::model::{AUTO, Gen, Shape, limits, scalar};
 use super::siblings::expr;
@@ -90,7 +90,7 @@ impl Gen<'_> {
     }
 
     fn is_measured_shape(&self, shape: Shape<'_>) -> bool {
-        self.is_measured_at(shape, 0)
+        self.is_measured_of(shape, &mut Known::default())
     }
 
     fn measure_array(&self, array: &Array, val: &str, env: &Env) -> String {

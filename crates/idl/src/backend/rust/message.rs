@@ -272,7 +272,7 @@ impl<'a> Gen<'a> {
         let (mut words, mut has_numbers) = (Vec::new(), false);
         for (slot, ty) in result.into_iter().chain(params) {
             words.extend(self.slot_list(ty, slot.offset));
-            has_numbers |= self.has_numbers(ty, 0);
+            has_numbers |= self.has_numbers(ty);
         }
         Self::marked(words, has_numbers)
     }

@@ -18,6 +18,7 @@ mod names;
 mod op;
 mod random;
 mod server;
+mod settle;
 mod siblings;
 mod text;
 mod types;
@@ -29,6 +30,7 @@ use model::Gen;
 /// Generates the Rust module of `module`: one file `NAME.rs`.
 #[must_use]
 pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
+    let module = &settle::settle(module);
     let g = Gen::new(module, options);
     let mut text = head(&g);
     text.push_str(&format(&body(&g)));
@@ -59,7 +61,7 @@ fn body(g: &Gen<'_>) -> String {
     if g.options.tests {
         inner.push_str(&g.tests());
     }
-    let allowed = "dead_code, unreachable_pub, clippy::explicit_auto_deref, \
+    let allowed = "dead_code, non_camel_case_types, unreachable_pub, clippy::explicit_auto_deref, \
                    clippy::too_many_arguments, clippy::too_many_lines, clippy::unnecessary_cast, \
                    clippy::useless_conversion";
     format!(

@@ -8,7 +8,7 @@ use crate::ir::{
     Array, Interface, InterfaceId, InterfaceRef, LocalAttrs, Module, Operation, PtrClass, Scalar,
     StringTy, Threshold, Ty, TypeId, TypeKind, UserMarshal,
 };
-use crate::layout;
+use crate::layout::{self, Known};
 
 use super::names;
 
@@ -40,13 +40,17 @@ pub(super) enum Shape<'a> {
 pub(super) struct Gen<'a> {
     pub(super) module: &'a Module,
     pub(super) options: &'a crate::backend::Options,
-    types: Vec<String>,
+    pub(super) types: Vec<String>,
+    /// The same as parts of other names.
+    words: Vec<String>,
 }
 
 impl<'a> Gen<'a> {
+    /// `module` has been through [`super::settle::settle`].
     pub(super) fn new(module: &'a Module, options: &'a crate::backend::Options) -> Self {
-        let types = module.types.iter().map(|t| names::camel(&t.name)).collect();
-        Self { module, options, types: names::unique(types) }
+        let types = super::settle::types(module);
+        let words = names::unique(types.iter().map(|t| names::plain_snake(t)).collect());
+        Self { module, options, types, words }
     }
 
     /// Rust name of a named type.
@@ -54,9 +58,14 @@ impl<'a> Gen<'a> {
         self.types.get(id.0 as usize).map_or("Unnamed", String::as_str)
     }
 
-    /// The same as part of a function's name.
+    /// The same as part of another name.
+    pub(super) fn type_words(&self, id: TypeId) -> &str {
+        self.words.get(id.0 as usize).map_or("unnamed", String::as_str)
+    }
+
+    /// The same as the end of a generated function's name, which no parameter can have.
     pub(super) fn type_snake(&self, id: TypeId) -> String {
-        names::plain_snake(self.type_name(id))
+        format!("{}_", self.type_words(id))
     }
 
     pub(super) fn local(&self, id: TypeId) -> Option<&'a LocalAttrs> {
@@ -226,39 +235,41 @@ impl<'a> Gen<'a> {
 
     /// Whether values of this shape are looked at before they are sent.
     pub(super) fn is_measured(&self, ty: &Ty) -> bool {
-        self.is_measured_at(self.shape(ty), 0)
+        self.is_measured_of(self.shape(ty), &mut Known::default())
     }
 
-    pub(super) fn is_measured_at(&self, shape: Shape<'_>, depth: u32) -> bool {
-        if depth > 64 {
-            return true;
-        }
+    pub(super) fn is_measured_of(&self, shape: Shape<'_>, known: &mut Known<bool>) -> bool {
         match shape {
             Shape::Scalar(_) | Shape::Enum(_) | Shape::Opaque(..) | Shape::Handle(_) => false,
-            Shape::Fixed(element, _) => self.is_measured_at(self.shape(element), depth + 1),
-            Shape::Struct(id) => match layout::kind(self.module, id) {
-                Some(TypeKind::Struct(s)) => s.fields.iter().any(|f| {
-                    f.range.is_some() || self.is_measured_at(self.shape(&f.ty), depth + 1)
-                }),
+            Shape::Fixed(element, _) => self.is_measured_of(self.shape(element), known),
+            Shape::Struct(id) => known.of(id, false, |known| match layout::kind(self.module, id) {
+                Some(TypeKind::Struct(s)) => s
+                    .fields
+                    .iter()
+                    .any(|f| f.range.is_some() || self.is_measured_of(self.shape(&f.ty), known)),
                 _ => false,
-            },
-            Shape::Converted(id) => self.is_measured_at(self.wire_shape(id), depth + 1),
+            }),
+            Shape::Converted(id) => self.is_measured_of(self.wire_shape(id), known),
             _ => true,
         }
     }
 
     /// Whether a Rust value of this shape can be `Copy`.
     pub(super) fn is_copy(&self, ty: &Ty) -> bool {
+        self.is_copy_of(ty, &mut Known::default())
+    }
+
+    fn is_copy_of(&self, ty: &Ty, known: &mut Known<bool>) -> bool {
         match self.shape(ty) {
             Shape::Scalar(_) | Shape::Enum(_) | Shape::Handle(_) => true,
             Shape::Opaque(_, size) => size <= 64,
-            Shape::Fixed(element, n) => n <= 64 && self.is_copy(element),
-            Shape::Struct(id) => match layout::kind(self.module, id) {
+            Shape::Fixed(element, n) => n <= 64 && self.is_copy_of(element, known),
+            Shape::Struct(id) => known.of(id, false, |known| match layout::kind(self.module, id) {
                 Some(TypeKind::Struct(s)) => {
-                    s.fields.iter().all(|f| !f.ignore && self.is_copy(&f.ty))
+                    s.fields.iter().all(|f| !f.ignore && self.is_copy_of(&f.ty, known))
                 }
                 _ => false,
-            },
+            }),
             _ => false,
         }
     }

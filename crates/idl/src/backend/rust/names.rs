@@ -9,12 +9,12 @@ use std::collections::HashSet;
 /// Words that cannot be identifiers at all, not even raw.
 const NEVER: [&str; 5] = ["self", "super", "crate", "Self", "_"];
 
-const KEYWORDS: [&str; 46] = [
+const KEYWORDS: [&str; 47] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
     "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return",
     "static", "struct", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use",
-    "virtual", "where",
+    "virtual", "where", "yield",
 ];
 
 /// The words of a name: split at underscores and where lower case turns to upper.

@@ -125,8 +125,9 @@ impl<'a> Op<'a> {
     }
 }
 
-/// Methods of generated clients and traits that an operation must not hide.
-const TAKEN: [&str; 8] = [
+/// Methods of generated clients and traits that an operation must not hide, and methods of traits that
+/// every type has, which are found before a client's.
+const TAKEN: [&str; 10] = [
     "bind",
     "bind_by",
     "with_deadline",
@@ -135,9 +136,11 @@ const TAKEN: [&str; 8] = [
     "client_gone",
     "client_connected",
     "client_notified",
+    "into",
+    "try_into",
 ];
 
-fn op_name(name: &str) -> String {
+pub(super) fn op_name(name: &str) -> String {
     let snake = names::snake(name);
     if TAKEN.contains(&snake.as_str()) { format!("{snake}_op") } else { snake }
 }

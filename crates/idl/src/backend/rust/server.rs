@@ -21,7 +21,7 @@ impl<'a> Gen<'a> {
             methods.push_str(&self.declaration(op));
         }
         for id in self.own_handles(interface) {
-            let (snake, handle) = (self.type_snake(id), self.type_name(id));
+            let (snake, handle) = (self.type_words(id), self.type_name(id));
             methods.push_str(&format!(
                 "/// A client is gone that still held `handle`.\n\
                  fn {snake}_run_down(&self, _handle: {handle}) {{}}\n"
@@ -71,10 +71,10 @@ impl<'a> Gen<'a> {
 
     /// Context handle types that no base of the interface names.
     fn own_handles(&self, interface: &'a Interface) -> BTreeSet<TypeId> {
-        let mut handles = BTreeSet::new();
+        let (mut handles, mut seen) = (BTreeSet::new(), BTreeSet::new());
         for op in &interface.operations {
-            op.result.iter().for_each(|ty| self.handles_in(ty, &mut handles, 0));
-            op.params.iter().for_each(|p| self.handles_in(&p.ty, &mut handles, 0));
+            op.result.iter().for_each(|ty| self.handles_in(ty, &mut handles, &mut seen));
+            op.params.iter().for_each(|p| self.handles_in(&p.ty, &mut handles, &mut seen));
         }
         let mut base = interface.base.and_then(|b| self.interface(b));
         while let Some(above) = base {
@@ -86,27 +86,26 @@ impl<'a> Gen<'a> {
         handles
     }
 
-    fn handles_in(&self, ty: &'a Ty, out: &mut BTreeSet<TypeId>, depth: u32) {
-        if depth > 16 {
-            return;
-        }
+    /// Adds the handles in `ty` to `out`; `seen` are the types that have been looked into.
+    fn handles_in(&self, ty: &'a Ty, out: &mut BTreeSet<TypeId>, seen: &mut BTreeSet<TypeId>) {
         match self.shape(ty) {
+            Shape::Struct(id) | Shape::Union(id, _) if !seen.insert(id) => {}
             Shape::Handle(id) => {
                 out.insert(id);
             }
             Shape::Fixed(t, _) | Shape::Unique(t) | Shape::Shared(t) => {
-                self.handles_in(t, out, depth + 1);
+                self.handles_in(t, out, seen);
             }
-            Shape::Array(array) => self.handles_in(&array.element, out, depth + 1),
+            Shape::Array(array) => self.handles_in(&array.element, out, seen),
             Shape::Struct(id) => {
                 if let Some(TypeKind::Struct(s)) = layout::kind(self.module, id) {
-                    s.fields.iter().for_each(|f| self.handles_in(&f.ty, out, depth + 1));
+                    s.fields.iter().for_each(|f| self.handles_in(&f.ty, out, seen));
                 }
             }
             Shape::Union(id, _) => {
                 if let Some(TypeKind::Union(u)) = layout::kind(self.module, id) {
                     let fields = u.arms.iter().filter_map(|a| a.field.as_ref());
-                    fields.for_each(|f| self.handles_in(&f.ty, out, depth + 1));
+                    fields.for_each(|f| self.handles_in(&f.ty, out, seen));
                 }
             }
             _ => {}
@@ -137,31 +136,31 @@ impl<'a> Gen<'a> {
         let mut out = format!(
             "{local}/// Serves interface `{0}` with a server object. Clones share the object and \
              the context handles: one clone a thread.\n\
-             #[derive(Debug)]\npub struct {name}Service<S: ?Sized> {{ server: std::sync::Arc<S>, \
+             #[derive(Debug)]\npub struct {name}Service<S_: ?Sized> {{ server: std::sync::Arc<S_>, \
              contexts: std::sync::Arc<rt::ContextTable> }}\n\
-             impl<S: ?Sized> Clone for {name}Service<S> {{ fn clone(&self) -> Self {{ \
+             impl<S_: ?Sized> Clone for {name}Service<S_> {{ fn clone(&self) -> Self {{ \
              Self {{ server: std::sync::Arc::clone(&self.server), \
              contexts: std::sync::Arc::clone(&self.contexts) }} }} }}\n\
-             impl<S: {name}Server + ?Sized> {name}Service<S> {{\n\
+             impl<S_: {name}Server + ?Sized> {name}Service<S_> {{\n\
              /// Around a server object.\n#[must_use]\n\
-             pub fn new(server: impl Into<std::sync::Arc<S>>) -> Self {{ \
+             pub fn new(server: impl Into<std::sync::Arc<S_>>) -> Self {{ \
              Self {{ server: server.into(), contexts: std::sync::Arc::default() }} }}\n\
-             /// The server object.\n#[must_use]\npub fn server(&self) -> &S {{ &self.server }}\n\
+             /// The server object.\n#[must_use]\npub fn server(&self) -> &S_ {{ &self.server }}\n\
              /// Receives, dispatches and replies until `deadline`.\n///\n/// # Errors\n\
              /// What ends the server.\n\
-             pub fn serve<T: rt::ServerTransport>(&mut self, transport: &mut T, \
-             deadline: rt::Deadline) -> Result<(), T::Error> {{ \
+             pub fn serve<T_: rt::ServerTransport>(&mut self, transport: &mut T_, \
+             deadline: rt::Deadline) -> Result<(), T_::Error> {{ \
              rt::serve(transport, self, deadline) }} }}\n",
             interface.name
         );
         out.push_str(&format!(
-            "impl<S: {name}Server + ?Sized, T: rt::ServerTransport> rt::Service<T> for \
-             {name}Service<S> {{\n\
+            "impl<S_: {name}Server + ?Sized, T_: rt::ServerTransport> rt::Service<T_> for \
+             {name}Service<S_> {{\n\
              fn base_of(&self, wanted: &rt::InterfaceId) -> Option<u16> {{ \
              [{ids}].iter().any(|id| id.serves(wanted)).then_some(0) }}\n\
              fn operations(&self) -> u16 {{ {count} }}\n\
-             #[inline]\nfn dispatch(&mut self, op: u16, oneway: bool, request: T::Request<'_>) -> \
-             rt::Served<T::Ready> {{ dispatch_{snake}::<S, T>(&self.server, &self.contexts, op, \
+             #[inline]\nfn dispatch(&mut self, op: u16, oneway: bool, request: T_::Request<'_>) -> \
+             rt::Served<T_::Ready> {{ dispatch_{snake}_::<S_, T_>(&self.server, &self.contexts, op, \
              oneway, request) }}\n\
              fn connected(&mut self, client: rt::ClientId, credentials: rt::Credentials) {{ \
              self.server.client_connected(client, credentials); }}\n\
@@ -169,7 +168,7 @@ impl<'a> Gen<'a> {
              self.server.client_notified(client, bits); }}\n\
              fn gone(&mut self, client: rt::ClientId) {{ \
              for (kind, number) in self.contexts.run_down(client) {{ \
-             run_down_{snake}(&*self.server, kind, number); }} \
+             run_down_{snake}_(&*self.server, kind, number); }} \
              self.server.client_gone(client); }} }}\n"
         ));
         out.push_str(&self.run_down(interface));
@@ -187,14 +186,13 @@ impl<'a> Gen<'a> {
             .own_handles(interface)
             .iter()
             .map(|id| {
-                let (snake, handle) = (self.type_snake(*id), self.type_name(*id));
+                let (snake, handle) = (self.type_words(*id), self.type_name(*id));
                 format!("if kind_ == {} {{ server_.{snake}_run_down({handle}(number_)); }}", id.0)
             })
             .collect();
-        let rest = interface
-            .base
-            .and_then(|b| self.interface(b))
-            .map(|b| format!("run_down_{}(server_, kind_, number_);", names::plain_snake(&b.name)));
+        let rest = interface.base.and_then(|b| self.interface(b)).map(|b| {
+            format!("run_down_{}_(server_, kind_, number_);", names::plain_snake(&b.name))
+        });
         let body = match (arms.is_empty(), rest) {
             (true, rest) => rest.unwrap_or_default(),
             (false, None) => arms.join(" else "),
@@ -202,7 +200,7 @@ impl<'a> Gen<'a> {
         };
         let arg = |n: &str| if mentions(&body, n) { n.to_owned() } else { format!("_{n}") };
         format!(
-            "fn run_down_{snake}<S: {name}Server + ?Sized>({}: &S, {}: u32, {}: u64) {{ {body} }}\n",
+            "fn run_down_{snake}_<S_: {name}Server + ?Sized>({}: &S_, {}: u32, {}: u64) {{ {body} }}\n",
             arg("server_"),
             arg("kind_"),
             arg("number_")

@@ -76,7 +76,11 @@ pub(super) fn fields<'a>(g: &Gen<'a>, fields: &'a [Field]) -> Vec<Sibling<'a>> {
 /// The parameters of an operation. `deferred` operations have no buffers of their callers.
 pub(super) fn params<'a>(g: &Gen<'a>, op: &'a Operation, deferred: bool) -> Vec<Sibling<'a>> {
     let params = &op.params;
-    let names = super::names::unique(params.iter().map(|p| super::names::snake(&p.name)).collect());
+    // The result is called `ret` where it stands among parameters.
+    let result = op.result.iter().map(|_| "ret".to_owned());
+    let given = params.iter().map(|p| super::names::snake(&p.name));
+    let names = super::names::unique(result.chain(given).collect());
+    let names = names.into_iter().skip(usize::from(op.result.is_some()));
     let mut list: Vec<Sibling<'a>> = params
         .iter()
         .zip(names)

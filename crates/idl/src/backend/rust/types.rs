@@ -83,6 +83,9 @@ impl<'a> Gen<'a> {
              #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]\n#[repr(i32)]\n",
         );
         out.push_str(&format!("pub enum {name} {{\n"));
+        let capitals = e.members.iter().map(|m| names::capitals(&m.name));
+        let second = names::unique(variants.iter().cloned().chain(capitals).collect());
+        let second = &second[variants.len()..];
         let (mut aliases, mut matches) = (String::new(), String::new());
         for (at, (member, variant)) in e.members.iter().zip(&variants).enumerate() {
             let text = doc(&member.doc, &format!("`{}`.", member.name));
@@ -94,8 +97,7 @@ impl<'a> Gen<'a> {
                 }
                 Some(first) => aliases.push_str(&format!(
                     "{text}pub const {}: Self = Self::{};\n",
-                    names::capitals(&member.name),
-                    variants[first]
+                    second[at], variants[first]
                 )),
             }
         }
@@ -213,8 +215,7 @@ impl<'a> Gen<'a> {
 
     /// Every constant.
     pub(super) fn consts(&self) -> String {
-        let names =
-            names::unique(self.module.consts.iter().map(|c| names::capitals(&c.name)).collect());
+        let names = super::settle::consts(self.module, &self.types);
         self.module.consts.iter().zip(names).map(|(c, name)| constant(c, &name)).collect()
     }
 }
