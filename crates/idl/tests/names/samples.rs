@@ -160,12 +160,16 @@ fn type_samples() -> Vec<Sample> {
 /// Every sample.
 pub(crate) fn samples() -> Vec<Sample> {
     let mut samples = type_samples();
-    samples.push(few(
-        "name_operations",
-        "interface k {\n",
-        &|_, w| format!("long {w}([in] long a);\n"),
-        "}\n",
-    ));
+    samples.extend(interface_samples());
+    samples.extend(sibling_samples());
+    samples.extend(constant_samples());
+    samples.push(itself());
+    samples.push(meetings());
+    samples
+}
+
+/// Operations and interfaces.
+fn interface_samples() -> Vec<Sample> {
     let mut deferred = few(
         "name_deferred",
         "interface k {\n",
@@ -173,86 +177,103 @@ pub(crate) fn samples() -> Vec<Sample> {
         "}\n",
     );
     deferred.acf = deferred_acf(&deferred.idl);
-    samples.push(deferred);
-    samples.push(few(
-        "name_interfaces",
-        "",
-        &|_, w| format!("interface {w} {{ void f([in] long a); }}\n"),
-        "",
-    ));
-    samples.push(few(
-        "name_heirs",
-        "interface base_of_all { void f([in] long a); void g([in] long a); }\n",
-        &|_, w| format!("interface {w} : base_of_all {{ void h([in] long a); }}\n"),
-        "",
-    ));
-    samples.push(few(
-        "name_parameters",
-        "interface k {\n",
-        &|i, w| {
-            format!(
-                "long a{i}([in] long {w}, [in] long second, [in, size_is({w})] short *third);\n"
-            )
-        },
-        "}\n",
-    ));
-    samples.push(few(
-        "name_values",
-        "typedef struct { [unique] long *p; } s_t; typedef [context_handle] void *h_t;\ninterface k {\n",
-        &|i, w| {
-            format!(
-                "h_t b{i}([out] long *{w}, [in, out] s_t *second);\n\
+    vec![
+        few(
+            "name_operations",
+            "interface k {\n",
+            &|_, w| format!("long {w}([in] long a);\n"),
+            "}\n",
+        ),
+        deferred,
+        few(
+            "name_interfaces",
+            "",
+            &|_, w| format!("interface {w} {{ void f([in] long a); }}\n"),
+            "",
+        ),
+        few(
+            "name_heirs",
+            "interface base_of_all { void f([in] long a); void g([in] long a); }\n",
+            &|_, w| format!("interface {w} : base_of_all {{ void h([in] long a); }}\n"),
+            "",
+        ),
+    ]
+}
+
+/// Parameters, fields and arms.
+fn sibling_samples() -> Vec<Sample> {
+    vec![
+        few(
+            "name_parameters",
+            "interface k {\n",
+            &|i, w| {
+                format!(
+                    "long a{i}([in] long {w}, [in] long second, [in, size_is({w})] short *third);\n"
+                )
+            },
+            "}\n",
+        ),
+        few(
+            "name_values",
+            "typedef struct { [unique] long *p; } s_t; typedef [context_handle] void *h_t;\ninterface k {\n",
+            &|i, w| {
+                format!(
+                    "h_t b{i}([out] long *{w}, [in, out] s_t *second);\n\
                  long d{i}([in] long n, [in, size_is(n + 1)] short *{w}, [in, out, string] char second[9]);\n\
                  long e{i}([in, string] char *{w}, [in] h_t second, [in, out] h_t *third);\n"
-            )
-        },
-        "}\n",
-    ));
-    samples.push(few(
-        "name_fields",
-        "",
-        &|i, w| {
-            format!(
-                "typedef struct {{ long {w}; hyper second; }} plain{i};\n\
+                )
+            },
+            "}\n",
+        ),
+        few(
+            "name_fields",
+            "",
+            &|i, w| {
+                format!(
+                    "typedef struct {{ long {w}; hyper second; }} plain{i};\n\
                  typedef struct {{ long {w}; [size_is({w})] short *second; }} sized{i};\n"
-            )
-        },
-        "interface k { void f([in] plain0 *a, [in, out] sized0 *b); }\n",
-    ));
-    samples.push(few(
-        "name_arms",
-        "",
-        &|i, w| {
-            format!(
-                "typedef union switch (long {w}) other {{ case 1: long n; }} tagged{i};\n\
+                )
+            },
+            "interface k { void f([in] plain0 *a, [in, out] sized0 *b); }\n",
+        ),
+        few(
+            "name_arms",
+            "",
+            &|i, w| {
+                format!(
+                    "typedef union switch (long {w}) other {{ case 1: long n; }} tagged{i};\n\
                  typedef union switch (long other) {w} {{ case 1: long n; case 2: ; }} held{i};\n\
                  typedef union switch (long a) b {{ case 1: long {w}; case 2: case 3: hyper h; }} armed{i};\n\
                  typedef [switch_type(long)] union {{ [case(1)] long {w}; [case(2)] hyper h; }} bare{i};\n"
-            )
-        },
-        "interface k { void f([in] tagged0 *a, [in, out] held0 *b, [in] long n, [in, switch_is(n)] bare0 *c); }\n",
-    ));
-    samples.push(all(
-        "name_constants",
-        "",
-        &|i, w| format!("const long {w} = {i};\n"),
-        "interface k { void f([in] long a, [in, size_is(a)] short *b, [out, string] char **c); }\n",
-    ));
-    samples.push(all(
-        "name_members",
-        "typedef enum { FIRST_OF_ALL = -1,\n",
-        &|i, w| format!("{w} = {i},\n"),
-        "LAST_OF_ALL = 5000 } e_t;\ninterface k { void f([in] e_t a); }\n",
-    ));
-    samples.push(few(
-        "name_second_members",
-        "typedef enum { FIRST_OF_ALL = 1,\n",
-        &|_, w| format!("{w} = 1,\n"),
-        "LAST_OF_ALL = 5000 } e_t;\ninterface k { void f([in] e_t a); }\n",
-    ));
-    samples.push(itself());
-    samples.push(meetings());
-    samples
+                )
+            },
+            "interface k { void f([in] tagged0 *a, [in, out] held0 *b, [in] long n, [in, switch_is(n)] bare0 *c); }\n",
+        ),
+    ]
+}
+
+/// Constants and members of enumerations.
+fn constant_samples() -> Vec<Sample> {
+    vec![
+        all(
+            "name_constants",
+            "",
+            &|i, w| format!("const long {w} = {i};\n"),
+            "interface k { void f([in] long a, [in, size_is(a)] short *b, [out, string] char **c); }\n",
+        ),
+        all(
+            "name_members",
+            "typedef enum { FIRST_OF_ALL = -1,\n",
+            &|i, w| format!("{w} = {i},\n"),
+            "LAST_OF_ALL = 5000 } e_t;\ninterface k { void f([in] e_t a); }\n",
+        ),
+        few(
+            "name_second_members",
+            "typedef enum { FIRST_OF_ALL = 1,\n",
+            &|_, w| format!("{w} = 1,\n"),
+            "LAST_OF_ALL = 5000 } e_t;\ninterface k { void f([in] e_t a); }\n",
+        ),
+    ]
 }
 
 /// Every operation, whose declaration begins a line, put off.

@@ -261,10 +261,26 @@ impl Gen<'_> {
 
     /// Whether the structure has any such words.
     pub(super) fn has_slots(&self, id: crate::ir::TypeId) -> bool {
-        match layout::kind(self.module, id) {
-            Some(TypeKind::Struct(s)) => {
-                s.fields.iter().any(|f| !f.ignore && !self.slot_list(&f.ty, 0).is_empty())
-            }
+        self.slots_in(Shape::Struct(id), &mut Known::default())
+    }
+
+    fn slots_in(&self, shape: Shape<'_>, known: &mut Known<bool>) -> bool {
+        match shape {
+            Shape::Array(_)
+            | Shape::Str(_)
+            | Shape::Descriptor
+            | Shape::Interface(_)
+            | Shape::Shared(_) => true,
+            Shape::Unique(target) => layout::is_header(self.module, target),
+            Shape::Struct(id) => known.of(id, false, |known| match layout::kind(self.module, id) {
+                Some(TypeKind::Struct(s)) => {
+                    let mut there = s.fields.iter().filter(|f| !f.ignore);
+                    there.any(|f| self.slots_in(self.shape(&f.ty), known))
+                }
+                _ => false,
+            }),
+            Shape::Fixed(element, _) => self.slots_in(self.shape(element), known),
+            Shape::Converted(id) => self.slots_in(self.wire_shape(id), known),
             _ => false,
         }
     }

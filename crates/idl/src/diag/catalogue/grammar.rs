@@ -31,7 +31,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         code: codes::TOO_DEEP,
         title: "nested too deeply",
-        text: "Constructs may stand inside one another to a depth of 64, and a declaration may have 16 pointers and dimensions. No file that people write comes near; the bound keeps hostile input from exhausting the compiler. Give inner parts names with typedef or const.",
+        text: "Constructs may stand inside one another to a depth of 64, a declaration may have 16 pointers and dimensions, and types may stand in place inside one another to a depth of 256. No file that people write comes near; the bound keeps hostile input from exhausting the compiler. Give inner parts names with typedef or const, and point to inner types instead of holding them.",
         bad: Sample::Made(|| deep(100), "a hundred parentheses inside one another"),
         good: Sample::Made(|| deep(10), "ten"),
     },
