@@ -45,6 +45,7 @@ mod raw;
 mod readiness;
 mod reopen;
 mod rings;
+mod sanitizer;
 mod select;
 mod signals;
 mod sockets;

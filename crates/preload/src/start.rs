@@ -3,7 +3,7 @@
 
 use crate::host::SHELL;
 use crate::library::library;
-use crate::{gate, process};
+use crate::{gate, process, sanitizer};
 use core::ffi::{CStr, c_char};
 
 #[used]
@@ -11,8 +11,9 @@ use core::ffi::{CStr, c_char};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    // Of another C library everything is as it would be without us: the gate stays closed.
-    if !process::watch_forks() {
+    // Beside a sanitizer or of another C library everything is as it would be without us: the gate
+    // stays closed.
+    if sanitizer::is_here() || !process::watch_forks() {
         return;
     }
     if !cfg!(debug_assertions) {
