@@ -63,7 +63,7 @@ fn body(g: &Gen<'_>) -> String {
     }
     let allowed = "dead_code, non_camel_case_types, unreachable_pub, clippy::explicit_auto_deref, \
                    clippy::too_many_arguments, clippy::too_many_lines, clippy::unnecessary_cast, \
-                   clippy::useless_conversion";
+                   clippy::useless_conversion, clippy::wrong_self_convention";
     format!(
         "#[allow({allowed}, reason = \"generated: not every item is used, and all are written by one rule\")]\n\
          mod generated {{\n{inner}\n}}\n\
