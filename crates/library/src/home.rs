@@ -38,6 +38,16 @@ impl Session {
         self.leave_within(reason, rest, pass_on.then_some(PASS_LIMIT), when);
     }
 
+    /// The server wants it home. It takes a process for dead that it does not hear of any more, which may live and have lost the server only: such a
+    /// peer still gives the kernel what it owes, and reads there what it has not read. If the process has ended, the kernel or the process's own
+    /// descriptor says so.
+    pub(crate) fn recalled(&self, reason: ReasonT) {
+        let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
+        let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
+        let reason = if lives { ReasonT::PeerLeft } else { reason };
+        self.leave_within(reason, Rest::of(reason, false), None, Telling::Now);
+    }
+
     /// As [`Session::leave`]; `pass_on`: how long what the peer had sent is waited for. If it owes something it is told at once.
     fn leave_within(&self, reason: ReasonT, rest: Rest, pass_on: Option<Duration>, when: Telling) {
         library().with_stack(|| self.leave_here(reason, rest, pass_on, when));
@@ -88,7 +98,8 @@ impl Session {
         if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
             self.end_sending(tx);
         } else if tx.stream.is_some() {
-            let died = !was_frozen && reason == ReasonT::PeerDied;
+            // Others can hold the end of a process that has died, and read from the kernel.
+            let died = !was_frozen && reason == ReasonT::PeerDied && self.kernel_has_ended();
             self.flush(tx, rx, stream, died, rest);
         } else {
             self.end_sending(tx);
@@ -172,6 +183,14 @@ impl Session {
     /// Whether nobody is there any more to put into the kernel what the peer owes. A process that has ended may still have its number.
     pub(crate) fn peer_is_dead(&self) -> bool {
         self.peer_process_is_gone() || kernel::has_hung_up(self.number())
+    }
+
+    /// Whether the kernel says that nobody will read what is sent.
+    fn kernel_has_ended(&self) -> bool {
+        let wanted = kernel::hang_up(self.kind());
+        let found = kernel::at(self.number()).and_then(|fd| kernel::poll(fd, wanted));
+        // Of a pipe's reading end there is another word for it.
+        found.map_or(true, |found| found.intersects(wanted | rustix::event::PollFlags::HUP))
     }
 
     pub(crate) fn peer_process_is_gone(&self) -> bool {

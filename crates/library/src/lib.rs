@@ -43,6 +43,8 @@ mod poll_tests;
 mod protocol;
 mod put_back;
 mod readiness;
+#[cfg(test)]
+mod recall_tests;
 mod receive;
 mod rings;
 mod search;

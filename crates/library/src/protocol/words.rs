@@ -87,7 +87,7 @@ impl Thread {
         match event {
             EventT::Recall(RecallT { local, reason }) => {
                 if let Some(session) = self.session(local) {
-                    session.leave(reason, false);
+                    session.recalled(reason);
                 }
             }
             // In its turn: what has gone home before is to be forgotten first.
