@@ -297,11 +297,14 @@ pub(crate) enum Home {
 /// `server`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Server {
-    /// Starts this user's session server, unless one answers already
+    /// Starts a session server, unless one answers already: where --server or SOJOURN_SERVER says, else this user's
     Start {
         /// The server ends when nobody has used it for so long (default: never)
         #[arg(long, value_name = "SECONDS")]
         idle_exit: Option<u32>,
+        /// Serve there: a path, or @name (default: the configuration's, else this user's place)
+        #[arg(long, value_name = "ADDRESS")]
+        server: Option<String>,
     },
     /// Asks the server to end when the last program under Sojourn has ended
     Stop {

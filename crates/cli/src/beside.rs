@@ -3,6 +3,7 @@
 //! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd` and `PREFIX/lib/sojourn/libsojourn_preload.so`; in the directory of a build
 //! all three lie together. `SOJOURN_PRELOAD` names another library, for development.
 
+use crate::inspect;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,16 @@ pub(crate) enum PartError {
     /// `SOJOURN_PRELOAD` names nothing.
     #[error("SOJOURN_PRELOAD is {0:?}, and there is no such file; correct it or unset it")]
     Named(PathBuf),
+    /// `SOJOURN_PRELOAD` names something else, of which the loader would complain in every program.
+    #[error(
+        "SOJOURN_PRELOAD is {0:?}, which is no library for this machine ({1}); correct it or unset it"
+    )]
+    NoLibrary(PathBuf, String),
+    /// The kernel does not say where this program is.
+    #[error(
+        "where Sojourn is installed cannot be seen (/proc/self/exe: {0}); mount /proc, or name the library in SOJOURN_PRELOAD"
+    )]
+    Nowhere(String),
     /// The loader would take it for several.
     #[error(
         "the preload library's path {0:?} must be absolute and without spaces, colons and dollar signs for the loader to take it; install Sojourn elsewhere"
@@ -37,26 +48,40 @@ fn places(looked: &[PathBuf]) -> String {
 }
 
 /// The directory of this program.
-fn own_directory() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    program.parent().unwrap_or(Path::new("")).to_owned()
+fn own_directory() -> Result<PathBuf, PartError> {
+    match std::env::current_exe() {
+        Ok(program) => Ok(program.parent().unwrap_or(Path::new("")).to_owned()),
+        Err(error) => Err(PartError::Nowhere(error.to_string())),
+    }
 }
 
 /// The preload library.
 pub(crate) fn library() -> Result<PathBuf, PartError> {
-    let named = std::env::var_os("SOJOURN_PRELOAD").filter(|path| !path.is_empty());
-    library_from(named.map(PathBuf::from), &own_directory())
+    let found = match std::env::var_os("SOJOURN_PRELOAD").filter(|path| !path.is_empty()) {
+        Some(path) => named(path.into())?,
+        None => belonging(&own_directory()?)?,
+    };
+    usable(found)
 }
 
-fn library_from(named: Option<PathBuf>, directory: &Path) -> Result<PathBuf, PartError> {
-    let found = match named {
-        Some(path) if !path.is_file() => return Err(PartError::Named(path)),
-        Some(path) => path,
-        None => {
-            let installed = directory.parent().unwrap_or(directory).join("lib/sojourn");
-            first(LIBRARY, [installed.join(LIBRARY), directory.join(LIBRARY)])?
-        }
-    };
+/// The library that somebody has named.
+fn named(path: PathBuf) -> Result<PathBuf, PartError> {
+    if !path.exists() {
+        return Err(PartError::Named(path));
+    }
+    match inspect::inspect_library(&path) {
+        Ok(()) => Ok(path),
+        Err(error) => Err(PartError::NoLibrary(path, error.to_string())),
+    }
+}
+
+/// The library that belongs to a program in this directory.
+fn belonging(directory: &Path) -> Result<PathBuf, PartError> {
+    let installed = directory.parent().unwrap_or(directory).join("lib/sojourn");
+    first(LIBRARY, [installed.join(LIBRARY), directory.join(LIBRARY)])
+}
+
+fn usable(found: PathBuf) -> Result<PathBuf, PartError> {
     let is_usable = |byte: &u8| !matches!(byte, b' ' | b':' | b'$');
     match found.is_absolute() && found.as_os_str().as_bytes().iter().all(is_usable) {
         true => Ok(found),
@@ -66,7 +91,7 @@ fn library_from(named: Option<PathBuf>, directory: &Path) -> Result<PathBuf, Par
 
 /// The session server's program.
 pub(crate) fn server() -> Result<PathBuf, PartError> {
-    first(SERVER, [own_directory().join(SERVER)])
+    first(SERVER, [own_directory()?.join(SERVER)])
 }
 
 fn first<const N: usize>(part: &'static str, places: [PathBuf; N]) -> Result<PathBuf, PartError> {
@@ -87,16 +112,28 @@ mod tests {
         let bin = scratch.path("bin");
         std::fs::create_dir_all(scratch.path("lib/sojourn")).unwrap();
         std::fs::create_dir_all(&bin).unwrap();
-        let error = library_from(None, &bin).unwrap_err();
+        let error = belonging(&bin).unwrap_err();
         assert!(error.to_string().contains("lib/sojourn/libsojourn_preload.so"), "{error}");
         std::fs::write(bin.join(LIBRARY), "").unwrap();
-        assert_eq!(library_from(None, &bin), Ok(bin.join(LIBRARY)));
+        assert_eq!(belonging(&bin), Ok(bin.join(LIBRARY)));
         let installed = scratch.path("lib/sojourn").join(LIBRARY);
         std::fs::write(&installed, "").unwrap();
-        assert_eq!(library_from(None, &bin), Ok(installed));
-        let named = scratch.path("other:one.so");
-        assert_eq!(library_from(Some(named.clone()), &bin), Err(PartError::Named(named.clone())));
-        std::fs::write(&named, "").unwrap();
-        assert_eq!(library_from(Some(named.clone()), &bin), Err(PartError::Unusable(named)));
+        assert_eq!(belonging(&bin), Ok(installed));
+        let other = scratch.path("other:one.so");
+        assert_eq!(usable(other.clone()), Err(PartError::Unusable(other)));
+    }
+
+    #[test]
+    fn what_is_named_must_be_a_library() {
+        let scratch = Scratch::new("named");
+        let text = scratch.path("text.so");
+        assert_eq!(named(text.clone()), Err(PartError::Named(text.clone())));
+        std::fs::write(&text, "no library").unwrap();
+        for wrong in [text, scratch.path(".")] {
+            let error = named(wrong.clone()).unwrap_err();
+            assert!(matches!(&error, PartError::NoLibrary(path, _) if *path == wrong), "{error}");
+        }
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(named(program.clone()), Ok(program), "of this machine, as libraries are");
     }
 }

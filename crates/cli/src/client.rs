@@ -6,7 +6,6 @@ use crate::args::Where;
 use crate::server::Silent;
 use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
-use rustix::net::sockopt;
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
@@ -97,11 +96,18 @@ impl Client {
         options.wait = Wait::Park;
         options.timeout = ANSWER_WITHIN;
         let connection = Connection::connect(Address::parse(text)?, &options)?;
-        let who = sockopt::socket_peercred(connection.socket())?;
+        let who = crate::server::peer(connection.socket())?;
         let admin = AdminClient::bind_by(connection, Deadline::after(ANSWER_WITHIN))
             .with_context(|| format!("{text}: is no session server"))?;
-        let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
-        Ok(Self { admin, address: text.into(), pid, uid: who.uid.as_raw() })
+        Ok(Self { admin, address: text.into(), pid: who.pid.unsigned_abs(), uid: who.uid })
+    }
+
+    /// Which process it is, in words.
+    pub(crate) fn process(&self) -> String {
+        match self.pid {
+            0 => "of another process namespace".to_owned(),
+            pid => format!("process {pid}"),
+        }
     }
 
     fn ask(&mut self) -> &mut AdminClient {

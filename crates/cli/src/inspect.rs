@@ -26,6 +26,9 @@ pub(crate) enum Obstacle {
     /// Its connections do not pass the C library.
     #[error("it is a Go program, which makes its system calls itself, past the C library")]
     Go,
+    /// It must be the first before the C library, and counts what we do as the program's.
+    #[error("it is made with {0}, which watches every call and thread, also the library's")]
+    Sanitizer(&'static str),
     /// Of another architecture or word length.
     #[error("it is made for another kind of machine ({0})")]
     Machine(String),
@@ -90,6 +93,26 @@ pub(crate) fn inspect(file: &Path, runner: Runner) -> Result<(), Obstacle> {
     inspect_nested(file, runner, 0)
 }
 
+/// Looks whether `file` is a library of this machine.
+pub(crate) fn inspect_library(file: &Path) -> Result<(), Obstacle> {
+    let open = open(file).map_err(Obstacle::Unreadable)?;
+    let mut bytes = [0; FIRST_BYTES];
+    let len = read(&open, &mut bytes, 0).map_err(Obstacle::Unreadable)?;
+    let bytes = &bytes[..len];
+    if !bytes.starts_with(elf::MAGIC) {
+        return Err(Obstacle::Unknown);
+    }
+    let read_more = |offset, buffer: &mut [u8]| read(&open, buffer, offset).unwrap_or(0);
+    Elf::read(bytes, read_more).map(drop).map_err(of_headers)
+}
+
+fn of_headers(error: ElfError) -> Obstacle {
+    match error {
+        ElfError::Machine(what) => Obstacle::Machine(what),
+        ElfError::Damaged(what) => Obstacle::Damaged(what),
+    }
+}
+
 fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<(), Obstacle> {
     let open = open(file).map_err(Obstacle::Unreadable)?;
     let mut bytes = [0; FIRST_BYTES];
@@ -107,12 +130,16 @@ fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<(), Obsta
     }
     privileges(&open, runner)?;
     let read_more = |offset, buffer: &mut [u8]| read(&open, buffer, offset).unwrap_or(0);
-    let elf = Elf::read(bytes, read_more).map_err(|error| match error {
-        ElfError::Machine(what) => Obstacle::Machine(what),
-        ElfError::Damaged(what) => Obstacle::Damaged(what),
-    })?;
+    let elf = Elf::read(bytes, read_more).map_err(of_headers)?;
     if elf.is_go {
         return Err(Obstacle::Go);
+    }
+    if let Some(sanitizer) = elf.sanitizer {
+        return Err(Obstacle::Sanitizer(sanitizer));
+    }
+    // The loader itself, told to load a program: it preloads into that.
+    if elf.interpreter.is_none() && std::fs::canonicalize(file).is_ok_and(|f| is_our_loader(&f)) {
+        return Ok(());
     }
     let loader = elf.interpreter.ok_or(Obstacle::Static)?;
     match is_our_loader(&loader) {

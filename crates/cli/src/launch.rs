@@ -7,6 +7,7 @@ use crate::search::find;
 use anyhow::{Context as _, Result};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
@@ -30,11 +31,23 @@ pub(crate) fn become_program(
     if refused != Errno::NOEXEC {
         return Ok(refused);
     }
-    // As execvp(3) does: a file without a form that the kernel knows is taken for a shell script.
+    // As execvp(3) and shells do: a file without a form that the kernel knows is taken for a shell script, unless it
+    // is a program for another machine, or broken.
+    if is_binary(Path::new(OsStr::from_bytes(file.as_bytes()))) {
+        return Ok(refused);
+    }
     let shell = c"/bin/sh";
     let mut with_shell = vec![shell.to_owned(), file];
     with_shell.extend(words.into_iter().skip(1));
     Ok(exec(shell, &with_shell, &variables))
+}
+
+/// Whether the first line has what no text has.
+fn is_binary(file: &Path) -> bool {
+    let mut first = [0; 128];
+    let len = std::fs::File::open(file).and_then(|mut file| file.read(&mut first)).unwrap_or(0);
+    let line = first[..len].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.contains(&0) || line.starts_with(b"\x7fELF")
 }
 
 fn exec(file: &CStr, words: &[CString], variables: &[CString]) -> Errno {

@@ -7,6 +7,7 @@ use crate::output::{print, print_json, span};
 use crate::server;
 use anyhow::{Result, bail};
 use serde::Serialize;
+use sojourn_session::config;
 use std::time::Duration;
 
 /// How long a server may take to end.
@@ -17,14 +18,18 @@ const EMPTY_WITHIN: Duration = Duration::from_millis(1500);
 /// Starts, stops, asks. Answers the exit status.
 pub(crate) fn server(action: &Server) -> Result<u8> {
     match action {
-        Server::Start { idle_exit } => start(*idle_exit),
+        Server::Start { idle_exit, server } => start(server.as_deref(), *idle_exit),
         Server::Stop { force, place } => stop(*force, place),
         Server::Status(report) => status(report),
     }
 }
 
-fn start(idle_exit_s: Option<u32>) -> Result<u8> {
-    let address = server::start(idle_exit_s)?;
+fn start(named: Option<&str>, idle_exit_s: Option<u32>) -> Result<u8> {
+    let named = match named {
+        Some(address) => address.to_owned(),
+        None => config::load([], |name| std::env::var_os(name))?.server,
+    };
+    let address = server::start(&named, idle_exit_s)?;
     print(&format!("serving at {address}\n"))?;
     Ok(0)
 }
@@ -90,7 +95,7 @@ fn status(report: &Report) -> Result<u8> {
         print_json(&Status {
             version: 1,
             server: Some(client.address),
-            pid: Some(client.pid),
+            pid: Some(client.pid).filter(|pid| *pid != 0),
             uid: Some(client.uid),
             uptime_ms: Some(counters.uptime_ms),
             processes: Some(counters.processes),
@@ -100,9 +105,9 @@ fn status(report: &Report) -> Result<u8> {
         return Ok(0);
     }
     let mut text = format!(
-        "{}: process {}, user {}, up for {}; {} programs, {} streams\n",
+        "{}: {}, user {}, up for {}; {} programs, {} streams\n",
         client.address,
-        client.pid,
+        client.process(),
         client.uid,
         span(counters.uptime_ms),
         counters.processes,

@@ -110,6 +110,9 @@ fn become_or_fail(
         .map_err(|error| Failure::new(RUN_FAILED, error))?;
     let (status, hint) = match refused {
         Errno::NOENT => (RUN_NOT_FOUND, " (its interpreter or loader is missing)"),
+        Errno::NOEXEC => {
+            (RUN_NOT_EXECUTABLE, " (it is made for another machine, or broken: file(1) says more)")
+        }
         _ => (RUN_NOT_EXECUTABLE, ""),
     };
     Err(Failure::new(status, anyhow!("{file:?}: cannot be run: {refused}{hint}")))

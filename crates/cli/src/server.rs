@@ -9,12 +9,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::time::Timespec;
 use sojourn_ipc::Address;
 use sojourn_session::place::Surroundings;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -75,11 +76,32 @@ pub(crate) fn answers(address: &str) -> Result<(), Silent> {
         Err(Errno::AGAIN) => return Ok(()),
         Err(error) => return Err(silent(error)),
     }
-    let owner = sockopt::socket_peercred(&socket).map_err(silent)?.uid.as_raw();
+    let owner = peer(&socket).map_err(silent)?.uid;
     match owner == 0 || owner == rustix::process::geteuid().as_raw() {
         true => Ok(()),
         false => Err(Silent::Foreign(address.into(), owner)),
     }
+}
+
+/// Who is at the other end of a socket. The process number is 0 if it has none here: that of another
+/// process namespace, as a container's side-car is. (rustix takes 0 for a failure of the call.)
+pub(crate) fn peer(socket: impl AsFd) -> Result<libc::ucred, Errno> {
+    let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, all of which `who` has.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut len,
+        )
+    };
+    if answer == 0 {
+        return Ok(who);
+    }
+    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 /// Sees to it that a server answers. `configured` is the setting `server`, empty for the usual places. If
@@ -126,13 +148,29 @@ fn start_apart(idle_exit_s: u32) -> Result<()> {
     Ok(())
 }
 
-/// Starts this user's server, as a daemon of its own; ends when it serves. Answers its address.
-pub(crate) fn start(idle_exit_s: Option<u32>) -> Result<String> {
+/// Starts a server at `named`, empty for this user's place, as a daemon of its own; ends when it serves.
+/// Answers its address.
+pub(crate) fn start(named: &str, idle_exit_s: Option<u32>) -> Result<String> {
     let program = beside::server()?;
-    let around = Surroundings::of_this_process("");
-    let own = around.prepare_own().context("the server has no place")?;
-    let log = own.with_file_name("server.log");
-    let mut server = spawn(&program, &log, idle_exit_s)?;
+    let place = match Address::parse(named) {
+        _ if named.is_empty() => None,
+        Ok(Address::Path(path)) => Some(std::path::absolute(path)?),
+        Ok(_) => Some(PathBuf::from(named)),
+        Err(error) => return Err(error).with_context(|| format!("{named}: is no address")),
+    };
+    let log = match place.as_ref().filter(|place| place.is_absolute()) {
+        Some(path) => {
+            let mut log = path.clone().into_os_string();
+            log.push(".log");
+            PathBuf::from(log)
+        }
+        None => {
+            let around = Surroundings::of_this_process("");
+            let own = around.prepare_own().context("the server has no place")?;
+            own.with_file_name("server.log")
+        }
+    };
+    let mut server = spawn(&program, place.as_deref(), &log, idle_exit_s)?;
     let stdout = server.stdout.take().context("the server has no standard output")?;
     match await_ready(stdout) {
         Ready::Serves(address) => Ok(address),
@@ -149,17 +187,27 @@ pub(crate) fn start(idle_exit_s: Option<u32>) -> Result<String> {
     }
 }
 
-fn spawn(program: &Path, log: &Path, idle_exit_s: Option<u32>) -> Result<Child> {
+fn spawn(
+    program: &Path,
+    place: Option<&Path>,
+    log: &Path,
+    idle_exit_s: Option<u32>,
+) -> Result<Child> {
     let flags = OFlags::WRONLY
         | OFlags::CREATE
         | OFlags::APPEND
         | OFlags::TRUNC
         | OFlags::NOFOLLOW
         | OFlags::CLOEXEC;
-    let errors = rustix::fs::open(log, flags, Mode::RUSR | Mode::WUSR)
-        .with_context(|| format!("{}: cannot be written", log.display()))?;
+    let errors = rustix::fs::open(log, flags, Mode::RUSR | Mode::WUSR).with_context(|| {
+        format!("{}: cannot be written; name a folder that is there and yours", log.display())
+    })?;
     let mut command = Command::new(program);
-    command.arg("--user").current_dir("/").env_remove("LD_PRELOAD");
+    match place {
+        Some(place) => command.arg("--address").arg(place),
+        None => command.arg("--user"),
+    };
+    command.current_dir("/").env_remove("LD_PRELOAD");
     if let Some(seconds) = idle_exit_s {
         command.args(["--idle-exit", &seconds.to_string()]);
     }
@@ -222,6 +270,7 @@ fn tail(log: &Path) -> String {
 
 /// Where the log of a server that we started is.
 pub(crate) fn log_of(address: &str) -> Option<PathBuf> {
-    let log = Path::new(address).with_file_name("server.log");
-    log.is_file().then_some(log)
+    let named = PathBuf::from(format!("{address}.log"));
+    let usual = Path::new(address).with_file_name("server.log");
+    [named, usual].into_iter().find(|log| log.is_absolute() && log.is_file())
 }

@@ -82,6 +82,73 @@ fn the_exit_statuses_are_those_of_env() {
 }
 
 #[test]
+fn a_broken_program_is_no_shell_script() {
+    let world = World::new("broken");
+    for (name, bytes) in [("elf", b"\x7fELF\x02\x01\x01 cut short".as_slice()), ("zero", b"a\0b\n")]
+    {
+        let file = world.scratch.put(name, "");
+        std::fs::write(&file, bytes).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (status, out, err) = world.run(&["-q", file.to_str().unwrap()]);
+        assert_eq!((status, out.as_str()), (126, ""), "{err}");
+        assert!(err.contains("Exec format error") && err.lines().count() == 1, "{err}");
+    }
+    let script = world.scratch.put("script", "echo $1 $IS_PRELOADED\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(
+        world.run(&["-q", script.to_str().unwrap(), "one"]),
+        (0, "one\n".into(), String::new())
+    );
+}
+
+#[test]
+fn a_library_that_is_none_is_told_before_the_loader_complains() {
+    let world = World::new("no-library");
+    let text = world.scratch.put("text.so", "no library");
+    let output =
+        world.command(&["/bin/echo", "hi"]).env("SOJOURN_PRELOAD", &text).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout == b"hi\n", "{err}");
+    assert!(err.contains("no library for this machine") && err.lines().count() == 1, "{err}");
+}
+
+#[test]
+fn the_loader_preloads_into_the_program_that_it_is_told() {
+    let world = World::new("loader");
+    let loader = "/lib64/ld-linux-x86-64.so.2";
+    if !std::path::Path::new(loader).exists() {
+        return;
+    }
+    let found = world.run(&[loader, "/bin/sh", "-c", "echo $IS_PRELOADED"]);
+    assert_eq!(found, (0, "yes\n".into(), String::new()));
+}
+
+#[test]
+fn a_program_with_a_sanitizer_runs_plainly_and_says_why_or_not_at_all_if_strict() {
+    let world = World::new("sanitizer");
+    let source = world.scratch.put("main.c", "int main(void) { return 0; }\n");
+    for (name, options) in [
+        ("asan", ["-fsanitize=address", "-g"]),
+        ("static", ["-fsanitize=address", "-static-libasan"]),
+        ("tsan", ["-fsanitize=thread", "-g"]),
+        ("tsan-static", ["-fsanitize=thread", "-static-libtsan"]),
+    ] {
+        let program = world.scratch.path(name);
+        let mut command = Command::new("gcc");
+        let made = command.args(options).arg("-o").args([&program, &source]).output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            eprintln!("left out: {options:?}");
+            continue;
+        }
+        let (status, _, err) = world.run(&[program.to_str().unwrap()]);
+        assert!(status == 0 && err.lines().count() == 1, "{name}: {status} {err}");
+        assert!(err.contains("runs without acceleration") && err.contains("anitizer"), "{err}");
+        let (status, _, err) = world.run(&["--strict", program.to_str().unwrap()]);
+        assert!(status == 125 && err.contains("anitizer"), "{name}: {status} {err}");
+    }
+}
+
+#[test]
 fn a_static_program_runs_plainly_and_says_why_or_not_at_all_if_strict() {
     let world = World::new("static");
     let program = world.scratch.path("program");

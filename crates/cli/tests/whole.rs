@@ -222,6 +222,51 @@ fn the_doctor_finds_nothing_missing() {
 }
 
 #[test]
+fn a_server_is_started_at_the_address_that_is_named() {
+    let world = World::new("named");
+    let places = ["first", "second"].map(|name| world.scratch.path(name));
+    let start = |words: &[&str]| {
+        let mut command = world.sojourn(&["server", "start", "--idle-exit", "60"]);
+        command.args(words).env("SOJOURN_SERVER", &places[0]).output().unwrap()
+    };
+    for (at, words) in [vec![], vec!["--server", places[1].to_str().unwrap()]].iter().enumerate() {
+        let output = start(words);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, format!("serving at {}\n", places[at].display()), "{output:?}");
+        let stop = ["server", "stop", "--force", "--server", places[at].to_str().unwrap()];
+        assert!(world.output(&stop).status.success());
+    }
+    let nowhere = start(&["--server", "/no/such/folder/server"]);
+    let err = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(!nowhere.status.success() && err.contains("/no/such/folder"), "{err}");
+    assert!(err.contains("name a folder that is there"), "{err}");
+}
+
+#[test]
+fn a_server_of_another_process_namespace_is_no_failure() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root makes process namespaces");
+        return;
+    }
+    let world = World::new("elsewhere");
+    assert!(world.output(&["server", "start"]).status.success());
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--mount=/proc/{}/ns/mnt", world.holder.as_ref().unwrap().0.id()));
+        command.args(["timeout", "-s", "KILL", "60", "unshare", "--pid", "--fork", "--mount-proc"]);
+        command.arg(world.built.path("sojourn")).args(words).env("SOJOURN_CONFIG", "/dev/null");
+        command.env_remove("SOJOURN_SERVER").env_remove("SOJOURN_PRELOAD").output().unwrap()
+    };
+    let output = inside(&["run", "--strict", "/bin/true"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let said = String::from_utf8(inside(&["server", "status"]).stdout).unwrap();
+    assert!(said.contains("of another process namespace, user 0"), "{said}");
+    let json: Value =
+        serde_json::from_slice(&inside(&["server", "status", "--json"]).stdout).unwrap();
+    assert!(json["pid"].is_null() && json["uid"] == 0, "{json}");
+}
+
+#[test]
 fn a_server_of_root_is_stopped_by_nobody_else() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root's server serves others");

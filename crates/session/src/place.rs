@@ -16,7 +16,8 @@ pub const SYSTEM: &str = "/run/sojourn/server";
 pub enum PlaceError {
     /// The directory is another user's.
     #[error(
-        "{path} belongs to user {owner}, not to user {user}: it is not used. Unset XDG_RUNTIME_DIR if it is another user's"
+        "{path} belongs to user {owner}, not to user {user}: it is not used. {}",
+        instead_of(.path, *.user)
     )]
     Foreign {
         /// The directory.
@@ -33,8 +34,22 @@ pub enum PlaceError {
     #[error("{0} is not a directory (or a symbolic link to one): remove it")]
     NotADirectory(PathBuf),
     /// The kernel refused.
-    #[error("{0}: {1}")]
+    #[error(
+        "{0}: {1}. Name a place in a folder that is there and can be written, such as SOJOURN_SERVER=DIR/server"
+    )]
     System(PathBuf, Errno),
+}
+
+/// What to do where a directory is another user's.
+fn instead_of(directory: &Path, user: u32) -> &'static str {
+    match Path::new(SYSTEM).parent() == Some(directory) {
+        false => "Unset XDG_RUNTIME_DIR if it is another user's",
+        // Only in a user namespace is it not root's own.
+        true if user == 0 => {
+            "Root of a user namespace is another user outside of it: name another place, such as SOJOURN_SERVER=DIR/server"
+        }
+        true => "Only root can serve the whole system: start the server as root, or with --user",
+    }
 }
 
 /// What decides where a server is, so that tests can say it.
@@ -92,6 +107,7 @@ impl Surroundings {
         if own != self.system && !is_socket(&self.system) {
             match check(&self.user_directory(), self.user) {
                 Ok(()) | Err(PlaceError::System(_, Errno::NOENT)) => {}
+                Err(_) if is_kept(&own, self.user) => {}
                 Err(error) => return Err(error),
             }
             return Ok(own.to_string_lossy().into_owned());
@@ -164,6 +180,22 @@ fn check(directory: &Path, user: u32) -> Result<(), PlaceError> {
         return Err(PlaceError::Open(directory.into()));
     }
     Ok(())
+}
+
+/// Whether the socket is this user's or root's, in a directory of either in which others may put things but neither
+/// remove nor rename it (mode 1777, as a folder that containers share has).
+fn is_kept(socket: &Path, user: u32) -> bool {
+    const STICKY: u32 = 0o1000;
+    const WRITABLE: u32 = 0o022;
+    let is_ours = |found: &rustix::fs::Stat| found.st_uid == user || found.st_uid == 0;
+    let holds = |found: rustix::fs::Stat| {
+        is_ours(&found) && (found.st_mode & STICKY != 0 || found.st_mode & WRITABLE == 0)
+    };
+    let is_socket = |found: rustix::fs::Stat| {
+        is_ours(&found) && FileType::from_raw_mode(found.st_mode) == FileType::Socket
+    };
+    socket.parent().is_some_and(|directory| look(directory).is_ok_and(holds))
+        && rustix::fs::lstat(socket).is_ok_and(is_socket)
 }
 
 fn foreign(directory: &Path, found: &rustix::fs::Stat, user: u32) -> PlaceError {
@@ -239,6 +271,37 @@ mod tests {
         let link = scratch.0.join("link");
         std::os::unix::fs::symlink(&directory, &link).unwrap();
         assert_eq!(check(&link, owner), Err(PlaceError::NotADirectory(link)));
+    }
+
+    #[test]
+    fn a_shared_directory_may_hold_the_socket_if_nobody_can_replace_it() {
+        let scratch = Scratch::new("shared");
+        let owner = rustix::process::geteuid().as_raw();
+        let directory = scratch.0.join("sojourn");
+        std::fs::create_dir(&directory).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(directory.join("server")).unwrap();
+        let mode = |mode| rustix::fs::chmod(&directory, Mode::from_raw_mode(mode)).unwrap();
+        // Root's own place is the system's; a user other than root stands for whoever runs this.
+        let around = Surroundings { user: owner.max(1), ..surroundings(&scratch) };
+        mode(0o1777);
+        assert!(around.for_client().is_ok());
+        mode(0o777);
+        assert!(around.for_client().is_err());
+        let stranger = Surroundings { user: owner + 4711, ..surroundings(&scratch) };
+        mode(0o1777);
+        assert_eq!(stranger.for_client().is_ok(), owner == 0, "only root's and one's own");
+    }
+
+    #[test]
+    fn what_to_do_fits_whose_place_it_is() {
+        let foreign = |path: &str, user| {
+            PlaceError::Foreign { path: path.into(), owner: 65534, user }.to_string()
+        };
+        assert!(foreign("/run/sojourn", 0).contains("user namespace"));
+        assert!(foreign("/run/sojourn", 1000).contains("as root"));
+        assert!(foreign("/run/user/1", 1000).contains("XDG_RUNTIME_DIR"));
+        let refused = PlaceError::System("/run/sojourn".into(), Errno::ROFS).to_string();
+        assert!(refused.contains("SOJOURN_SERVER"), "{refused}");
     }
 
     #[test]

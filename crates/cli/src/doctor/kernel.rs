@@ -37,14 +37,29 @@ pub(super) fn futex_waitv() -> Item {
     match futex::waitv(&[], futex::WaitvFlags::empty(), None, ClockId::Monotonic) {
         Err(Errno::INVAL) => Item::ok(NAME, "there"),
         Ok(_) => Item::ok(NAME, "there"),
+        Err(error) if is_filtered(error, WHOLE) => Item::limited(
+            NAME,
+            format!("{error}, in a kernel that has it"),
+            "a system call filter forbids it (a container's seccomp profile): allow futex_waitv; until then the session server answers slower",
+        ),
         Err(Errno::NOSYS) => Item::limited(
             NAME,
             "not in this kernel",
             "the session server answers slower; Linux 5.16 has it",
         ),
-        Err(error) => {
-            Item::limited(NAME, error.to_string(), "a system call filter forbids it: allow it")
-        }
+        Err(error) => Item::limited(NAME, error.to_string(), "the session server answers slower"),
+    }
+}
+
+/// Whether a call that kernels have since `since` is refused by a filter: those of containers answer EPERM, or, as a
+/// kernel without the call does, ENOSYS.
+fn is_filtered(error: Errno, since: (u32, u32)) -> bool {
+    let name = rustix::system::uname();
+    let version = version_of(&name.release().to_string_lossy());
+    match error {
+        Errno::PERM => true,
+        Errno::NOSYS => version.is_some_and(|version| version >= since),
+        _ => false,
     }
 }
 
@@ -59,10 +74,15 @@ pub(super) fn events() -> Item {
         });
     match tried {
         Ok(_) => Item::ok(NAME, "eventfd, epoll, pidfd"),
+        Err(error) if is_filtered(error, LEAST) => Item::missing(
+            NAME,
+            format!("eventfd, epoll or pidfd_open: {error}, in a kernel that has them"),
+            "a system call filter forbids them (a container's seccomp profile): allow them",
+        ),
         Err(error) => Item::missing(
             NAME,
             format!("eventfd, epoll or pidfd_open: {error}"),
-            "use Linux 5.6 or later, and allow these calls where a filter forbids them",
+            "use Linux 5.6 or later",
         ),
     }
 }

@@ -2,10 +2,11 @@
 
 use super::Item;
 use crate::args::Where;
+use crate::beside::{self, PartError};
 use crate::client::{Client, Unserved, speaks_with_programs};
+use crate::environment;
 use crate::output::span;
 use crate::server::Silent;
-use crate::{beside, environment};
 use sojourn_session::Config;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -20,7 +21,12 @@ pub(super) fn library() -> Vec<Item> {
             let shown = library.display().to_string();
             vec![Item::ok("library", shown), loads(&library)]
         }
-        Err(error) => vec![Item::missing("library", error.to_string(), "install Sojourn anew")],
+        Err(error @ PartError::Missing { .. }) => {
+            vec![Item::missing("library", error.to_string(), "install Sojourn anew")]
+        }
+        Err(error) => {
+            vec![Item::missing("library", error.to_string(), "do that, then ask once more")]
+        }
     }
 }
 
@@ -92,7 +98,7 @@ fn unserved(error: &anyhow::Error) -> Item {
 fn describe(mut client: Client) -> Item {
     let version = version(client.pid, client.uid).unwrap_or_else(|| "version unknown".into());
     let address = client.address.clone();
-    let who = format!("{address}: {version}, process {}, user {}", client.pid, client.uid);
+    let who = format!("{address}: {version}, {}, user {}", client.process(), client.uid);
     if let Err(error) = speaks_with_programs(&address) {
         return Item::missing(
             SERVER,

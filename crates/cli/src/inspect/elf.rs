@@ -17,6 +17,8 @@ pub(crate) struct Elf {
     pub(crate) interpreter: Option<PathBuf>,
     /// Linked by Go's own linker.
     pub(crate) is_go: bool,
+    /// A sanitizer's run-time library belongs to it.
+    pub(crate) sanitizer: Option<&'static str>,
 }
 
 /// Headers that do not say it.
@@ -36,6 +38,14 @@ const TYPE_EXECUTABLE: u16 = 2;
 const TYPE_SHARED: u16 = 3;
 const SEGMENT_INTERPRETER: u32 = 3;
 const SEGMENT_NOTE: u32 = 4;
+const SEGMENT_LOAD: u32 = 1;
+const SEGMENT_DYNAMIC: u32 = 2;
+const DYNAMIC_LEN_MAX: u64 = 64 << 10;
+/// Names of more symbols and libraries are not looked at.
+const NAMES_LEN_MAX: u64 = 8 << 20;
+/// Entries of the dynamic segment: where the names are, how many bytes.
+const NAMES_AT: u64 = 5;
+const NAMES_LEN: u64 = 10;
 const PATH_LEN_MAX: u64 = 4096;
 const NOTES_LEN_MAX: u64 = 64 << 10;
 
@@ -83,7 +93,8 @@ impl Elf {
             Ok(())
         };
         bytes(u64_at(header, 32), &mut table)?;
-        let mut elf = Self { interpreter: None, is_go: false };
+        let mut elf = Self { interpreter: None, is_go: false, sanitizer: None };
+        let mut dynamic = Vec::new();
         for segment in table.chunks_exact(PROGRAM_HEADER_LEN) {
             let (offset, len) = (u64_at(segment, 8), u64_at(segment, 32));
             let content = |max: u64| {
@@ -93,11 +104,62 @@ impl Elf {
             match u32_at(segment, 0) {
                 SEGMENT_INTERPRETER => elf.interpreter = Some(path(&content(PATH_LEN_MAX)?)?),
                 SEGMENT_NOTE => elf.is_go |= has_go_note(&content(NOTES_LEN_MAX)?),
+                SEGMENT_DYNAMIC => dynamic = content(DYNAMIC_LEN_MAX)?,
                 _ => {}
+            }
+        }
+        if let Some((offset, len)) = names_of(&dynamic, &table) {
+            let mut names = vec![0; usize::try_from(len).unwrap_or(0)];
+            // What cannot be read is for the loader to complain of.
+            if bytes(offset, &mut names).is_ok() {
+                elf.sanitizer = sanitizer_of(&names);
             }
         }
         Ok(elf)
     }
+}
+
+/// Where in the file the names of symbols and libraries are that the loader is to know.
+fn names_of(dynamic: &[u8], table: &[u8]) -> Option<(u64, u64)> {
+    const ENTRY: usize = 16;
+    let entry = |tag: u64| {
+        let mut all = dynamic.chunks_exact(ENTRY);
+        all.find(|entry| u64_at(entry, 0) == tag).map(|entry| u64_at(entry, 8))
+    };
+    let (at, len) = (entry(NAMES_AT)?, entry(NAMES_LEN)?.min(NAMES_LEN_MAX));
+    let mut segments = table.chunks_exact(PROGRAM_HEADER_LEN);
+    segments.find_map(|segment| {
+        let (offset, address, length) =
+            (u64_at(segment, 8), u64_at(segment, 16), u64_at(segment, 32));
+        let inside = at.checked_sub(address).filter(|inside| *inside < length)?;
+        (u32_at(segment, 0) == SEGMENT_LOAD).then(|| Some((offset.checked_add(inside)?, len)))?
+    })
+}
+
+/// The sanitizer whose run-time library is among the names, or in the program: GCC's then shows only what it
+/// has of the C library's functions, which no program without one does. Not those that watch leaks or undefined
+/// behaviour alone: they get along with the library.
+fn sanitizer_of(names: &[u8]) -> Option<&'static str> {
+    const KNOWN: [(&str, &str); 6] = [
+        ("__asan_init", "AddressSanitizer"),
+        ("libasan.so", "AddressSanitizer"),
+        ("__hwasan_init", "HWAddressSanitizer"),
+        ("__tsan_init", "ThreadSanitizer"),
+        ("libtsan.so", "ThreadSanitizer"),
+        ("__msan_init", "MemorySanitizer"),
+    ];
+    let names: Vec<&[u8]> = names.split(|byte| *byte == 0).collect();
+    let is_library = |name: &str| name.ends_with(".so");
+    let is_there = |wanted: &str| {
+        names.iter().any(|name| match is_library(wanted) {
+            true => name.starts_with(wanted.as_bytes()),
+            false => *name == wanted.as_bytes(),
+        })
+    };
+    let known = KNOWN.iter().find(|(name, _)| is_there(name)).map(|(_, what)| *what);
+    let has_all =
+        || ["__xpg_strerror_r", "_obstack_begin_1", "__isoc99_vfscanf"].into_iter().all(is_there);
+    known.or_else(|| has_all().then_some("a sanitizer"))
 }
 
 /// Word length and byte order must be ours.
@@ -193,12 +255,13 @@ mod tests {
     #[test]
     fn loader_and_go_are_found() {
         let loader = file(&[(6, b""), (SEGMENT_INTERPRETER, b"/lib/ld.so\0")]);
-        let expected = Elf { interpreter: Some("/lib/ld.so".into()), is_go: false };
+        let expected =
+            Elf { interpreter: Some("/lib/ld.so".into()), is_go: false, sanitizer: None };
         assert_eq!(read(&loader), Ok(expected));
         let go = file(&[(SEGMENT_NOTE, GO)]);
-        assert_eq!(read(&go), Ok(Elf { interpreter: None, is_go: true }));
+        assert_eq!(read(&go), Ok(Elf { interpreter: None, is_go: true, sanitizer: None }));
         let gnu = file(&[(SEGMENT_NOTE, &GO[..20])]);
-        assert_eq!(read(&gnu), Ok(Elf { interpreter: None, is_go: false }));
+        assert_eq!(read(&gnu), Ok(Elf { interpreter: None, is_go: false, sanitizer: None }));
     }
 
     #[test]

@@ -101,11 +101,24 @@ impl Config {
             else {
                 continue;
             };
-            as_text(value.as_ref())
+            is_of_its_type(setting, value.as_ref())
+                .and_then(|()| as_text(value.as_ref()))
                 .and_then(|value| (setting.read)(self, &value))
                 .map_err(|cause| error(key.span().start, setting.name, cause))?;
         }
         Ok(())
+    }
+}
+
+/// Any text is an address and a number or a truth value becomes text, so these must be told apart here.
+fn is_of_its_type(setting: &Setting, value: &Value) -> Result<(), String> {
+    match value {
+        Value::String(_) => Ok(()),
+        _ if setting.metavar != "ADDRESS" => Ok(()),
+        other => Err(format!(
+            "a value of type {} is no address: write a path or @name in quotation marks",
+            other.type_str()
+        )),
     }
 }
 

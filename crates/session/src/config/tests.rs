@@ -154,6 +154,13 @@ mod with_file {
             "x.toml:2: uinx: there is no such setting; did you mean `unix`?"
         );
         assert_eq!(error("\nspin = 1.5"), "x.toml:2: spin: a float is no value for a setting");
+        for wrong in ["3", "true", "[\"/a\", \"/b\"]"] {
+            let said = error(&format!("server = {wrong}"));
+            assert!(
+                said.starts_with("x.toml:1: server: ") && said.contains("quotation marks"),
+                "{said}"
+            );
+        }
         assert!(error("tcp = true\nunix = = 3\n").starts_with("x.toml:2: "));
         assert!(error("tcp = true\ntcp = false\n").starts_with("x.toml:2: "));
     }
