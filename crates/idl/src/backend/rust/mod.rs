@@ -55,6 +55,7 @@ fn body(g: &Gen<'_>) -> String {
     inner.push_str(&g.consts());
     inner.push_str(&g.types());
     inner.push_str(&g.codecs());
+    inner.push_str(&g.blanks());
     for interface in &g.module.interfaces {
         inner.push_str(&g.interface_items(interface));
     }
