@@ -3,7 +3,7 @@
 //! Not the memory layout of any target language. All sizes and alignments are bytes. The
 //! functions are total for models the front end has accepted; on an impossible model (a type that
 //! contains itself in place) they return 0 rather than recurse for ever. However often a type is
-//! named inside another, a question is asked of it once ([`Known`]).
+//! named inside another, a question is asked of it once (`Known`).
 
 mod bound;
 mod known;

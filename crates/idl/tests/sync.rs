@@ -66,7 +66,7 @@ fn c_stubs_set_the_wait_for_the_call_alone() {
         ("l", "sj_stub_call(sj_s, &sj_o, INT64_C(0))"),
     ];
     for (name, wanted) in golden {
-        let stub = between(client, &format!("sj_status sj_i_{name}_remote("), "\n}");
+        let stub = between(client, &format!("sj_status sj_of_i_{name}_remote("), "\n}");
         assert_eq!(between(stub, "sj_status sj_r = ", ";"), wanted, "{name}");
     }
     let options = between(find("main.h"), "i_options(sj_options *options)", "}");
