@@ -143,8 +143,9 @@ mod with_file {
 
     #[test]
     fn errors_name_file_line_key_and_cause() {
-        let error =
-            |text| Config::default().apply_file(Path::new("x.toml"), text).unwrap_err().to_string();
+        let error = |text: &str| {
+            Config::default().apply_file(Path::new("x.toml"), text).unwrap_err().to_string()
+        };
         assert_eq!(
             error("tcp = true\n\nmove_after_calls = \"often\"\n"),
             "x.toml:3: move_after_calls: `often` is not a number (such as 65536 or 64k)"
