@@ -130,6 +130,11 @@ impl Server {
     pub(crate) fn address(&self) -> PathBuf {
         self.folder.join("server")
     }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let number = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &number]).status().unwrap().success());
+    }
 }
 
 impl Drop for Server {
