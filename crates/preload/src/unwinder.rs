@@ -5,7 +5,9 @@
 //! The C library has a function for the tables from 2.35 on alone. Read `inside` for the other functions.
 
 use crate::objects::{self, Segment};
-use core::arch::{global_asm, naked_asm};
+#[cfg(not(test))]
+use core::arch::global_asm;
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 
 /// `struct dl_find_object`.
@@ -55,7 +57,9 @@ unsafe extern "C" fn find_object(at: *const c_void, found: *mut Found) -> c_int 
 
 crate::inside::hidden!(_dl_find_object = find_object);
 
-// An address of this object, by which the C library tells whose a destructor is.
+// An address of this object, by which the C library tells whose a destructor is. A test program is
+// linked with the start files, which define it.
+#[cfg(not(test))]
 global_asm!(
     ".pushsection .rodata",
     ".globl __dso_handle",
