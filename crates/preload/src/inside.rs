@@ -63,6 +63,7 @@ passed_on!(
     abort,
     closedir,
     dirfd,
+    exit,
     opendir,
     readdir64,
     realpath,
@@ -115,6 +116,10 @@ extern "C" fn process() -> c_int {
 
 extern "C" fn thread() -> c_int {
     system_call!(SYS_gettid) as c_int
+}
+
+extern "C" fn let_others_run() -> c_int {
+    system_call!(SYS_sched_yield) as c_int
 }
 
 extern "C" fn wait_for_signal() -> c_int {
@@ -259,6 +264,7 @@ hidden!(
     pthread_sigmask = mask,
     readlink = read_link,
     sched_getcpu = processor,
+    sched_yield = let_others_run,
     sigaltstack = alternate_stack,
     stat64 = status_of_path,
     statx = status_extended,

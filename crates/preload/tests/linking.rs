@@ -31,6 +31,7 @@ fn bare(name: &str) -> String {
 
 #[test]
 fn no_name_of_its_own_can_be_taken_from_it() {
+    common::test_what_ships();
     let own: HashSet<String> = names(true).iter().map(|name| bare(name)).collect();
     assert!(own.contains("read") && own.contains("sigaction"), "{own:?}");
     let bound: Vec<String> = readelf("--relocs")
@@ -44,6 +45,7 @@ fn no_name_of_its_own_can_be_taken_from_it() {
 /// What is bound at start costs every program, and can be the program's own function.
 #[test]
 fn few_names_are_bound_at_start() {
+    common::test_what_ships();
     /// Those of compilers and memory, and three that no program has.
     const KNOWN: &str = "__errno_location bcmp calloc environ free getauxval malloc memcmp memcpy memmove memset posix_memalign \
         realloc strlen";
@@ -60,6 +62,7 @@ fn few_names_are_bound_at_start() {
 
 #[test]
 fn every_c_library_since_2_28_can_load_it() {
+    common::test_what_ships();
     let lines = readelf("--version-info");
     let versions: Vec<(u32, u32)> = lines
         .iter()
@@ -79,6 +82,7 @@ fn every_c_library_since_2_28_can_load_it() {
 
 #[test]
 fn it_needs_the_c_library_alone() {
+    common::test_what_ships();
     let needed: Vec<String> =
         readelf("--dynamic").into_iter().filter(|line| line.contains("(NEEDED)")).collect();
     let is_known = |line: &String| {
@@ -93,6 +97,7 @@ fn it_needs_the_c_library_alone() {
 /// A program's own functions of those names, which go on to the C library in ways of their own.
 #[test]
 fn a_program_with_functions_of_its_own() {
+    common::test_what_ships();
     for names in ["SIGNALS", "NUMBERS", "CLOCK", "MEMORY"] {
         let define = format!("-D{names}");
         let options = [define.as_str(), "-rdynamic"];
@@ -104,6 +109,7 @@ fn a_program_with_functions_of_its_own() {
 /// Another C library's programs run as without the library: nothing of it can work there.
 #[test]
 fn a_program_of_another_c_library() {
+    common::test_what_ships();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/other.c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("other-musl");
     let compiled = Command::new("musl-gcc").arg("-O1").arg("-o").args([&program, &source]).status();

@@ -77,6 +77,7 @@ fn program(user: &str) -> std::path::PathBuf {
 
 #[test]
 fn every_exported_name_has_a_case() {
+    common::test_what_ships();
     let mut names = exported();
     let output = Command::new(program("names")).arg("list").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -88,6 +89,7 @@ fn every_exported_name_has_a_case() {
 
 #[test]
 fn the_first_call_takes_little() {
+    common::test_what_ships();
     let server = common::server("stack-first");
     let eager = |command: &mut Command| {
         command.env("SOJOURN_SERVER", server.address()).env("SOJOURN_MOVE_AFTER_CALLS", "0");
@@ -97,6 +99,7 @@ fn the_first_call_takes_little() {
 
 #[test]
 fn without_a_server_no_call_takes_more() {
+    common::test_what_ships();
     let nothing = |command: &mut Command| {
         command.env("SOJOURN_SERVER", "/nowhere").env("SOJOURN_MOVE_AFTER_CALLS", "0");
     };
@@ -113,16 +116,19 @@ fn moved(user: &str, names: &[String], what: &[&str]) {
 
 #[test]
 fn a_call_on_a_session_that_is_away_takes_little() {
+    common::test_what_ships();
     moved("away", &exported(), &["away"]);
 }
 
 #[test]
 fn the_same_of_tcp() {
+    common::test_what_ships();
     moved("tcp", &exported(), &["away", "tcp"]);
 }
 
 #[test]
 fn a_call_that_waits_takes_little() {
+    common::test_what_ships();
     let waiting = repeated().into_iter().filter(|name| !name.contains("mmsg")).collect::<Vec<_>>();
     moved("waits", &waiting, &["waits"]);
     moved("waits-tcp", &waiting, &["waits", "tcp"]);
@@ -130,6 +136,7 @@ fn a_call_that_waits_takes_little() {
 
 #[test]
 fn moves_take_little() {
+    common::test_what_ships();
     moved("moves", &repeated(), &["moves"]);
     moved("moves-tcp", &repeated(), &["moves", "tcp"]);
 }

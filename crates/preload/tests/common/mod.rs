@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where cargo put this test's profile: `target/debug` or the like.
@@ -31,10 +32,36 @@ pub(crate) fn built(package: &str) -> PathBuf {
     profile
 }
 
+/// Whether what ships is tested, not what is built as the test is.
+static SHIPS: AtomicBool = AtomicBool::new(false);
+
+/// From now on the library under test is the one that ships. Unoptimized code takes more stack, and
+/// is linked with the compiler's own library, which other C libraries do not find.
+pub(crate) fn test_what_ships() {
+    SHIPS.store(true, Ordering::Relaxed);
+}
+
 /// The library under test.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| built("sojourn-preload").join("libsojourn_preload.so"))
+    LIBRARY.get_or_init(|| {
+        let is_shipped = SHIPS.load(Ordering::Relaxed);
+        let folder = if is_shipped { shipped() } else { built("sojourn-preload") };
+        folder.join("libsojourn_preload.so")
+    })
+}
+
+/// Has what ships built, and says where. All in one call: with other packages beside them some would
+/// be built with other features, again and again.
+fn shipped() -> PathBuf {
+    let target = profile().parent().unwrap().to_path_buf();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--release", "--target-dir"]).arg(&target);
+    for package in ["ipc", "idl", "preload", "cli", "server", "lab"] {
+        build.args(["--package", &format!("sojourn-{package}")]);
+    }
+    assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+    target.join("release")
 }
 
 /// Builds `tests/c/NAME.c` for the test `user`: tests run side by side.
