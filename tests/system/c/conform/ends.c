@@ -148,7 +148,8 @@ CASE(shutdown_both_under_a_blocked_reader, SOCK, ALL_PHASES) {
 }
 
 static void *writer(void *unused) {
-    static char bytes[8000000];
+    // More than any kind of session takes while nobody reads.
+    static char bytes[24000000];
     (void)unused;
     signal(SIGPIPE, SIG_IGN);
     ssize_t n = write(S, bytes, sizeof bytes);

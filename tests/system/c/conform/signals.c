@@ -93,7 +93,8 @@ CASE(write_interrupted, LOCAL | POUT, ALL_PHASES) {
 }
 
 CASE(write_interrupted_in_the_middle, OUT, ALL_PHASES) {
-    static char bytes[6000000];
+    // More than any kind of session takes while nobody reads.
+    static char bytes[24000000];
     install(SIGUSR1, 0);
     later3(OP_SIGNAL, SIGUSR1, 0, 0);
     long n = write(S, fill(bytes, sizeof bytes), sizeof bytes);
