@@ -294,20 +294,23 @@ static void in_order_of_arrival(int tcp) {
         CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, s, &(struct epoll_event){EPOLLIN, {.u32 = i}}));
         warm();
     }
-    for (int round = 0; round < 60; round++) {
+    /* While sessions move, what came through the kernel and what came through rings cannot always be told apart: the first rounds are
+       not told. */
+    for (int round = -30; round < 60; round++) {
         struct epoll_event found[8];
         /* What was told and is over leaves the kernel's list only now. */
-        SAY(epoll_wait(set, found, 8, 0));
+        int before = epoll_wait(set, found, 8, 0);
+        if (round >= 0) SAY(before);
         CHECK(write(p[1], b, 1) == 1);
         for (int i = 0; i < N; i++) {
-            int at = (round % 2 ? round / 2 + i : round / 2 + N - i) % N;
+            int turn = round + 30, at = (turn % 2 ? turn / 2 + i : turn / 2 + N - i) % N;
             told[1] = orders[at], answers[0] = done[at];
             CHECK(ask('s', 1) == 1);
         }
         int n = epoll_wait(set, found, 8, 1000);
-        SAY(n);
+        if (round >= 0) SAY(n);
         for (int i = 0; i < n; i++) {
-            SAY(found[i].data.u32);
+            if (round >= 0) SAY(found[i].data.u32);
             CHECK(read(found[i].data.u32 == 9 ? p[0] : sessions[found[i].data.u32], b, 1) == 1);
         }
     }
