@@ -88,6 +88,27 @@ static void warm(void) {
     }
 }
 
+/* A system call that no interposer sees. */
+__attribute__((unused)) static long inline_call(long number, long a, long b, long c, long d, long e, long f) {
+    long result;
+    register long r10 asm("r10") = d, r8 asm("r8") = e, r9 asm("r9") = f;
+    asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+    if (result < 0) errno = -result, result = -1;
+    return result;
+}
+
+
+/* Exchanges bytes until what the peer sends comes through the ring: its direction may switch after ours. */
+__attribute__((unused)) static void switched(void) {
+    char b[8];
+    int64_t start = now_ms();
+    int in_kernel = getenv("LD_PRELOAD") != 0;
+    while (in_kernel) {
+        CHECK(now_ms() - start < 20000);
+        CHECK(ask('s', 1) == 1 && !inline_call(SYS_ioctl, s, FIONREAD, (long)&in_kernel, 0, 0, 0) && recv(s, b, 1, 0) == 1);
+    }
+}
+
 static void begin(int tcp) {
     int p[2];
     CHECK(!(tcp ? tcp_pair(p) : socketpair(AF_UNIX, SOCK_STREAM, 0, p)) && !pipe(told) && !pipe(answers));

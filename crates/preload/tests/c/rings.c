@@ -7,14 +7,6 @@
 enum { LIBC, INLINE, POLLED };
 static int maker, early, size = 8;
 
-static long inline_call(long number, long a, long b, long c, long d, long e, long f) {
-    long result;
-    register long r10 asm("r10") = d, r8 asm("r8") = e, r9 asm("r9") = f;
-    asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
-    if (result < 0) errno = -result, result = -1;
-    return result;
-}
-
 #define CALL(...) (maker == INLINE ? inline_call(__VA_ARGS__) : syscall(__VA_ARGS__))
 
 struct ring {
