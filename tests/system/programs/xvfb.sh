@@ -14,6 +14,8 @@ X=$!
 shown() { xwininfo -root -tree | grep -q xlogo; }
 await shown
 xprop -root | sum
-kill $X $S
+kill $X
+wait $X 2>/dev/null
+kill $S
 wait $S
 echo "server $?"
