@@ -19,6 +19,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
+use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
 
 /// How long a full kernel buffer is waited for before the rest stays in the ring.
@@ -58,17 +59,20 @@ struct Pushed {
 
 impl Session {
     /// Writes to the kernel what the peer has not read, and ends the sending direction, at once or when the rest has
-    /// followed. `peer_died`: before the freeze.
+    /// followed. `peer_died`: before the freeze. A full kernel is waited for until then at most.
     pub(crate) fn flush(
         &self,
         tx: &mut Sender,
         rx: &mut Receiver,
         stream: &Stream,
         peer_died: bool,
-        rest: Rest,
+        (rest, until): (Rest, Deadline),
     ) {
         let owed = stream.own_leftover().unwrap_or(0);
         let is_socket = self.kind() != KindT::Pipe;
+        if tx.phase != TxPhase::Flushing && !peer_died {
+            tx.flushed = stream.begin_flush();
+        }
         if owed > 0 && peer_died {
             // Of the bytes in the ring the kernel knew nothing. (A pipe says nothing of the kind.)
             rx.is_reset |= is_socket && !kernel::has_error(self.number());
@@ -78,8 +82,10 @@ impl Session {
         let mut pushed = self.push_leftover(stream, tx.flushed, owed, Deadline::NOW);
         if pushed.is_short && rest != Rest::Follows {
             kernel::make_room(self.number(), self.kind(), owed - pushed.done, rest == Rest::Ends);
-            let deadline = Deadline::after(STAY_LIMIT);
+            let deadline = library().patience.until(STAY_LIMIT).min(until);
+            let begun = now_ns();
             pushed = self.push_leftover(stream, pushed.done, owed, deadline);
+            library().patience.waited_since(begun);
         }
         tx.flushed = pushed.done;
         rx.is_reset |= pushed.is_reset && rx.stream.is_some();
@@ -153,6 +159,7 @@ impl Session {
             let most = if is_socket { usize::MAX } else { kernel::PAGE };
             let Some(piece) = stream.own_leftover_at(done, most) else { break };
             match kernel::send_from(self.number(), self.kind(), piece) {
+                Ok(0) => break,
                 Ok(sent) => done += sent,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if !deadline.is_over() => {

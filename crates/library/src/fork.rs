@@ -6,6 +6,9 @@
 //! it uses one, which then is the kernel's alone. Read `docs/streams.md`, "Going home".
 
 use crate::engine::{BOARD_SLOTS, Engine};
+use crate::flush::Rest;
+use crate::late::Telling;
+use crate::patience::{PASS_LIMIT, Waits};
 use crate::session::lock;
 use crate::table::{Entry, mark};
 use crate::{Library, kernel};
@@ -84,13 +87,17 @@ impl Engine {
         let is_wanted = |word: Option<&AtomicU32>| {
             word.is_some_and(|word| word.load(Ordering::Acquire) == WANTED)
         };
-        for slot in joined {
-            if is_wanted(self.word(slot))
-                && let Some(session) = self.pool.session(slot)
-            {
-                session.leave(ReasonT::Fork, true);
-            }
+        // Whichever peers do not answer: children do not wait for each of them in turn.
+        let until = library.patience.until(PASS_LIMIT);
+        let wanted: Vec<_> = joined
+            .filter(|slot| is_wanted(self.word(*slot)))
+            .filter_map(|slot| self.pool.session(slot))
+            .collect();
+        for session in &wanted {
+            let how = (Rest::of(ReasonT::Fork, true), Waits { room: until, ..Waits::NOT });
+            session.leave_within(ReasonT::Fork, how, Telling::Now);
         }
+        wanted.iter().for_each(|session| session.await_peer(until));
         for index in (0..BOARD_SLOTS).filter(|index| is_wanted(self.set_word(*index))) {
             library.set_used_by_child(index);
         }
@@ -155,13 +162,12 @@ impl Library {
     pub fn before_exec(&self) {
         self.sets_before_exec();
         self.inherited_sets_before_exec();
-        let all: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
-        for fd in all {
-            let flags = kernel::at(fd).and_then(rustix::io::fcntl_getfd);
-            if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
-                self.go_home(fd, ReasonT::Exec, false);
-            }
-        }
+        let stays_open = |fd: &i32| {
+            let flags = kernel::at(*fd).and_then(rustix::io::fcntl_getfd);
+            flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
+        };
+        let all = self.table.with_sessions().map(|(fd, _)| fd).filter(stays_open);
+        self.go_home_together(&all.collect::<Vec<_>>(), ReasonT::Exec);
         self.fork_epoch.fetch_add(1, Ordering::SeqCst);
     }
 

@@ -6,6 +6,8 @@
 use crate::flush::Rest;
 use crate::kernel;
 use crate::late::Telling;
+use crate::patience::{PASS_LIMIT, Waits};
+use crate::residue::flushed;
 use crate::session::{Receiver, RxPhase, Sender, Session, TxPhase, lock};
 use crate::{Library, library};
 use core::sync::atomic::Ordering;
@@ -13,12 +15,10 @@ use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
+use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
 use std::sync::Arc;
 
-/// How long one who passes a descriptor on waits for the peer to put what it owes into the kernel. Nothing depends on
-/// it: a peer that lives does so before it writes anything else.
-const PASS_LIMIT: Duration = Duration::from_secs(1);
 /// How long a close waits for the peer to hand over what was never read.
 const UNREAD_LIMIT: Duration = Duration::from_millis(100);
 /// How long a process that ends takes for that, if kernels are full and peers do not answer.
@@ -35,7 +35,9 @@ impl Session {
         // may be about to hear of an end.
         let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
         let when = if is_told { Telling::Late } else { Telling::Now };
-        self.leave_within(reason, rest, pass_on.then_some(PASS_LIMIT), when);
+        let waits =
+            if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
+        self.leave_within(reason, (rest, waits), when);
     }
 
     /// The server wants it home. It takes a process for dead that it does not hear of any more, which may live and have lost the server only: such a
@@ -45,31 +47,36 @@ impl Session {
         let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
         let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
         let reason = if lives { ReasonT::PeerLeft } else { reason };
-        self.leave_within(reason, Rest::of(reason, false), None, Telling::Now);
+        self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), Telling::Now);
     }
 
-    /// As [`Session::leave`]; `pass_on`: how long what the peer had sent is waited for. If it owes something it is told at once.
-    fn leave_within(&self, reason: ReasonT, rest: Rest, pass_on: Option<Duration>, when: Telling) {
-        library().with_stack(|| self.leave_here(reason, rest, pass_on, when));
+    /// As [`Session::leave`], waiting no longer than that. If the peer owes something it is told at once.
+    pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
+        library().with_stack(|| self.leave_here(reason, how, when));
     }
 
-    fn leave_here(&self, reason: ReasonT, rest: Rest, pass_on: Option<Duration>, when: Telling) {
+    fn leave_here(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
         let stream = {
             let mut tx = lock(&self.tx);
             let mut rx = lock(&self.rx);
             let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
             if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
-                self.freeze(&mut tx, &mut rx, &stream, reason, rest, when);
+                self.freeze(&mut tx, &mut rx, &stream, reason, how, when);
             }
             stream
         };
         // Sleepers of this process look again and find the kernel.
         self.wake_own(&stream);
         self.settle();
-        if let Some(limit) = pass_on {
-            self.await_residue(&stream, Deadline::after(limit));
-        }
-        self.put_back_rest(&stream);
+        self.await_rest(&stream, how.1.peer);
+    }
+
+    /// Waits until the kernel has what the peer had sent, or as much of it as there is room for.
+    pub(crate) fn await_rest(&self, stream: &Stream, until: Deadline) {
+        let begun = now_ns();
+        self.await_residue(stream, until);
+        library().patience.waited_since(begun);
+        self.put_back_rest(stream);
         self.settle();
     }
 
@@ -79,7 +86,7 @@ impl Session {
         rx: &mut Receiver,
         stream: &Arc<Stream>,
         reason: ReasonT,
-        rest: Rest,
+        how: (Rest, Waits),
         when: Telling,
     ) {
         let reason = self.reason_for(reason);
@@ -100,7 +107,7 @@ impl Session {
         } else if tx.stream.is_some() {
             // Others can hold the end of a process that has died, and read from the kernel.
             let died = !was_frozen && reason == ReasonT::PeerDied && self.kernel_has_ended();
-            self.flush(tx, rx, stream, died, rest);
+            self.flush(tx, rx, stream, died, (how.0, how.1.room));
         } else {
             self.end_sending(tx);
         }
@@ -125,9 +132,10 @@ impl Session {
             // If the peer is about to flush, and the kernel has bytes of before, how many these are is known once it has said how far it came.
             rx.is_unsure = was_frozen && queued > 0 && flushed.is_none();
             rx.before_owed = queued.saturating_sub(flushed.unwrap_or(0));
-            rx.seen_flushing = None;
-            // Before the freeze: it has flushed nothing, and never will.
-            rx.flushed = (!was_frozen && reason == ReasonT::PeerDied).then_some(0);
+            rx.seen_news = stream.flush_news();
+            // Before the freeze: it has flushed nothing, and never will. Nor is a peer relied on that breaks the rules.
+            let is_dead = !was_frozen && reason == ReasonT::PeerDied;
+            rx.flushed = (is_dead || reason == ReasonT::Violation).then_some(0);
         }
     }
 
@@ -142,6 +150,7 @@ impl Session {
         rx.since_freeze = 0;
         rx.flushed = None;
         rx.is_unsure = false;
+        rx.peeked.forget();
         self.is_over.store(true, Ordering::SeqCst);
     }
 
@@ -157,7 +166,7 @@ impl Session {
     /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or has gone.
     fn await_residue(&self, stream: &Stream, deadline: Deadline) {
         let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
-        while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
+        while !deadline.is_over() && self.is_owed(stream) && !has_said() && !self.peer_is_dead() {
             let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
             if !has_said() {
                 stream.sleep_reader(said, Some(OWED_SLICE));
@@ -173,8 +182,9 @@ impl Session {
             return false;
         }
         let owed = stream.peer_leftover().unwrap_or(0);
-        let is_owed = stream.peer_flushed().is_none_or(|flushed| flushed < owed);
-        if !is_owed {
+        let is_owed = flushed(stream, &rx).is_none_or(|flushed| flushed < owed);
+        // What the program has looked at comes as it was then, whatever the kernel has.
+        if !is_owed && rx.peeked.is_empty() {
             self.finish(&mut rx);
         }
         is_owed
@@ -248,13 +258,13 @@ impl Session {
         // By this thread: were the protocol thread in a call on the descriptor, the end would not be over when the
         // program's close returns.
         self.unwatch();
-        self.leave_within(ReasonT::Closed, Rest::Ends, None, Telling::Late);
+        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Late);
         if unread > 0
             && self.kind() == KindT::Unix
             && let Some(stream) = stream
         {
             // With the bytes in its queue the kernel does at the close what it always does.
-            self.await_residue(&stream, Deadline::after(UNREAD_LIMIT));
+            self.await_rest(&stream, library().patience.until(UNREAD_LIMIT));
         }
         if unread > 0
             && self.kind() == KindT::Tcp
@@ -285,7 +295,10 @@ impl Library {
             return;
         }
         match self.own_session(entry) {
-            Some((session, _)) => session.leave(reason, true),
+            Some((session, _)) => {
+                let waits = Waits::until(self.patience.until(session.pass_limit()));
+                session.leave_within(reason, (Rest::of(reason, true), waits), Telling::Now);
+            }
             None => self.recall_from_parent(entry),
         }
     }
@@ -322,8 +335,11 @@ impl Library {
         match self.own_session(entry) {
             // Nothing can follow what is sent before the end. What the peer owes comes as ever, where that is let in.
             Some((session, _)) => {
-                let pass_on = (receives || session.is_carried()).then_some(PASS_LIMIT);
-                session.leave_within(ReasonT::State, Rest::Stays, pass_on, when);
+                let mut waits = Waits::NOT;
+                if receives || session.is_carried() {
+                    waits.peer = self.patience.until(session.pass_limit());
+                }
+                session.leave_within(ReasonT::State, (Rest::Stays, waits), when);
             }
             None => self.recall_from_parent(entry),
         }
@@ -337,19 +353,15 @@ impl Library {
             return;
         }
         self.policy.forbid();
-        let deadline = Deadline::after(EXIT_LIMIT);
-        for (fd, _) in self.table.with_sessions() {
-            if deadline.is_over() {
-                return;
-            }
-            if let Some(session) = self.session_of(fd)
-                && !session.is_carried()
-            {
-                let (rest, limit) = (Rest::of(ReasonT::Closed, true), Some(UNREAD_LIMIT));
-                // Who is not owed anything hears of the end from the kernel, which is about to tell all of them.
-                session.leave_within(ReasonT::Closed, rest, limit, Telling::Late);
-            }
-        }
+        let fds = self.table.with_sessions().map(|(fd, _)| fd);
+        let fds =
+            fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));
+        // Who is not owed anything hears of the end from the kernel, which is about to tell all of them.
+        let until = Deadline::after(EXIT_LIMIT);
+        self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
+            let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });
+            session.leave_within(ReasonT::Closed, how, Telling::Late);
+        });
     }
 
     /// Sends every session home; with `forbid` none moves again in this process.
@@ -358,8 +370,6 @@ impl Library {
             self.policy.forbid();
         }
         let all: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
-        for fd in all {
-            self.go_home(fd, reason, false);
-        }
+        self.go_home_together(&all, reason);
     }
 }

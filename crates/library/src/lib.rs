@@ -36,6 +36,8 @@ mod net;
 pub mod numbers;
 mod offer;
 mod own;
+mod patience;
+mod peeked;
 mod poll;
 mod poll_sleep;
 #[cfg(test)]
@@ -46,6 +48,7 @@ mod readiness;
 #[cfg(test)]
 mod recall_tests;
 mod receive;
+mod residue;
 mod rings;
 mod search;
 mod send;
@@ -76,6 +79,7 @@ mod sets_tests;
 mod sleep;
 mod strangers;
 mod table;
+mod together;
 mod wanted;
 mod watch;
 
@@ -108,6 +112,7 @@ const SLOT_BITS: u32 = 20;
 pub struct Library {
     pub(crate) table: table::Table,
     pub(crate) policy: hot::Policy,
+    pub(crate) patience: patience::Patience,
     host: OnceLock<&'static dyn Host>,
     /// What `fork` must not copy half-done is made anew in each process: one engine for each generation.
     engines: [OnceLock<Box<Engine>>; GENERATIONS],
@@ -137,6 +142,7 @@ impl Library {
         Self {
             table: table::Table::new(),
             policy: hot::Policy::new(),
+            patience: patience::Patience::new(),
             host: OnceLock::new(),
             engines: [const { OnceLock::new() }; GENERATIONS],
             sets: [const { OnceLock::new() }; GENERATIONS],

@@ -5,7 +5,7 @@
 //! The name that /proc gives a pipe can be opened for writing by whoever may read it (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind
 //! can be had. Read `docs/streams.md`, "Going home", first.
 
-use crate::receive::flushed;
+use crate::residue::flushed;
 use crate::session::{RxPhase, Session, lock};
 use crate::{kernel, library};
 use rustix::fs::{Mode, OFlags};
@@ -23,11 +23,14 @@ impl Session {
         if !may_be || !self.peer_is_dead() {
             return;
         }
-        let mut done = flushed(stream, &rx).map_or_else(
+        let mut done = match flushed(stream, &rx) {
+            Some(flushed) => flushed.max(rx.since_freeze),
+            None if !stream.peer_flushes() => rx.since_freeze,
             // It died meanwhile, and nobody else has written: what is there is what came before the debt, then what was paid of it.
-            || rx.since_freeze + kernel::input_queue(self.number()).saturating_sub(rx.before_owed),
-            |flushed| flushed.max(rx.since_freeze),
-        );
+            None => {
+                rx.since_freeze + kernel::input_queue(self.number()).saturating_sub(rx.before_owed)
+            }
+        };
         if done < owed
             && let Some(end) = self.writing_end()
         {
@@ -35,6 +38,9 @@ impl Session {
             let mut piece = [0; kernel::PAGE];
             while done < owed {
                 let len = stream.copy_unflushed(done, &mut piece);
+                if len == 0 {
+                    break;
+                }
                 match kernel::write_pipe(end.number(), &piece[..len]) {
                     Ok(0) => break,
                     Ok(sent) => done += sent,

@@ -11,24 +11,18 @@ use crate::session::{Receiver, RxPhase, Session, lock};
 use crate::sleep::Waited;
 use crate::table::Way;
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
-
-/// How long a call that must not wait waits even so, for bytes that the peer had sent and that a return has on their way
-/// to the kernel: as a rule some ten microseconds, until the peer's protocol thread runs.
-const OWED_LIMIT: Duration = Duration::from_millis(20);
-/// The same, for bytes that the carrier takes out of the kernel: as a rule less than a millisecond.
-const PROMISED_LIMIT: Duration = Duration::from_millis(500);
 
 /// What one look gave.
 pub(crate) enum Step {
     Done(Result<usize, Errno>),
     /// Nothing yet.
     Empty,
-    /// Nothing yet, but the peer had not put into the kernel yet what it owes us from before a return.
+    /// Nothing yet, but the peer is putting into the kernel what it owes us from before a return. The kernel, too, has times at which bytes are on
+    /// their way inside it.
     Owed,
     /// The peer, or a violation, ended the stream: go home, then look again.
     Leave(ReasonT),
@@ -50,7 +44,7 @@ impl Session {
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let (mut got, mut landed) = (0, 0);
-        let mut has_turned = false;
+        let (mut has_turned, mut is_last) = (false, false);
         loop {
             let step = match core::mem::take(&mut landed) {
                 0 => self.receive_step(generation, bufs, got, how.peek, kernel),
@@ -89,15 +83,6 @@ impl Session {
                     self.settle();
                     Err(error)
                 }
-                Step::Owed if got == 0 && !may_wait => {
-                    // They were here before the return, and may have been reported: not "nothing".
-                    let limit = if self.is_carried() { PROMISED_LIMIT } else { OWED_LIMIT };
-                    let until = *deadline.get_or_insert_with(|| Deadline::after(limit));
-                    match self.wait_readable(until, &Room::none()) {
-                        Waited::Look if !until.is_over() => continue,
-                        _ => Err(Errno::AGAIN),
-                    }
-                }
                 Step::Empty | Step::Owed
                     if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
                 {
@@ -110,10 +95,14 @@ impl Session {
                     landed = room.done();
                     match waited {
                         _ if landed > 0 => continue,
-                        Waited::Look => continue,
+                        // Once more when the time is over, whatever wakes us.
+                        Waited::Look if !is_last => {
+                            is_last = until.is_over();
+                            continue;
+                        }
                         // As in the kernel: what has arrived is told rather than the call restarted.
                         Waited::Restart if got == 0 => continue,
-                        Waited::TimedOut => Err(Errno::AGAIN),
+                        Waited::TimedOut | Waited::Look => Err(Errno::AGAIN),
                         Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
                     }
                 }
@@ -159,13 +148,9 @@ impl Session {
         peek: bool,
         kernel: &mut dyn FromKernel,
     ) -> Step {
-        let Some(stream) = &rx.stream else { return Step::Home };
         if rx.phase == RxPhase::Ring {
-            match stream.read(bufs, peek) {
-                Ok(len) => {
-                    self.have_delivered(stream);
-                    return Step::Done(Ok(len));
-                }
+            match self.read_ring(rx, bufs, peek) {
+                Ok(step) => return step,
                 Err(Stop::Empty)
                     if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
                 {
@@ -175,6 +160,25 @@ impl Session {
             }
         }
         self.look_further(rx, bufs, peek, kernel)
+    }
+
+    /// From the ring.
+    #[inline]
+    fn read_ring(
+        &self,
+        rx: &mut Receiver,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<Step, Stop> {
+        let Some(stream) = &rx.stream else { return Ok(Step::Home) };
+        let len = stream.read(bufs, peek)?;
+        self.have_delivered(stream);
+        let keeps = peek && !self.is_carried();
+        if (keeps || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, len, peek) {
+            // Only the kernel keeps so much.
+            return Ok(Step::Leave(ReasonT::Operation));
+        }
+        Ok(Step::Done(Ok(len)))
     }
 
     #[cold]
@@ -292,13 +296,12 @@ impl Session {
     ) -> Step {
         // Cleared before looking, so that what stirs meanwhile is looked at next time.
         let stirred = self.has_stirred.swap(false, Ordering::SeqCst);
-        match stream.read(bufs, peek) {
-            Ok(len) => {
+        match self.read_ring(rx, bufs, peek) {
+            Ok(step) => {
                 if stirred {
                     self.stirred();
                 }
-                self.have_delivered(stream);
-                return Step::Done(Ok(len));
+                return step;
             }
             Err(Stop::Empty) => {}
             // The carrier has not begun yet.
@@ -323,7 +326,7 @@ impl Session {
             // Published before the end that we have just seen?
             _ if stream.available().is_ok_and(|len| len > 0) => {
                 self.stirred();
-                stream.read(bufs, peek).map_or(Step::Empty, |len| Step::Done(Ok(len)))
+                self.read_ring(rx, bufs, peek).unwrap_or(Step::Empty)
             }
             // The end, an error, or bytes from another holder: no stream any more.
             Ok(0) | Err(_) => {
@@ -335,67 +338,8 @@ impl Session {
         }
     }
 
-    /// Frozen, and the peer owes bytes: from the kernel as many as it has flushed, then what it could
-    /// not flush from the ring, then the kernel for good.
-    fn look_for_rest(
-        &self,
-        rx: &mut Receiver,
-        stream: &Stream,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-        kernel: &mut dyn FromKernel,
-    ) -> Step {
-        let Ok(owed) = stream.peer_leftover() else {
-            self.finish(rx);
-            return Step::Home;
-        };
-        rx.seen_flushing = stream.peer_flushing();
-        let flushed = flushed(stream, rx);
-        // Where all of it is in the kernel, in order, nothing is left to be counted either.
-        if rx.since_freeze >= owed || flushed == Some(owed) {
-            self.finish(rx);
-            return Step::Home;
-        }
-        if rx.is_unsure {
-            match flushed.or(rx.seen_flushing) {
-                // Nothing has been read from the kernel since, nor written there but this.
-                Some(said) => {
-                    rx.before_owed = kernel::input_queue(self.number()).saturating_sub(said)
-                }
-                // What a peer that has died has flushed, the kernel's end will tell.
-                None if self.peer_is_dead() => {}
-                None => return Step::Owed,
-            }
-            rx.is_unsure = false;
-        }
-        if rx.before_owed > 0
-            && let Ok(len @ 1..) = self.receive_some(bufs, rx.before_owed, peek, kernel)
-        {
-            rx.before_owed -= if peek { 0 } else { len };
-            return Step::Done(Ok(len));
-        }
-        let from_kernel = flushed.unwrap_or(owed).min(owed);
-        if rx.since_freeze >= from_kernel {
-            return self.rest_from_ring(rx, stream, bufs, peek, owed);
-        }
-        let len = from_kernel - rx.since_freeze;
-        match self.receive_some(bufs, len, peek, kernel) {
-            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
-                // It died before it was done: the ring has what the kernel has not.
-                self.rest_from_ring(rx, stream, bufs, peek, owed)
-            }
-            Ok(len) => {
-                rx.since_freeze += if peek { 0 } else { len };
-                Step::Done(Ok(len))
-            }
-            Err(Errno::AGAIN | Errno::INTR) if flushed.is_none() => Step::Owed,
-            Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
-            Err(error) => Step::Done(Err(error)),
-        }
-    }
-
     /// At most `max` bytes from the kernel, into the first buffer that has room.
-    fn receive_some(
+    pub(crate) fn receive_some(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         max: usize,
@@ -421,36 +365,4 @@ impl Session {
             _ => kernel.take(self.number(), bufs, peek),
         }
     }
-
-    fn rest_from_ring(
-        &self,
-        rx: &mut Receiver,
-        stream: &Stream,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-        owed: usize,
-    ) -> Step {
-        let mut done = 0;
-        for buf in bufs.iter_mut() {
-            done += stream.copy_unflushed(rx.since_freeze + done, buf);
-        }
-        if !peek {
-            rx.since_freeze += done;
-            if rx.since_freeze >= owed {
-                self.finish(rx);
-            }
-        }
-        Step::Done(Ok(done))
-    }
-}
-
-/// In `Residue`: how much of what it owes the peer has put into the kernel, as far as is known.
-pub(crate) fn flushed(stream: &Stream, rx: &Receiver) -> Option<usize> {
-    rx.flushed.or_else(|| stream.peer_flushed())
-}
-
-/// In `Residue`: whether bytes can be had from the ring now.
-pub(crate) fn rest_is_here(stream: &Stream, rx: &Receiver) -> bool {
-    let owed = stream.peer_leftover().unwrap_or(0);
-    flushed(stream, rx).is_some_and(|flushed| rx.since_freeze >= flushed && rx.since_freeze < owed)
 }

@@ -109,7 +109,7 @@ impl Library {
     pub fn ring_polled(&self) {
         let is_one = |fd: &i32| self.session_of(*fd).is_some_and(|of| may_be_file(*fd, of.kind()));
         let found: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).filter(is_one).collect();
-        found.into_iter().for_each(|fd| self.go_home(fd, ReasonT::Ring, false));
+        self.go_home_together(&found, ReasonT::Ring);
     }
 
     /// The memory of what may be a ring at `fd` is going to be mapped.

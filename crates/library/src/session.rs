@@ -8,6 +8,7 @@
 //! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and for
 //! as long as it takes by a return; never while sleeping for the peer's data.
 
+use crate::peeked::Peeked;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
 use sojourn_pump::Waiting;
@@ -73,8 +74,8 @@ pub(crate) struct Receiver {
     pub(crate) before_owed: usize,
     /// In `Residue`: `before_owed` is what was in the kernel when the peer was putting there what it owes.
     pub(crate) is_unsure: bool,
-    /// In `Residue`: what the peer had said of its flush before the kernel was last looked at.
-    pub(crate) seen_flushing: Option<usize>,
+    /// In `Residue`: what the peer had said of its flush before the kernel was last looked at (`Stream::flush_news`).
+    pub(crate) seen_news: u64,
     /// Ends in `Reset`.
     pub(crate) is_reset: bool,
     /// In `Residue`: how much of what it owed the peer has put into the kernel, where it died and never says so.
@@ -87,6 +88,8 @@ pub(crate) struct Receiver {
     pub(crate) was_kernels_turn: bool,
     /// How many they were.
     pub(crate) promised: usize,
+    /// What the program has looked at in the ring and not taken.
+    pub(crate) peeked: Peeked,
 }
 
 /// Facts that do not change while a session is joined.
@@ -276,7 +279,7 @@ impl Session {
                         Some(false)
                     }
                 },
-                (Some(stream), RxPhase::Residue) => Some(crate::receive::rest_is_here(stream, &rx)),
+                (Some(stream), RxPhase::Residue) => Some(crate::residue::rest_is_here(stream, &rx)),
                 (Some(_), RxPhase::Reset) => Some(true),
                 _ => None,
             };
@@ -355,6 +358,7 @@ impl Session {
             (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_rings() => {
                 stream.available().unwrap_or(0)
             }
+            (Some(stream), RxPhase::Residue) => crate::residue::rest_in_ring(stream, &rx),
             _ => 0,
         }
     }

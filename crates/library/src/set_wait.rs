@@ -31,6 +31,8 @@ use std::sync::{Arc, MutexGuard};
 pub(crate) const ASK_INTERVAL_NS: u64 = 32_000;
 /// Looks at the inboxes between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
+/// How often a wait looks again for nothing before it asks the kernel each time.
+const VAIN_MAX: u32 = 4;
 /// `EP_MAX_EVENTS` of the kernel.
 const EVENTS_MAX: usize = i32::MAX as usize / size_of::<EpollEvent>();
 
@@ -89,6 +91,7 @@ impl Set {
     }
 
     fn wait_for_both(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        let mut vain = 0;
         loop {
             let found = self.gather(call)?;
             if found > 0 {
@@ -98,7 +101,16 @@ impl Set {
                 return self.last_look(call);
             }
             let since = lock(&self.state).ready.begin_round();
-            match self.pause(call)? {
+            let paused = match self.pause(call)? {
+                // Word of sessions that have nothing, again and again: what else is in the set is not to wait for that.
+                Pause::Look if vain >= VAIN_MAX => self.look_in_kernel(call)?,
+                Pause::Look => {
+                    vain += 1;
+                    continue;
+                }
+                paused => paused,
+            };
+            match paused {
                 Pause::Look => {}
                 Pause::Kernel(answer) => {
                     let found = self.after_pause(call, since, answer)?;
@@ -113,6 +125,13 @@ impl Set {
                 }
             }
         }
+    }
+
+    /// Asks the kernel without waiting.
+    fn look_in_kernel(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        let (began_ns, room) = (now_ns(), call.events.len());
+        let said = call.ask(.., Some(Duration::ZERO), None)?;
+        Ok(Pause::Kernel(Answer { began_ns, said, room }))
     }
 
     /// The time is over. With a mask, a signal that it lets through ends the call even so.

@@ -14,7 +14,7 @@ use core::time::Duration;
 use sojourn_shm::Deadline;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
-use sojourn_stream::{Bell, Stop};
+use sojourn_stream::Bell;
 use std::sync::MutexGuard;
 
 /// Sleeps without a deadline are cut into pieces of this length.
@@ -22,6 +22,8 @@ const LONG: Duration = Duration::from_secs(3600);
 /// The same, for bytes that a peer owes. Nobody watches the descriptor of a session that is on its way home, so
 /// the sleeper looks itself whether the peer has died.
 const OWED: Duration = Duration::from_millis(20);
+/// The same, for bytes that the peer says are in the kernel: a segment that is under way.
+const UNDER_WAY: Duration = Duration::from_millis(1);
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +44,16 @@ impl Session {
         let Some(stream) = self.stream() else { return Waited::Look };
         let (phase, seen, datagrams) = {
             let rx = lock(&self.rx);
-            (rx.phase, rx.seen_flushing, rx.datagrams.clone())
+            (rx.phase, rx.seen_news, rx.datagrams.clone())
         };
         let is_datagram = self.is_datagram();
         let wait = Wait {
             deadline,
-            piece: if phase == RxPhase::Residue { OWED } else { LONG },
+            piece: match phase {
+                RxPhase::Residue if stream.peer_flushed().is_some() => UNDER_WAY,
+                RxPhase::Residue => OWED,
+                _ => LONG,
+            },
             peer_cpu: stream.peer_cpu_writing(),
             // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
             ready: &|| {
@@ -61,12 +67,8 @@ impl Session {
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
                         }
                         RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
-                        RxPhase::Ring => {
-                            !matches!(stream.available(), Ok(0) | Err(Stop::NotRinging))
-                        }
-                        RxPhase::Residue => {
-                            stream.peer_flushed().is_some() || stream.peer_flushing() != seen
-                        }
+                        RxPhase::Ring => stream.may_read(),
+                        RxPhase::Residue => stream.flush_news() != seen,
                     }
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
@@ -97,7 +99,7 @@ impl Session {
                 self.turns_net();
                 self.tx_stirred.load(Ordering::Relaxed)
                     || match phase {
-                        TxPhase::Ring => stream.room().map_or(true, |found| found >= room),
+                        TxPhase::Ring => stream.may_write(room),
                         TxPhase::Flushing => !self.is_flushing.load(Ordering::SeqCst),
                         TxPhase::Home | TxPhase::Joined => true,
                     }

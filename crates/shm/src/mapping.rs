@@ -69,6 +69,19 @@ impl Mapping {
         Ok(Self { base, len, access: Access::ReadWrite })
     }
 
+    /// Fresh zeroed memory of `len` bytes for this process alone, past its heap.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    pub fn private(len: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh address range chosen by the kernel; nothing existing is touched.
+        let base =
+            unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
+        let Some(base) = NonNull::new(base.cast::<u8>()) else { return Err(io::Errno::NOMEM) };
+        Ok(Self { base, len, access: Access::ReadWrite })
+    }
+
     /// Gives the memory behind these bytes back, if that can be: they are zero then. Whole pages of shared memory only.
     pub fn discard(&self, offset: usize, len: usize) {
         if self.checked::<u8>(offset, len).is_some() && self.access == Access::ReadWrite {

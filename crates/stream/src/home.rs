@@ -1,9 +1,27 @@
 //! The way home: freezing, and what is left in the rings (`docs/streams.md`, "Going home").
+//!
+//! Not here: sending it (the caller does), and the words themselves ([`crate::ring`]).
+//!
+//! # What a hostile peer can do
+//! Every shared word may change after the freeze as before it. So what is left over is decided once, from one look at the peer's position and
+//! from our own private one, and kept in private memory ([`Left`]): a leftover has a length, and whoever goes through it ends. If the peer's position
+//! cannot be, its own bytes are those that were seen before, which we may have told our program of, and we owe it none.
 
-use crate::ring::{FLUSHED, FLUSHING, Stop};
-use crate::stream::Stream;
+use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Place, Stop, used};
+use crate::stream::{DONE, LIVES, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
+
+/// What is left over in a frozen ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    /// The position of its first byte.
+    from: u64,
+    len: usize,
+    place: Place,
+    /// The writer has said what cannot be: it is not relied on to flush anything.
+    is_broken: bool,
+}
 
 impl Stream {
     /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
@@ -15,12 +33,32 @@ impl Stream {
         self.out_ring().freeze();
         fault::point("stream.freezing");
         self.in_ring().freeze();
+        // SYNC: release; pairs with the acquire in `is_settled`.
+        self.end.store(DONE, Ordering::Release);
         fault::point("stream.frozen");
     }
 
-    /// Whether a freeze has at least begun.
+    /// Whether a freeze has at least begun. Once it has it always has.
     pub fn is_frozen(&self) -> bool {
-        self.out_ring().is_frozen() || self.in_ring().is_frozen()
+        if self.end.load(Ordering::Relaxed) != LIVES {
+            return true;
+        }
+        let is_frozen = self.out_ring().is_frozen() || self.in_ring().is_frozen();
+        if is_frozen {
+            self.saw_end();
+        }
+        is_frozen
+    }
+
+    #[cold]
+    pub(crate) fn saw_end(&self) {
+        self.end.fetch_max(SEEN, Ordering::Relaxed);
+    }
+
+    /// Whether the freeze is over: what is left is decided.
+    fn is_settled(&self) -> bool {
+        // SYNC: acquire; pairs with the release in `freeze`.
+        self.end.load(Ordering::Acquire) == DONE
     }
 
     /// This process carries the session of this stream from now on, as [`crate::Ledger::claim`] has it; but not one that is called home already. Whoever
@@ -29,65 +67,163 @@ impl Stream {
         !self.is_frozen() && self.ledger().claim()
     }
 
+    /// What the peer has not read of the own ring.
+    fn own_left(&self) -> Result<Left, Stop> {
+        let seen = &self.writing;
+        if let Some(left) = seen.left.get() {
+            return *left;
+        }
+        let (ring, bytes) = (self.out_ring(), self.out_bytes());
+        if !self.is_settled() {
+            ring.positions()?;
+        }
+        let head = ring.last_head();
+        let (tail, least, place) = match self.is_told {
+            true => (ring.last_tail(), 0, ring.place(bytes)),
+            false => {
+                let own = seen.own.load(Ordering::Relaxed);
+                (own, seen.peer.load(Ordering::Relaxed), self.own_place())
+            }
+        };
+        let left = match used(tail, head, bytes) {
+            Ok(len) if head >= least => Ok(Left { from: head, len, place, is_broken: false }),
+            _ => Err(Stop::Violation),
+        };
+        *seen.left.get_or_init(|| left)
+    }
+
+    /// What this side has not read of the other ring.
+    fn peer_left(&self) -> Result<Left, Stop> {
+        let seen = &self.reading;
+        if let Some(left) = seen.left.get() {
+            return *left;
+        }
+        let (ring, bytes) = (self.in_ring(), self.in_bytes());
+        if !self.is_settled() {
+            ring.positions()?;
+        }
+        let tail = ring.last_tail();
+        let (from, known) = match self.is_told {
+            true => (ring.last_head(), 0),
+            false => (seen.own.load(Ordering::Relaxed), seen.peer.load(Ordering::Relaxed)),
+        };
+        let place = ring.place(bytes);
+        let left = match used(tail, from, bytes) {
+            Ok(len) if tail >= known => Ok(Left { from, len, place, is_broken: false }),
+            _ if self.is_told => Err(Stop::Violation),
+            // As many as there were when somebody last looked: they have been told of.
+            _ => {
+                let len = known.saturating_sub(from) as usize;
+                Ok(Left { from, len, place, is_broken: true })
+            }
+        };
+        *seen.left.get_or_init(|| left)
+    }
+
     /// Bytes of the frozen own ring that the peer has not read: they belong into the kernel, before
-    /// anything else is written there.
+    /// anything else is written there. Always the same answer. Writer lock, at the first time at least.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
     pub fn own_leftover(&self) -> Result<usize, Stop> {
-        Ok(self.out_ring().leftover(self.out_bytes())?.1)
+        Ok(self.own_left()?.len)
     }
 
     /// Where the own leftover lies from its byte `skip` on, `max` bytes at most, as far as they follow one another. `None` at its end.
     pub fn own_leftover_at(&self, skip: usize, max: usize) -> Option<Span<'_>> {
         fault::point("stream.flushing");
-        let (head, len) = self.out_ring().leftover(self.out_bytes()).ok()?;
-        let wanted = len.checked_sub(skip).filter(|left| *left > 0)?.min(max);
-        self.span(self.side, head + skip as u64, self.out_ring().place(self.out_bytes()), wanted)
+        let left = self.own_left().ok()?;
+        let wanted = left.len.checked_sub(skip).filter(|left| *left > 0)?.min(max);
+        self.span(self.side, left.from + skip as u64, left.place, wanted)
     }
 
     /// Copies the own leftover from its byte `skip` on; answers how many bytes, 0 at its end.
     pub fn copy_own_leftover(&self, skip: usize, buf: &mut [u8]) -> usize {
         fault::point("stream.flushing");
-        self.copy_leftover(self.side, skip, buf)
+        self.own_left().map_or(0, |left| self.copy_left(self.side, left, skip, buf))
+    }
+
+    /// From now on this side puts its leftover into the kernel. How many of its bytes the peer has taken from the ring by itself before that: they
+    /// count as done.
+    pub fn begin_flush(&self) -> usize {
+        let taken = self.out_ring().begin_flush();
+        usize::try_from(taken).unwrap_or(usize::MAX).min(self.own_leftover().unwrap_or(0))
     }
 
     /// The first `bytes` of the own leftover are in the kernel. The peer takes it as done when that is
     /// all of it, so also an empty leftover must be told.
     pub fn set_flushed(&self, bytes: usize) {
-        // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `peer_flushed`.
+        // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `said`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
         fault::point("stream.flushed");
     }
 
     /// Whether this side has told so, by whichever view of it.
     pub fn has_flushed(&self) -> bool {
-        // SYNC: acquire, as in `peer_flushed`.
+        // SYNC: acquire, as in `said`.
         self.out_ring().writer.flushed.load(Ordering::Acquire) & FLUSHED != 0
     }
 
     /// The first `bytes` of the own leftover are in the kernel, and the rest follows as there is room: nothing else is
     /// written there before. The caller rings the peer next.
     pub fn set_flushing(&self, bytes: usize) {
-        // SYNC: release, as in `set_flushed`; pairs with `peer_flushing`.
+        // SYNC: release, as in `set_flushed`; pairs with `said`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHING, Ordering::Release);
+    }
+
+    /// What the peer says of its flush: the furthest that it has ever said. So who waits for news waits for less and less.
+    fn said(&self) -> u64 {
+        // SYNC: acquire; pairs with the releases in `set_flushed` and `set_flushing`.
+        let says = self.in_ring().writer.flushed.load(Ordering::Acquire);
+        if says == self.said.load(Ordering::Relaxed) {
+            return says;
+        }
+        self.said.fetch_max(says, Ordering::Relaxed).max(says)
+    }
+
+    /// How many bytes of its leftover that is, of what the peer has said.
+    fn count_said(&self, said: u64) -> usize {
+        let most = match self.reading.left.get() {
+            Some(left) => left.map_or(0, |left| left.len),
+            None => self.in_bytes() as usize,
+        };
+        usize::try_from(said & !FLUSH_BITS).unwrap_or(usize::MAX).min(most)
     }
 
     /// How much of its leftover the peer has put into the kernel so far, if it said that the rest follows.
     pub fn peer_flushing(&self) -> Option<usize> {
-        // SYNC: acquire; pairs with the release in `set_flushing`.
-        let flushed = self.in_ring().writer.flushed.load(Ordering::Acquire);
-        let leftover = self.peer_leftover().ok()?;
-        let bytes = usize::try_from(flushed & !(FLUSHED | FLUSHING)).unwrap_or(usize::MAX);
-        (flushed & (FLUSHED | FLUSHING) == FLUSHING).then_some(bytes.min(leftover))
+        let said = self.said();
+        let follows = self.is_frozen() && said & (FLUSHED | FLUSHING) == FLUSHING;
+        follows.then(|| self.count_said(said))
     }
 
-    /// Bytes of the frozen other ring that this side had not read: they come through the kernel.
+    /// How much of its leftover the peer says it has put into the kernel, `None` if it has not said anything. None of it, of one that has
+    /// broken the rules.
+    pub fn peer_flushed(&self) -> Option<usize> {
+        if self.reading.left.get().is_some_and(|left| left.is_ok_and(|left| left.is_broken)) {
+            return Some(0);
+        }
+        let said = self.said();
+        (self.is_frozen() && said & FLUSHED != 0).then(|| self.count_said(said))
+    }
+
+    /// Whether the peer has begun to flush, or has said something else that this side can take nothing from the ring any more for.
+    pub fn peer_flushes(&self) -> bool {
+        self.said() & (FLUSHED | FLUSHING | BEGUN) != 0
+    }
+
+    /// A number that changes whenever the peer says something new of its flush.
+    pub fn flush_news(&self) -> u64 {
+        self.said()
+    }
+
+    /// Bytes of the frozen other ring that this side had not read: they come through the kernel. Always the same answer. Reader lock, at the
+    /// first time at least.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
     pub fn peer_leftover(&self) -> Result<usize, Stop> {
-        Ok(self.in_ring().leftover(self.in_bytes())?.1)
+        Ok(self.peer_left()?.len)
     }
 
     /// Bytes that this side has read, as the frozen other ring says: for somebody who has not read them himself.
@@ -95,34 +231,30 @@ impl Stream {
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
     pub fn read_so_far(&self) -> Result<u64, Stop> {
-        Ok(self.in_ring().leftover(self.in_bytes())?.0)
-    }
-
-    /// How much of its leftover the peer says it has put into the kernel, `None` if it has not said anything.
-    pub fn peer_flushed(&self) -> Option<usize> {
-        // SYNC: acquire; pairs with the release in `set_flushed`.
-        let flushed = self.in_ring().writer.flushed.load(Ordering::Acquire);
-        let leftover = self.peer_leftover().ok()?;
-        let bytes = usize::try_from(flushed & !(FLUSHED | FLUSHING)).unwrap_or(usize::MAX);
-        (flushed & FLUSHED != 0).then_some(bytes.min(leftover))
+        Ok(self.peer_left()?.from)
     }
 
     /// Copies the peer's leftover from its byte `skip` on: what it could not flush because it died.
     pub fn copy_unflushed(&self, skip: usize, buf: &mut [u8]) -> usize {
-        self.copy_leftover(1 - self.side, skip, buf)
+        self.peer_left().map_or(0, |left| self.copy_left(1 - self.side, left, skip, buf))
     }
 
-    fn copy_leftover(&self, ring: usize, skip: usize, buf: &mut [u8]) -> usize {
-        let words = if ring == self.side { self.out_ring() } else { self.in_ring() };
-        let Ok((head, len)) = words.leftover(self.layout.ring_bytes(ring)) else { return 0 };
-        let wanted = len.saturating_sub(skip).min(buf.len());
-        // Frozen: if the writer changes it still, the ring was empty, and is for ever.
-        let place = words.place(self.layout.ring_bytes(ring));
+    /// The `len` bytes of the peer's leftover from `skip` on, which were copied, are read: they do not come through the kernel. Reader lock. False: the
+    /// peer has begun to flush, and they do.
+    pub fn take_unflushed(&self, skip: usize, len: usize) -> bool {
+        self.in_ring().take_left(skip as u64, (skip + len) as u64)
+    }
+
+    fn copy_left(&self, ring: usize, left: Left, skip: usize, buf: &mut [u8]) -> usize {
+        let wanted = left.len.saturating_sub(skip).min(buf.len());
         let mut copied = 0;
         while copied < wanted {
-            let position = head + (skip + copied) as u64;
-            let Some(span) = self.span(ring, position, place, wanted - copied) else { break };
-            copied += span.copy_to(&mut buf[copied..]);
+            let position = left.from + (skip + copied) as u64;
+            let Some(span) = self.span(ring, position, left.place, wanted - copied) else { break };
+            match span.copy_to(&mut buf[copied..]) {
+                0 => break,
+                more => copied += more,
+            }
         }
         copied
     }

@@ -22,7 +22,9 @@ use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
 use crate::door::{Door, Within};
 use core::ptr::NonNull;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use sojourn_shm::deadline::now_ns;
 use sojourn_shm::{Access, Held, Mapping, fault};
 
@@ -180,6 +182,16 @@ fn signal(event: &Held) {
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
+/// Whether the event blocks is a flag that everybody who has it can change: this does not.
 fn drain(event: &Held) {
-    let _ = rustix::io::read(event, &mut [0; 8]);
+    let mut count = [0; 8];
+    let buf = &mut [IoSliceMut::new(&mut count)];
+    let done = rustix::io::preadv2(event, buf, u64::MAX, ReadWriteFlags::NOWAIT);
+    // Kernels whose events do not know the flag. Only the owner reads: what a poll promises is still there.
+    if matches!(done, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&now)) == Ok(1) {
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
+    }
 }

@@ -14,6 +14,7 @@ impl Stream {
     /// Consents: this side's reader looks at ring and kernel both from now on.
     pub fn consent(&self) {
         if self.in_bytes() != 0 {
+            self.reading.consents.store(true, Ordering::Relaxed);
             self.in_ring().consent();
             fault::point("stream.consented");
         }
@@ -21,7 +22,7 @@ impl Stream {
 
     /// Whether this side has consented.
     pub fn has_consented(&self) -> bool {
-        self.in_ring().has_consent()
+        self.reading.consents.load(Ordering::Relaxed)
     }
 
     /// Whether the peer writes to the ring. Who has seen it reads the kernel until that is empty, and
@@ -37,7 +38,7 @@ impl Stream {
         rings
     }
 
-    /// Bytes that can be read now; 0 for none.
+    /// Bytes that can be read now; 0 for none. Those that it has answered stay readable, whatever the peer does. Reader lock.
     ///
     /// # Errors
     /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
@@ -46,7 +47,39 @@ impl Stream {
         if !self.peer_rings() {
             return Err(Stop::NotRinging);
         }
-        used(self.in_ring().tail()?, self.reading.own.load(Ordering::Relaxed), self.in_bytes())
+        let seen = &self.reading;
+        // SYNC: acquire: who has seen more looks again, and sees as much; pairs with the update in `may_read`.
+        let sighted = seen.sighted.load(Ordering::Acquire);
+        let tail = self.in_ring().tail()?;
+        let available = used(tail, seen.own.load(Ordering::Relaxed), self.in_bytes())?;
+        // What has been published cannot be taken back.
+        if tail < seen.peer.load(Ordering::Relaxed).max(sighted) {
+            return Err(Stop::Violation);
+        }
+        seen.peer.store(tail, Ordering::Relaxed);
+        Ok(available)
+    }
+
+    /// Whether a read is worth while: there are bytes, or something has ended. For a thread that waits, without any lock. What it has seen once
+    /// a read finds: a peer that takes it back breaks the rules of the ring.
+    pub fn may_read(&self) -> bool {
+        if !self.peer_rings() {
+            return false;
+        }
+        // Before the look: it only grows.
+        let own = self.reading.own.load(Ordering::Relaxed);
+        match self.in_ring().tail() {
+            Ok(tail) if tail == own => false,
+            Ok(tail) => {
+                // SYNC: release; pairs with the load in `available`.
+                self.reading.sighted.fetch_max(tail, Ordering::Release);
+                true
+            }
+            Err(_) => {
+                self.saw_end();
+                true
+            }
+        }
     }
 
     /// Copies what there is to `bufs`, up to their length, and consumes it unless `peek`; rings a writer
@@ -124,7 +157,6 @@ impl Stream {
             return Ok(known);
         }
         let available = self.available()?;
-        self.reading.peer.store(head + available as u64, Ordering::Relaxed);
         if available > 0 { Ok(available) } else { Err(Stop::Empty) }
     }
 
@@ -154,10 +186,7 @@ impl Stream {
                     return Ok(read);
                 }
                 match self.available() {
-                    Ok(more) if more > 0 => {
-                        available = more;
-                        self.reading.peer.store(head + more as u64, Ordering::Relaxed);
-                    }
+                    Ok(more) if more > 0 => available = more,
                     _ => return Ok(read),
                 }
             }

@@ -24,6 +24,10 @@ pub const FROZEN: u64 = 1 << 63;
 pub const FLUSHED: u64 = 1 << 63;
 /// The bit of `flushed` that says that the count is valid and will grow.
 pub const FLUSHING: u64 = 1 << 62;
+/// The bit of `flushed` that says that the writer has begun to put the leftover into the kernel, from the byte on that the count says.
+pub const BEGUN: u64 = 1 << 61;
+/// The bits of `flushed` that say something; the count is below them.
+pub const FLUSH_BITS: u64 = FLUSHED | FLUSHING | BEGUN;
 
 /// The bit of `rings` that says that the writer has switched.
 const RINGS: u32 = 1;
@@ -144,7 +148,8 @@ pub struct WriterLine {
     pub bell: BellWord,
     /// The position of `head` from which on it wants to be rung.
     pub want: AtomicU64,
-    /// Bytes of the leftover that are in the kernel, and [`FLUSHED`] or [`FLUSHING`].
+    /// Who has the leftover. No bit: the reader, which has taken so many of its bytes from the ring. [`BEGUN`], [`FLUSHING`] or [`FLUSHED`]:
+    /// the writer, which has that many in the kernel, those that the reader had taken among them.
     pub flushed: AtomicU64,
 }
 
@@ -200,12 +205,10 @@ impl Ring {
         self.reader.consents.load(Ordering::Acquire) != 0
     }
 
-    /// The writer writes here from now on, to a near part of `near` bytes ([`NEAR_MAX`] at most).
+    /// The writer writes here from now on, to a near part of `near` bytes ([`NEAR_MAX`] at most). Once.
     pub fn start(&self, near: u32) {
-        if !self.rings() {
-            // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
-            self.tail.rings.store(RINGS | near.ilog2() << NEAR_SHIFT, Ordering::Release);
-        }
+        // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
+        self.tail.rings.store(RINGS | near.ilog2() << NEAR_SHIFT, Ordering::Release);
     }
 
     /// Whether the writer has switched.
@@ -256,6 +259,13 @@ impl Ring {
     pub fn last_tail(&self) -> u64 {
         // SYNC: acquire; pairs with the compare-exchange in `publish`.
         self.tail.tail.load(Ordering::Acquire) & !FROZEN
+    }
+
+    /// The same of what is consumed.
+    #[inline]
+    pub fn last_head(&self) -> u64 {
+        // SYNC: acquire; pairs with the compare-exchange in `consume`.
+        self.head.head.load(Ordering::Acquire) & !FROZEN
     }
 
     /// What is consumed: the bytes before it may be overwritten.
@@ -338,19 +348,43 @@ impl Ring {
             != 0
     }
 
-    /// The frozen ring's bytes that count: from where, and how many.
+    /// Tail and head of the frozen ring, each looked at once.
     ///
     /// # Errors
-    /// [`Stop::NotFrozen`], [`Stop::Violation`].
-    pub fn leftover(&self, ring_bytes: u32) -> Result<(u64, usize), Stop> {
+    /// [`Stop::NotFrozen`].
+    pub fn positions(&self) -> Result<(u64, u64), Stop> {
         // SYNC: acquire; pairs with `publish` and `consume`, whose releases `freeze` carries on.
         let tail = self.tail.tail.load(Ordering::Acquire);
         let head = self.head.head.load(Ordering::Acquire);
         if tail & head & FROZEN == 0 {
             return Err(Stop::NotFrozen);
         }
-        let (tail, head) = (tail & !FROZEN, head & !FROZEN);
+        Ok((tail & !FROZEN, head & !FROZEN))
+    }
+
+    /// The frozen ring's bytes that count: from where, and how many, as the words say now.
+    ///
+    /// # Errors
+    /// [`Stop::NotFrozen`], [`Stop::Violation`].
+    pub fn leftover(&self, ring_bytes: u32) -> Result<(u64, usize), Stop> {
+        let (tail, head) = self.positions()?;
         Ok((head, used(tail, head, ring_bytes)?))
+    }
+
+    /// The writer puts what is left of the leftover into the kernel from now on. How many of its bytes the reader has taken from the ring before
+    /// that; it takes no more. One exchange: whatever the other side writes there meanwhile, this ends.
+    pub fn begin_flush(&self) -> u64 {
+        // SYNC: acquire and release; pairs with the exchange in `take_left`.
+        let before = self.writer.flushed.fetch_or(BEGUN, Ordering::AcqRel);
+        before & !FLUSH_BITS
+    }
+
+    /// The reader takes the leftover's bytes from `from` to `to` from the ring, having copied them. Everything before it had taken already. False: the
+    /// writer has begun to flush; they come through the kernel.
+    pub fn take_left(&self, from: u64, to: u64) -> bool {
+        let word = &self.writer.flushed;
+        // SYNC: acquire and release; pairs with the update in `begin_flush`.
+        word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 

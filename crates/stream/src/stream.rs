@@ -3,30 +3,36 @@
 //! Writing is in `write`, reading in `read`, the way home in `home`.
 
 use crate::bell::{self, Bell, BellWord, Sleepers};
+use crate::home::Left;
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
-use crate::ring::{Place, Ring};
+use crate::ring::{NEAR_MAX, Place, Ring, Stop};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use sojourn_shm::futex::{self, Woken};
 use sojourn_shm::{Access, Mapping, fault};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// In [`Seen::turn`].
 pub(crate) const NO_TURN: u64 = u64::MAX;
 
-/// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its own.
+/// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its own: the peer can write every shared word at
+/// any time. What is one's own is never read back from there, and what the peer has once been seen to say it cannot unsay.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Our own position in this ring.
     pub(crate) own: AtomicU64,
-    /// The peer's, as last seen.
+    /// The peer's, as last seen under the direction's lock: possible, and never less than before.
     pub(crate) peer: AtomicU64,
+    /// The peer's, as a thread of ours has seen it that waited without that lock: not looked at closely.
+    pub(crate) sighted: AtomicU64,
     /// Whether this direction has switched to the ring, as far as we know.
     pub(crate) rings: AtomicBool,
+    /// As reader: whether we have consented.
+    pub(crate) consents: AtomicBool,
     /// As writer: where our bytes lie, and from which position on to look whether the ring can be rewound.
     pub(crate) skew: AtomicU32,
     pub(crate) near: AtomicU32,
@@ -37,7 +43,16 @@ pub(crate) struct Seen {
     pub(crate) told_cpu: AtomicU32,
     /// Our sleepers.
     pub(crate) sleepers: Sleepers,
+    /// What was left over in the frozen ring, copied once.
+    pub(crate) left: OnceLock<Result<Left, Stop>>,
 }
+
+/// Values of [`Stream::end`]: the stream lives as far as we know.
+pub(crate) const LIVES: u32 = 0;
+/// Somebody was seen to have frozen it.
+pub(crate) const SEEN: u32 = 1;
+/// We have frozen it ourselves.
+pub(crate) const DONE: u32 = 2;
 
 /// One side's view of a stream: it writes ring `side` and reads ring `1 - side`.
 ///
@@ -53,6 +68,12 @@ pub struct Stream {
     pub(crate) writing: Seen,
     pub(crate) reading: Seen,
     pub(crate) cpu: AtomicU32,
+    /// How the stream ends, as far as we know: it never comes back to life for us.
+    pub(crate) end: AtomicU32,
+    /// The furthest that the peer has said of its flush.
+    pub(crate) said: AtomicU64,
+    /// It is somebody else who reads and writes on this side: the positions are what the rings say.
+    pub(crate) is_told: bool,
     pub(crate) peer_inbox: Arc<Inbox>,
     pub(crate) peer_slot: u32,
 }
@@ -67,7 +88,7 @@ impl Stream {
     /// The view of side `side` (0 or 1) on a region of that layout. Its sleepers that are
     /// [`Bell::OnInbox`] are woken by the peer; those of the peer through `peer_slot` of `peer_inbox`.
     ///
-    /// The positions are taken over as they are, so that a region in use can be mapped again.
+    /// The region is fresh: nothing has been read or written on this side, whatever the peer may have put there.
     /// `None`: no such side, or the mapping is too small or cannot be written.
     pub fn new(
         mapping: Mapping,
@@ -77,6 +98,21 @@ impl Stream {
         peer_slot: u32,
     ) -> Option<Self> {
         Self::on(Arc::new(mapping), layout, side, (peer_inbox, peer_slot))
+    }
+
+    /// The view of the side on which another process reads and writes, of a region that may be in use. Its positions are what the rings
+    /// say, which both ends can write.
+    pub fn told(
+        mapping: Mapping,
+        layout: Layout,
+        side: usize,
+        peer_inbox: Arc<Inbox>,
+        peer_slot: u32,
+    ) -> Option<Self> {
+        let mut stream = Self::new(mapping, layout, side, peer_inbox, peer_slot)?;
+        stream.is_told = true;
+        stream.take_over();
+        Some(stream)
     }
 
     /// The view of the other side, of somebody who is both, on the same mapping: what one side has touched is then warm for the other, too. As in
@@ -103,10 +139,14 @@ impl Stream {
             writing: Seen::default(),
             reading: Seen::default(),
             cpu: AtomicU32::new(0),
+            end: AtomicU32::new(LIVES),
+            said: AtomicU64::new(0),
+            is_told: false,
             peer_inbox,
             peer_slot,
         };
-        stream.take_over();
+        let near = stream.out_bytes().min(NEAR_MAX);
+        stream.remember(Place { skew: 0, near, turn: None });
         Some(stream)
     }
 
@@ -122,6 +162,7 @@ impl Stream {
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
         self.writing.rings.store(out.rings(), Ordering::Relaxed);
+        self.reading.consents.store(into.has_consent(), Ordering::Relaxed);
         self.remember(out.place(self.out_bytes()));
         self.writing.rewinds_at.store(tail, Ordering::Relaxed);
     }
@@ -164,7 +205,7 @@ impl Stream {
         self.layout.ring_bytes(1 - self.side)
     }
 
-    /// A thread that reads is about to sleep that way. It must call [`Stream::available`] once more
+    /// A thread that reads is about to sleep that way. It must call [`Stream::may_read`] once more
     /// *after* this and before it sleeps. Answers what the bell says now: a futex wait on
     /// [`Stream::reader_bell`] expects that ([`Stream::sleep_reader`]).
     pub fn announce_reader(&self, how: Bell) -> u32 {
@@ -190,7 +231,7 @@ impl Stream {
     }
 
     /// A thread that writes is about to sleep that way, until there are `room` bytes of room. It must
-    /// call [`Stream::room`] once more *after* this and before it sleeps. Answers as [`Stream::announce_reader`].
+    /// call [`Stream::may_write`] once more *after* this and before it sleeps. Answers as [`Stream::announce_reader`].
     pub fn announce_writer(&self, how: Bell, room: usize) -> u32 {
         let ring = self.out_ring();
         let bytes = u64::from(self.part_bytes());

@@ -30,13 +30,12 @@ impl Stream {
     /// Switches: what is written from now on goes to the ring. Only after [`Stream::has_consent`], and
     /// when every byte written before is where the peer finds it in the kernel. Writer lock.
     pub fn start_ring(&self) {
-        if self.out_bytes() == 0 {
+        // Where bytes lie once some have been written is decided by `rewind` and `turn`.
+        if self.out_bytes() == 0 || self.writing.rings.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.writing.rings.store(true, Ordering::Relaxed);
         let ring = self.out_ring();
         ring.start(self.near_bytes());
-        self.remember(ring.place(self.out_bytes()));
         fault::point("stream.started");
         if ring.reader.bell.has_sleepers_after_store() {
             self.wake_peer(&ring.reader.bell);
@@ -98,7 +97,7 @@ impl Stream {
         Ok(if self.may_turn() { room.max(far) } else { room })
     }
 
-    /// Bytes that can be written now, in the part of the ring that is written to. Looks at the peer's position.
+    /// Bytes that can be written now, in the part of the ring that is written to. Looks at the peer's position. Writer lock.
     ///
     /// # Errors
     /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
@@ -111,10 +110,38 @@ impl Stream {
     }
 
     fn look_for_room(&self, tail: u64) -> Result<usize, Stop> {
+        let seen = &self.writing;
+        // SYNC: acquire; as in `available`, pairs with the update in `may_write`.
+        let sighted = seen.sighted.load(Ordering::Acquire);
         let head = self.out_ring().head()?;
         used(tail, head, self.out_bytes())?;
-        self.writing.peer.store(head, Ordering::Relaxed);
+        // What has been consumed cannot be put back.
+        if head < seen.peer.load(Ordering::Relaxed).max(sighted) {
+            return Err(Stop::Violation);
+        }
+        seen.peer.store(head, Ordering::Relaxed);
         Ok(self.room_behind(tail, head))
+    }
+
+    /// Whether a write is worth while: there are `room` bytes of room, or something has ended. For a thread that waits, without any lock; as
+    /// [`Stream::may_read`].
+    pub fn may_write(&self, room: usize) -> bool {
+        if !self.is_ringing() {
+            return true;
+        }
+        let tail = self.writing.own.load(Ordering::Relaxed);
+        match self.out_ring().tail().and_then(|_| self.out_ring().head()) {
+            Ok(head) if head <= tail && self.room_behind(tail, head) < room => false,
+            Ok(head) => {
+                // SYNC: release; pairs with the load in `look_for_room`.
+                self.writing.sighted.fetch_max(head, Ordering::Release);
+                true
+            }
+            Err(_) => {
+                self.saw_end();
+                true
+            }
+        }
     }
 
     /// Room in the part that is written to, where the reader has come to `head`.
@@ -289,7 +316,7 @@ impl Stream {
 
     /// Bytes written that the peer has not read yet. 0 where that cannot be known.
     pub fn pending(&self) -> usize {
-        let tail = self.out_ring().tail.tail.load(Ordering::Acquire) & !crate::ring::FROZEN;
+        let tail = self.writing.own.load(Ordering::Relaxed);
         let head = self.out_ring().head.head.load(Ordering::Acquire) & !crate::ring::FROZEN;
         used(tail, head, self.out_bytes()).unwrap_or(0)
     }
@@ -308,15 +335,20 @@ impl Stream {
         Ok(())
     }
 
-    /// The bytes of the own ring from `position` on.
-    fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
+    /// Where the own ring's bytes lie.
+    #[inline]
+    pub(crate) fn own_place(&self) -> Place {
         let turn = self.writing.turn.load(Ordering::Relaxed);
-        let place = Place {
+        Place {
             skew: self.writing.skew.load(Ordering::Relaxed),
             near: self.near_bytes(),
             turn: (turn != NO_TURN).then_some(turn),
-        };
-        self.span(self.side, position, place, len)
+        }
+    }
+
+    /// The bytes of the own ring from `position` on.
+    fn own_span(&self, position: u64, len: usize) -> Option<Span<'_>> {
+        self.span(self.side, position, self.own_place(), len)
     }
 
     /// The bytes of ring `ring` from `position` on, which lie there, `len` of them or as many as follow one another.
