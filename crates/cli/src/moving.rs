@@ -73,14 +73,20 @@ fn leave(client: &mut Client, inode: u64) -> Result<()> {
     for end in &ends {
         let Some(inode) = end.inode else { continue };
         if !client.move_in(end.pid, inode)? {
-            bail!(
-                "{} ({}) is not known to the session server: nothing of it has been hot so far, so there is nobody to ask",
-                end.program,
-                end.pid
-            );
+            bail!(nobody_to_ask(end));
         }
     }
     outcome(client, &ends, inode)
+}
+
+/// Why a program is not known to the server.
+fn nobody_to_ask(end: &Row) -> String {
+    let why = if end.reason == ReasonT::NotHot.word() {
+        "nothing of it has been hot so far, so there is nobody to ask"
+    } else {
+        end.sentence()
+    };
+    format!("{} ({}) is not known to the session server: {why}", end.program, end.pid)
 }
 
 /// Whether they are the two ends of one connection of this host.
@@ -109,7 +115,10 @@ fn outcome(client: &mut Client, ends: &[Row], inode: u64) -> Result<()> {
         }
         let waits = !of_ours.is_empty() && begun.elapsed() > WAIT_WITHIN;
         if waits {
-            bail!("it is offered, and waits: {}", ReasonT::NoPeer.sentence());
+            let rows = rows(client)?;
+            let own = rows.iter().find(|row| row.inode == Some(inode));
+            let why = own.map_or(ReasonT::NoPeer.sentence(), Row::sentence);
+            bail!("it is offered, and waits: {why}");
         }
         if begun.elapsed() > LEAVE_WITHIN {
             bail!("its program has not answered; `sojourn ss --why` says more");

@@ -59,6 +59,11 @@ impl Silent {
 
 /// Whether a server that can be trusted listens at `address`.
 pub(crate) fn answers(address: &str) -> Result<(), Silent> {
+    answers_to(address, rustix::process::geteuid().as_raw())
+}
+
+/// Whether one listens there that `user` can trust.
+pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
     let silent = |error| match error {
         Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => Silent::Nobody(address.into()),
         Errno::ACCESS => Silent::Permission(address.into()),
@@ -77,7 +82,7 @@ pub(crate) fn answers(address: &str) -> Result<(), Silent> {
         Err(error) => return Err(silent(error)),
     }
     let owner = peer(&socket).map_err(silent)?.uid;
-    match owner == 0 || owner == rustix::process::geteuid().as_raw() {
+    match owner == 0 || owner == user {
         true => Ok(()),
         false => Err(Silent::Foreign(address.into(), owner)),
     }

@@ -9,6 +9,8 @@ mod connection;
 mod diag;
 mod found;
 mod processes;
+mod reach;
+mod standing;
 mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -21,7 +23,8 @@ use crate::args::Filter;
 use crate::client::Client;
 use serde::{Serialize, Serializer};
 use sojourn_session::{HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
-use std::collections::HashMap;
+use standing::Observer;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::path::Path;
 
@@ -117,9 +120,24 @@ impl Row {
         ReasonT::from_word(self.reason).unwrap_or(ReasonT::None).sentence()
     }
 
-    /// The same end has the same key, whoever found it.
-    fn key(&self) -> (u32, &'static str, String, String) {
-        (self.pid, self.kind, self.from.clone(), self.to.clone())
+    /// The same end has the same key, whoever found it. `is_afar`: see [`explain`].
+    fn key(&self, is_afar: bool) -> (u32, &'static str, String, String) {
+        let pid = if is_afar { 0 } else { self.pid };
+        (pid, self.kind, self.from.clone(), self.to.clone())
+    }
+
+    /// What the server knows was found, too.
+    fn is_found(&mut self, found: &Self) {
+        self.inode = found.inode;
+        if self.pid != found.pid {
+            // The server's numbers are others than ours.
+            (self.pid, self.peer_pid) = (found.pid, found.peer_pid);
+        }
+        // An offer that waits has found no peer so far, and the server cannot know why.
+        if self.reason == ReasonT::NoPeer.word() && found.peer_pid.is_some() {
+            let is_not_hot = found.reason == ReasonT::NotHot.word();
+            self.reason = if is_not_hot { ReasonT::PeerNotHot.word() } else { found.reason };
+        }
     }
 }
 
@@ -148,17 +166,22 @@ fn home_word(home: HomeT) -> &'static str {
 
 /// Sessions that pass the filter; `all`: also sockets that are not connected. In order of process.
 pub(crate) fn gather(
-    client: Option<&mut Client>,
+    mut client: Option<&mut Client>,
     filter: &Filter,
     all: bool,
 ) -> anyhow::Result<Vec<Row>> {
-    let (known, refused, connections) = match client {
+    let (known, refused, connections) = match &mut client {
         Some(client) => (client.list()?, client.refused(), client.connections()),
         None => Default::default(),
     };
-    let mut found = found::find(Path::new(PROC), all);
-    explain(&mut found, &refused);
-    let mut rows = merge(known, found);
+    // It gives processes other numbers than we see if it is in a process name space further out.
+    let is_afar = client.as_ref().is_some_and(|client| client.pid == 0);
+    let pids = known.iter().map(|one| one.pid).chain(refused.iter().map(|one| one.pid));
+    let pids = if is_afar { HashSet::new() } else { pids.collect() };
+    let observer = Observer::new(Path::new(PROC), client.as_deref(), pids);
+    let mut found = found::find(Path::new(PROC), all, &observer);
+    explain(&mut found, &refused, is_afar);
+    let mut rows = merge(known, found, is_afar);
     name_peers(&mut rows);
     connection::add(&mut rows, &connections);
     rows.retain(|row| {
@@ -168,31 +191,39 @@ pub(crate) fn gather(
     Ok(rows)
 }
 
-/// Where nothing in the way can be seen from the outside, the server may have been told or have seen more.
-fn explain(found: &mut [Row], refused: &[RefusedInfoT]) {
-    let refused: HashMap<(u32, u64), ReasonT> =
-        refused.iter().map(|refused| ((refused.pid, refused.inode), refused.reason)).collect();
+/// Where nothing in the way can be seen from the outside, the server may have been told or have seen more. `is_afar`: its numbers of processes
+/// are not ours; and where it sees none, it says 0.
+fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_afar: bool) {
+    let pid_of = |pid: u32| if is_afar { 0 } else { pid };
+    let refused: HashMap<(u32, u64), ReasonT> = refused
+        .iter()
+        .map(|refused| ((pid_of(refused.pid), refused.inode), refused.reason))
+        .collect();
     // A peer on another host is none that can be seen; the server may know more of the session even so.
-    let vague = [ReasonT::NotHot, ReasonT::NoPeer].map(ReasonT::word);
+    let vague = [ReasonT::NotHot, ReasonT::NoPeer, ReasonT::OtherNetwork, ReasonT::PeerStays];
+    let vague = vague.map(ReasonT::word);
     for row in found.iter_mut().filter(|row| vague.contains(&row.reason)) {
-        let key = row.inode.map(|inode| (row.pid, inode));
-        if let Some(reason) = key.and_then(|key| refused.get(&key)) {
+        let Some(inode) = row.inode else { continue };
+        let told = refused.get(&(pid_of(row.pid), inode)).or_else(|| refused.get(&(0, inode)));
+        // That it has found no other end is less than what was found here.
+        let is_less = told == Some(&ReasonT::NoPeer) && row.reason != ReasonT::NotHot.word();
+        if let Some(reason) = told.filter(|_| !is_less) {
             row.reason = reason.word();
         }
     }
 }
 
-/// What the server knows, and what it does not.
-fn merge(known: Vec<SessionInfoT>, found: Vec<Row>) -> Vec<Row> {
+/// What the server knows, and what it does not. `is_afar`: see [`explain`].
+fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_afar: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = known.into_iter().map(of_server).collect();
     let mut known = HashMap::<_, Vec<usize>>::new();
     for (at, row) in rows.iter().enumerate() {
-        known.entry(row.key()).or_default().push(at);
+        known.entry(row.key(is_afar)).or_default().push(at);
     }
     for row in found {
-        match known.get_mut(&row.key()).and_then(Vec::pop) {
+        match known.get_mut(&row.key(is_afar)).and_then(Vec::pop) {
             // Of several with one key it does not matter which is which.
-            Some(at) => rows[at].inode = row.inode,
+            Some(at) => rows[at].is_found(&row),
             None => rows.push(row),
         }
     }

@@ -143,7 +143,7 @@ impl Engine {
                 self.gives_up(library);
             } else if !self.spawn(library, "sojourn", move || crate::protocol::run(library, self)) {
                 self.gives_up(library);
-                library.policy.forbid();
+                library.is_prohibited();
             }
         }
         self.ring();
@@ -261,6 +261,12 @@ fn threads_here() -> Option<u64> {
 }
 
 impl Library {
+    /// What the library cannot be without is not allowed to this process: no thread, or no table of descriptors for one. Nothing moves in it any more.
+    pub(crate) fn is_prohibited(&self) {
+        self.policy.forbid();
+        self.host().show(ReasonT::Prohibited);
+    }
+
     /// Ends the library's own threads: what the program is about to do can only be done with one thread, or would concern them. (A thread that may
     /// not make all system calls any more is killed if it must wait for a lock of the C library's, as in malloc(3), which without us nobody else would
     /// have.) Nothing moves in this process any more, so they are not started again.

@@ -8,6 +8,7 @@ use crate::poll::PollFd;
 use crate::set::EpollEvent;
 use core::time::Duration;
 use rustix::io::Errno;
+use sojourn_session::ReasonT;
 
 /// What a signal handler that ran during a wait means for the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub trait Host: Sync + core::fmt::Debug {
     fn last_thread_ended(&self) -> ! {
         std::process::exit(0)
     }
+    /// Nothing moves in this process any more: whoever looks from outside is to see why (`sojourn_session::notice`).
+    fn show(&self, _reason: ReasonT) {}
     /// Closes a number of the library's own, in a `fork` child.
     fn close(&self, fd: i32);
 }

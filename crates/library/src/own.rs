@@ -292,6 +292,7 @@ impl Library {
         for engine in self.all_engines() {
             engine.own.make_way(fd);
         }
+        self.host().show(ReasonT::StoodDown);
     }
 }
 
@@ -305,6 +306,7 @@ impl Library {
         self.give_up_sets();
         self.end_threads();
         engine.own.close_all();
+        self.host().show(ReasonT::StoodDown);
         true
     }
 }

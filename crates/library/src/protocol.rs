@@ -126,7 +126,7 @@ impl Thread {
         let (aside, worker) = aside::pair();
         let work = move || worker.serve(|| Outside::new(number));
         if !engine.spawn(library, "sojourn-aside", work) {
-            library.policy.forbid();
+            library.is_prohibited();
             return None;
         }
         let mut thread = Self {
@@ -150,7 +150,7 @@ impl Thread {
         if thread.with_descriptor(kit.watched.as_fd(), |outside| outside.watch_set()) != Some(true)
         {
             // No table of its own: the kernel does not know how, or somebody forbids it.
-            library.policy.forbid();
+            library.is_prohibited();
             return None;
         }
         drop(far);
@@ -200,6 +200,7 @@ impl Thread {
                 self.library.all_home(ReasonT::Resources, true);
                 self.library.give_up_sets();
                 self.engine.stop_serving();
+                self.library.host().show(ReasonT::StoodDown);
                 return;
             };
             let stirred = events.iter().map(|event| event.data.u64());

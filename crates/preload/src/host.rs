@@ -1,11 +1,12 @@
 //! What the library asks of its shell.
 
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
-use crate::{late, pause, process, raw, rings, signals, stack, stdio, tls};
+use crate::{late, notice, pause, process, raw, rings, signals, stack, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
 use rustix::io::Errno;
+use sojourn_session::ReasonT;
 
 /// The shell of this process.
 #[derive(Debug)]
@@ -112,6 +113,10 @@ impl Host for Shell {
 
     fn last_thread_ended(&self) -> ! {
         process::end_without_threads()
+    }
+
+    fn show(&self, reason: ReasonT) {
+        notice::show(reason);
     }
 
     fn close(&self, fd: i32) {

@@ -36,6 +36,7 @@ mod late;
 mod library;
 mod messages;
 mod next;
+mod notice;
 mod objects;
 mod options;
 mod pause;

@@ -4,7 +4,7 @@ use crate::gate::{self, is_open, tell, within};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::next;
 use crate::trampoline::{Entry, asks_first};
-use crate::{descriptors, errno, objects, raw, tls};
+use crate::{descriptors, errno, notice, objects, raw, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -152,6 +152,8 @@ pub(crate) fn shut(reason: ReasonT) {
             library.end_threads();
         });
         gate::shut();
+        let is_sandbox = reason == ReasonT::Sandbox;
+        notice::show(if is_sandbox { reason } else { ReasonT::StoodDown });
     }
 }
 

@@ -15,6 +15,7 @@ mod stubs {
 pub use stubs::*;
 
 pub mod config;
+pub mod notice;
 pub mod place;
 pub mod reason;
 

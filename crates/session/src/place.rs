@@ -63,6 +63,8 @@ pub struct Surroundings {
     pub user: u32,
     /// Normally [`SYSTEM`].
     pub system: PathBuf,
+    /// Where users without a `runtime` have theirs; normally `/tmp`.
+    pub temporary: PathBuf,
 }
 
 impl Surroundings {
@@ -75,6 +77,21 @@ impl Surroundings {
             runtime: std::env::var_os("XDG_RUNTIME_DIR").filter(filled).map(PathBuf::from),
             user: rustix::process::geteuid().as_raw(),
             system: PathBuf::from(SYSTEM),
+            temporary: PathBuf::from("/tmp"),
+        }
+    }
+
+    /// Those of another process, as seen from here: it has `root` for its root folder.
+    #[must_use]
+    pub fn of_other(root: &Path, server: &str, runtime: Option<&Path>, user: u32) -> Self {
+        let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        let runtime = runtime.filter(|path| path.is_absolute());
+        Self {
+            server: (!server.is_empty()).then(|| server.to_owned()),
+            runtime: runtime.map(inside),
+            user,
+            system: inside(Path::new(SYSTEM)),
+            temporary: inside(Path::new("/tmp")),
         }
     }
 
@@ -90,7 +107,7 @@ impl Surroundings {
     fn user_directory(&self) -> PathBuf {
         match self.runtime.as_ref().filter(|path| path.is_absolute()) {
             Some(runtime) => runtime.join("sojourn"),
-            None => PathBuf::from(format!("/tmp/sojourn-{}", self.user)),
+            None => self.temporary.join(format!("sojourn-{}", self.user)),
         }
     }
 
@@ -235,6 +252,7 @@ mod tests {
             runtime: Some(scratch.0.clone()),
             user: rustix::process::geteuid().as_raw(),
             system: scratch.0.join("run/server"),
+            temporary: "/tmp".into(),
         }
     }
 

@@ -20,7 +20,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Every reason, by number.
-pub const ALL: [Words; 31] = [
+pub const ALL: [Words; 40] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -147,6 +147,51 @@ pub const ALL: [Words; 31] = [
         ReasonT::Ring,
         "io-uring",
         "The program has an io_uring ring whose submissions the library cannot see: one that liburing or inline system calls made, or that a kernel thread serves. What it submits for a session only the kernel can do. --programs leaves such a program out; without the ring it moves.",
+    ),
+    words(
+        ReasonT::Unreachable,
+        "unreachable",
+        "A session server runs, but where this program looks for one (SOJOURN_SERVER, or the usual places inside its root folder) there is none that it can use. Share the folder of the server's socket with its container or root folder, let its user in, and name the socket with --server.",
+    ),
+    words(
+        ReasonT::OtherServer,
+        "other-server",
+        "The other end's program is served by another session server. Give both the same one: `sojourn run --server`, or have root run the server of the system (sojournd --system).",
+    ),
+    words(
+        ReasonT::LostLibrary,
+        "lost-library",
+        "A program under Sojourn started this one, but with an environment that does not have the library any more (env -i, sudo, an exec with variables of its own). Let LD_PRELOAD and the variables SOJOURN_* through, or start it with `sojourn run` there.",
+    ),
+    words(
+        ReasonT::NotLoaded,
+        "not-loaded",
+        "Its environment names the library, but the dynamic loader has not loaded it: the program is linked statically, has rights of its own (set-user-ID, file capabilities), or is for another C library or machine. `sojourn run --strict` before the program says which.",
+    ),
+    words(
+        ReasonT::Prohibited,
+        "prohibited",
+        "Something forbids this program what the library needs: a thread, or a table of descriptors of its own (clone, unshare, close_range). Let the seccomp profile of its container or service allow these calls, or raise its limit of processes (ulimit -u).",
+    ),
+    words(
+        ReasonT::StoodDown,
+        "stood-down",
+        "The library has given up in this process for good: the program needed the numbers of the library's descriptors, or did what the library cannot follow (clone, pthread_cancel, dlmopen). Raise the limit of open files (ulimit -n) and start it anew; if it stays, --programs leaves it out.",
+    ),
+    words(
+        ReasonT::PeerStays,
+        "peer-stays",
+        "The other end's program cannot take part; the reason is shown at that end.",
+    ),
+    words(
+        ReasonT::PeerNotHot,
+        "peer-not-hot",
+        "This end is hot and waits for the other one, whose program runs under Sojourn but has not used it enough, as far as can be seen. To move earlier, lower move_after_calls or move_after_bytes there.",
+    ),
+    words(
+        ReasonT::OtherNetwork,
+        "other-network",
+        "The other end is on this host, but in another network name space. Run both in one, or have the server carry sessions between hosts (sojournd --network), which counts this as one.",
     ),
 ];
 

@@ -5,6 +5,7 @@
 //! remembers what it was told and what it refused.
 
 use super::processes::{self, Object, Process};
+use super::standing::Observer;
 use super::tables::{Tables, Tcp, Udp, Unix};
 use super::{Row, diag, home_word, kind_word};
 use sojourn_session::{HomeT, KindT, ReasonT};
@@ -15,14 +16,17 @@ use std::path::Path;
 enum Peer {
     /// These, by index; none that we may see if it is empty.
     Holders(Vec<usize>),
-    /// It is not on this host.
+    /// It is not on this host, as far as this network name space goes.
     Elsewhere,
+    /// It is in another network name space of this host.
+    Apart,
     /// A UDP socket's: whoever sends to it.
     Anybody,
 }
 
 /// Everything that was seen.
-struct View {
+struct View<'a> {
+    observer: &'a Observer,
     processes: Vec<Process>,
     holders: HashMap<Object, Vec<usize>>,
     /// By network name space.
@@ -30,32 +34,34 @@ struct View {
     unix_peers: HashMap<u64, u64>,
 }
 
-/// Sessions of processes that have the library; `all`: also sockets that are not connected.
-pub(super) fn find(proc: &Path, all: bool) -> Vec<Row> {
+/// Sessions of processes that are under Sojourn; `all`: also sockets that are not connected.
+pub(super) fn find(proc: &Path, all: bool, observer: &Observer) -> Vec<Row> {
     let processes = processes::all(proc);
-    if !processes.iter().any(|process| process.has_library) {
+    if !processes.iter().any(Process::is_under_sojourn) {
         return Vec::new();
     }
     let mut tables = HashMap::new();
-    for process in processes.iter().filter(|process| process.has_library) {
+    for process in processes.iter().filter(|process| process.is_under_sojourn()) {
         let read = || Tables::read(&proc.join(process.pid.to_string()));
         tables.entry(process.network.clone()).or_insert_with(read);
     }
     let view = View {
+        observer,
         holders: processes::holders(&processes),
         unix_peers: diag::peers().unwrap_or_default(),
         processes,
         tables,
     };
     let mut rows = Vec::new();
-    for (index, process) in view.processes.iter().enumerate().filter(|(_, p)| p.has_library) {
+    for (index, process) in view.processes.iter().enumerate().filter(|(_, p)| p.is_under_sojourn())
+    {
         let seen = process.objects.iter().filter_map(|object| view.row(index, *object, all));
         rows.extend(seen);
     }
     rows
 }
 
-impl View {
+impl View<'_> {
     fn row(&self, index: usize, object: Object, all: bool) -> Option<Row> {
         let process = &self.processes[index];
         let tables = self.tables.get(&process.network)?;
@@ -118,6 +124,7 @@ impl View {
     fn tcp_peer(&self, tables: &Tables, tcp: &Tcp) -> Peer {
         match tables.mirror(tcp) {
             Some(inode) => Peer::Holders(self.held(Object::Socket(inode))),
+            None if self.tables.values().any(|other| other.mirror(tcp).is_some()) => Peer::Apart,
             None => Peer::Elsewhere,
         }
     }
@@ -154,25 +161,47 @@ impl View {
     /// What stands in the way, as far as it can be seen.
     fn reason(&self, index: usize, object: Object, peer: &Peer) -> ReasonT {
         let process = &self.processes[index];
-        let peers: &[usize] = match peer {
-            Peer::Elsewhere => return ReasonT::NoPeer,
-            Peer::Holders(peers) => peers,
-            Peer::Anybody => &[],
-        };
+        let peers: &[usize] = if let Peer::Holders(peers) = peer { peers } else { &[] };
         if peers.contains(&index) {
             return ReasonT::SameProcess;
         }
         if self.holders.get(&object).is_some_and(|holders| holders.len() > 1) {
             return ReasonT::SeveralHolders;
         }
-        let has_library = |peer: &usize| self.processes[*peer].has_library;
-        if !peers.is_empty() && !peers.iter().any(has_library) {
-            return ReasonT::NoPeer;
+        if let Some(reason) = self.observer.standing(process, object) {
+            return reason;
+        }
+        match peer {
+            Peer::Elsewhere => return ReasonT::NoPeer,
+            Peer::Apart => return ReasonT::OtherNetwork,
+            Peer::Holders(_) | Peer::Anybody => {}
+        }
+        if let Some(reason) = self.reason_of_peers(process, object, peers) {
+            return reason;
         }
         if process.errors == Some(object) {
             return ReasonT::Stdio;
         }
         ReasonT::NotHot
+    }
+
+    /// What stands in the way at the other end, of which these are the holders.
+    fn reason_of_peers(&self, own: &Process, object: Object, peers: &[usize]) -> Option<ReasonT> {
+        let peers: Vec<&Process> = peers.iter().map(|peer| &self.processes[*peer]).collect();
+        if peers.is_empty() {
+            // Nobody that we may see.
+            return None;
+        }
+        if !peers.iter().any(|peer| peer.is_under_sojourn()) {
+            return Some(ReasonT::NoPeer);
+        }
+        let takes_part =
+            |peer: &&&Process| peer.has_library && self.observer.standing(peer, object).is_none();
+        match peers.iter().find(takes_part) {
+            None => Some(ReasonT::PeerStays),
+            Some(peer) if self.observer.are_apart(own, peer) => Some(ReasonT::OtherServer),
+            Some(_) => None,
+        }
     }
 }
 

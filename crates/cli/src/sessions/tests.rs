@@ -98,14 +98,14 @@ fn what_the_server_knows_is_not_listed_twice() {
     let mut seen = joined();
     seen.stream = None;
     seen.reason = "not-hot";
-    let rows = merge(vec![away], vec![seen.clone(), waiting()]);
+    let rows = merge(vec![away], vec![seen.clone(), waiting()], false);
     let expected = Row { peer_program: None, ..joined() };
     assert_eq!(rows, [expected, waiting()]);
     // Two connections of one name, of which the server knows one.
     let mut twin = waiting();
     twin.age_ms = Some(3);
     let known = info(&twin, KindT::Unix, HomeT::Kernel, ReasonT::NoPeer);
-    let rows = merge(vec![known], vec![waiting(), waiting()]);
+    let rows = merge(vec![known], vec![waiting(), waiting()], false);
     assert_eq!(rows, [twin, waiting()]);
 }
 
@@ -158,7 +158,7 @@ fn start_with(program: &Path, words: &[&str], variables: &[(&str, &str)]) -> (Pe
 }
 
 fn rows_of(peer: &Peer, all: bool) -> Vec<Row> {
-    let mut rows = found::find(Path::new(PROC), all);
+    let mut rows = found::find(Path::new(PROC), all, &Observer::blind(Path::new(PROC)));
     rows.retain(|row| row.pid == peer.0.id());
     rows
 }
@@ -192,9 +192,9 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
         inode: found.inode.unwrap(),
         age_ms: 1,
     };
-    explain(&mut rows, &[RefusedInfoT { pid: 1, ..refused }]);
+    explain(&mut rows, &[RefusedInfoT { pid: 1, ..refused }], false);
     assert!(rows.iter().any(|row| row.kind == "tcp" && row.reason == "not-hot"), "another's");
-    explain(&mut rows, &[refused]);
+    explain(&mut rows, &[refused], false);
     assert!(rows.iter().any(|row| row.kind == "tcp" && row.reason == "option"), "{rows:#?}");
 
     let rows = rows_of(&server, false);
@@ -282,13 +282,13 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
         inode: any[0].inode.unwrap(),
         age_ms: 1,
     };
-    explain(&mut rows, &[refused]);
+    explain(&mut rows, &[refused], false);
     assert!(rows.iter().any(|row| row.from == from && row.reason == "shared-port"), "{rows:#?}");
     // Once the server has it, it is one line.
     let mut away = any[0].clone();
     away.stream = Some(9);
     let known = info(&away, KindT::Udp, HomeT::Library, ReasonT::None);
-    let merged = merge(vec![known], udp());
+    let merged = merge(vec![known], udp(), false);
     let same: Vec<_> = merged.iter().filter(|row| row.from == from).collect();
     assert_eq!((same.len(), same[0].stream, same[0].inode), (1, Some(9), any[0].inode));
 }
