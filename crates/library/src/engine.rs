@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) next_local: AtomicU64,
     /// The descriptor of which the server is being sent a duplicate, which it closes before it answers; negative: none.
     pub(crate) offering: AtomicI32,
+    /// Some stream has had both its ends in this process (`within`).
+    pub(crate) has_within: AtomicBool,
     /// Sessions that are away.
     pub(crate) away: AtomicU32,
     /// Threads of the library's own, and their numbers.
@@ -105,6 +107,7 @@ impl Engine {
             strangers: Mutex::default(),
             rings: Mutex::default(),
             offering: AtomicI32::new(-1),
+            has_within: AtomicBool::new(false),
             away: AtomicU32::new(0),
             threads: AtomicU32::new(0),
             tids: Mutex::default(),

@@ -74,6 +74,9 @@ impl Session {
     /// Waits until the kernel has what the peer had sent, or as much of it as there is room for.
     pub(crate) fn await_rest(&self, stream: &Stream, until: Deadline) {
         let begun = now_ns();
+        if !until.is_over() {
+            self.attend_other_end();
+        }
         self.await_residue(stream, until);
         library().patience.waited_since(begun);
         self.put_back_rest(stream);

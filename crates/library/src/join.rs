@@ -109,6 +109,7 @@ impl Library {
             place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),
             set: offer.what.set,
             peer_pid: join.peer_pid,
+            stream: join.stream,
             numbers: offer.numbers.clone(),
         };
         let mut tx = lock(&session.tx);

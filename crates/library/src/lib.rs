@@ -82,6 +82,7 @@ mod table;
 mod together;
 mod wanted;
 mod watch;
+mod within;
 
 pub use asks::{Answer, Queue, Set};
 pub use calls::{Call, Path, Recv, Send, Use};

@@ -101,6 +101,8 @@ pub(crate) struct Facts {
     /// The set whose inbox that is; 0: of those in none.
     pub(crate) set: u32,
     pub(crate) peer_pid: u32,
+    /// The server's number of the stream.
+    pub(crate) stream: u64,
     /// Every descriptor number of it in this process.
     pub(crate) numbers: Vec<i32>,
 }

@@ -130,6 +130,22 @@ fn plug_ins_that_look_past_the_library() {
     }
 }
 
+/// Sessions both ends of which are one process's.
+#[test]
+fn within_one_process() {
+    let server = common::server_with("within", &["--same-process"]);
+    let program = common::build("within", "away");
+    for kind in ["unix", "pipe", "tcp"] {
+        common::same_command(|| {
+            let mut command = Command::new(&program);
+            command.arg(kind);
+            command.env("SOJOURN_SERVER", server.address());
+            command.env("SOJOURN_MOVE_AFTER_CALLS", "16");
+            command
+        });
+    }
+}
+
 macro_rules! away {
     ($($name:ident: $what:literal),+ $(,)?) => {$(
         #[test]

@@ -28,6 +28,9 @@ pub(crate) struct Flags {
     /// packets through a port (a veth pair of its own), otherwise only those without CAP_NET_RAW. See docs/moves.md.
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "rights")]
     pub(crate) network: Option<Way>,
+    /// Also join sessions whose two ends are in one process. For test suites that talk to themselves.
+    #[arg(long)]
+    pub(crate) same_process: bool,
     /// Say no more than this on standard error: error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: Level,

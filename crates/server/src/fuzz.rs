@@ -113,7 +113,7 @@ struct World {
 
 impl World {
     fn new() -> Option<Self> {
-        let server = Sojournd::new().ok()?;
+        let server = Sojournd::new(false).ok()?;
         let mut router = Router::new();
         router.add(SessionService::<Sojournd>::new(Arc::clone(&server))).ok()?;
         router.add(AdminService::<Sojournd>::new(Arc::clone(&server))).ok()?;

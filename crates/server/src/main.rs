@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error),
     }
     log::set(flags.log);
+    let same_process = flags.same_process;
     let place = match (flags.address, flags.system) {
         (Some(address), _) => Place::At(absolute(address)),
         (None, true) => Place::System,
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
     let network = flags.network.map(Network::from);
-    match run(&Options { place, idle_exit, network }, ready) {
+    match run(&Options { place, idle_exit, network, same_process }, ready) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

@@ -166,6 +166,8 @@ pub struct Limits {
     pub slots: u32,
     /// Ends of different users may be paired.
     pub serves_everybody: bool,
+    /// Two ends of one process may be paired: for tests in which a program talks to itself.
+    pub joins_within: bool,
 }
 
 /// Uncollected events after which a process must not be late, and after which it is dropped at once.

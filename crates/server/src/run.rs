@@ -42,6 +42,8 @@ pub struct Options {
     pub idle_exit: Option<Duration>,
     /// Sessions with other hosts are carried, too, in this process's network namespace.
     pub network: Option<Network>,
+    /// Sessions move whose two ends are in one process, too.
+    pub same_process: bool,
 }
 
 /// How programs get to the packets of their sessions with other hosts.
@@ -129,7 +131,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     signals::block();
     let work = Work { is_public, network: options.network.is_some(), socket };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
-    let served = Sojournd::new()?;
+    let served = Sojournd::new(options.same_process)?;
     if let Some(network) = options.network
         && let Err(missing) = carried::start(&served, network, socket.map(keeper_of))
     {

@@ -88,11 +88,11 @@ impl From<CallError> for Fault {
 }
 
 impl Sojournd {
-    /// A server that knows nobody, and its scanner.
+    /// A server that knows nobody, and its scanner. `joins_within`: [`Limits::joins_within`].
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn new() -> Result<Arc<Self>, StartError> {
+    pub fn new(joins_within: bool) -> Result<Arc<Self>, StartError> {
         let user = rustix::process::geteuid();
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(usize::MAX, |files| files as usize);
@@ -102,6 +102,7 @@ impl Sojournd {
             streams_per_user: if user.is_root() { files / 2 } else { files },
             slots: SLOTS,
             serves_everybody: user.is_root(),
+            joins_within,
         };
         let mut seed = [0; 4];
         // Without randomness the clock does: the seed only keeps numbers of different servers apart.

@@ -54,6 +54,13 @@ impl Thread {
         let own_inbox = Arc::clone(&own.inbox);
         let (peer, _) = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
         let region = region.ok_or(ReasonT::Resources)?;
+        // An inbox with both roles. Where the two ends have different inboxes, the second join sees it.
+        if [join.own.id, join.peer.id]
+            .iter()
+            .any(|id| self.own_inboxes.contains_key(id) && self.peer_inboxes.contains_key(id))
+        {
+            self.engine.has_within.store(true, Ordering::SeqCst);
+        }
         let stream = join::view(join, region, Arc::clone(peer)).map_err(|_| ReasonT::Resources)?;
         // For a session that is going to be carried by this process itself.
         let other = join

@@ -179,11 +179,17 @@ fn server_program() -> &'static PathBuf {
 }
 
 pub(crate) fn server(name: &str) -> Server {
+    server_with(name, &[])
+}
+
+/// The same with more options.
+pub(crate) fn server_with(name: &str, options: &[&str]) -> Server {
     let folder = std::env::temp_dir().join(format!("sojourn-away-{}-{name}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let mut child = Command::new(server_program())
         .args(["--idle-exit", "120", "--address"])
         .arg(folder.join("server"))
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

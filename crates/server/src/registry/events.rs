@@ -4,6 +4,7 @@
 //! offer; one that offers and never collects is dropped ([`Registry::take_late`]). What has become stale in the
 //! queue (its session was left meanwhile) is passed over when its turn comes.
 
+use super::process::Role;
 use super::{CARRIER, CallError, EVENTS_MAX, Registry, State, Stream};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
@@ -191,8 +192,8 @@ impl Registry {
             peer_pid,
             peer_process,
         };
-        let own = self.inbox_for(id, own);
-        let peer = self.inbox_for(id, peer);
+        let own = self.inbox_for(id, own, Role::Own);
+        let peer = self.inbox_for(id, peer, Role::Peer);
         Some(Delivery::Join(Box::new(JoinOut { own, peer, ..join })))
     }
 
@@ -204,13 +205,14 @@ impl Registry {
         }
     }
 
-    /// A place as told to a process, with descriptors if this is the only join that it knows there.
-    fn inbox_for(&mut self, id: ClientId, place: Option<(u64, u32)>) -> InboxOut {
+    /// A place as told to a process, with descriptors if this is the only join that it knows there
+    /// in that role.
+    fn inbox_for(&mut self, id: ClientId, place: Option<(u64, u32)>, role: Role) -> InboxOut {
         let Some((number, slot)) = place else { return InboxOut::default() };
         let known = self
             .processes
             .get_mut(&id)
-            .map(|process| process.inboxes_known.entry(number).or_default());
+            .map(|process| process.inboxes_known.entry((number, role)).or_default());
         let is_new = known.is_none_or(|count| {
             *count += 1;
             *count == 1

@@ -214,7 +214,8 @@ impl Registry {
         let (Some(a), Some(b)) = (who(sides[0]), who(sides[1])) else {
             return Err(ReasonT::PeerDied);
         };
-        if sides[0].0 == sides[1].0 || a.pid == b.pid {
+        let is_within = sides[0].0 == sides[1].0 || a.pid == b.pid;
+        if is_within && !self.limits.joins_within {
             return Err(ReasonT::SameProcess);
         }
         // The carrier is whoever it carries for.

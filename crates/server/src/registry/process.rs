@@ -22,6 +22,21 @@ pub struct Who {
     pub doorbell: Descriptor,
 }
 
+/// What an inbox is to a process that knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Role {
+    /// It sleeps there.
+    Own,
+    /// It rings there.
+    Peer,
+}
+
+impl Role {
+    pub(super) fn of(is_own: bool) -> Self {
+        if is_own { Self::Own } else { Self::Peer }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) who: Who,
@@ -31,8 +46,9 @@ pub(super) struct Process {
     pub(super) events: VecDeque<(Event, u64)>,
     /// It was rung and has not yet seen the end of the queue.
     pub(super) is_rung: bool,
-    /// How many of its collected joins name an inbox: while there are any, it has the inbox.
-    pub(super) inboxes_known: HashMap<u64, u32>,
+    /// How many of its collected joins name an inbox in a role: while there are any, it has the
+    /// inbox in that role. An inbox has both roles where both ends of a stream are this process's.
+    pub(super) inboxes_known: HashMap<(u64, Role), u32>,
     /// What was refused or went home last, for administrators; the oldest first, each inode once.
     pub(super) refused: VecDeque<Refused>,
 }
@@ -121,7 +137,7 @@ impl Registry {
             self.counters.bytes = self.counters.bytes.saturating_add(bytes);
         }
         if is_known {
-            self.forget_inboxes(process, stream);
+            self.forget_inboxes(process, stream, side);
         }
         self.leave_stream(stream, side, ReasonT::PeerLeft, now_ms, maker);
     }
@@ -142,15 +158,17 @@ impl Registry {
         }
     }
 
-    /// The process has told `left` of one more session that named the inboxes of `stream`.
-    fn forget_inboxes(&mut self, process: ClientId, stream: u64) {
+    /// The process has told `left` of one more session, at that side of `stream`: it named both inboxes.
+    fn forget_inboxes(&mut self, process: ClientId, stream: u64, side: u8) {
         let Some(stream) = self.streams.get(&stream) else { return };
         let Some(process) = self.processes.get_mut(&process) else { return };
-        for (inbox, _) in stream.places.into_iter().flatten() {
-            if let Some(count) = process.inboxes_known.get_mut(&inbox) {
+        for (at, place) in stream.places.into_iter().enumerate() {
+            let Some((inbox, _)) = place else { continue };
+            let key = (inbox, Role::of(at == usize::from(side)));
+            if let Some(count) = process.inboxes_known.get_mut(&key) {
                 *count -= 1;
                 if *count == 0 {
-                    process.inboxes_known.remove(&inbox);
+                    process.inboxes_known.remove(&key);
                 }
             }
         }

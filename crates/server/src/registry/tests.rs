@@ -64,7 +64,13 @@ pub(super) fn who(pid: u32, uid: u32) -> Who {
 }
 
 pub(super) fn limits() -> Limits {
-    Limits { ends: 64, streams_per_user: 1000, slots: 4, serves_everybody: false }
+    Limits {
+        ends: 64,
+        streams_per_user: 1000,
+        slots: 4,
+        serves_everybody: false,
+        joins_within: false,
+    }
 }
 
 pub(super) fn socket(own: u64, peer: u64) -> Identity {
@@ -205,6 +211,28 @@ fn what_cannot_be_is_refused_with_its_reason() {
     assert_eq!(world.refused(1), Some((5, ReasonT::State)));
     assert_eq!(world.registry.counters().0.refusals, 5);
     assert_eq!(world.registry.list(0, 9, &world.maker), []);
+}
+
+#[test]
+fn two_ends_of_one_process_are_joined_where_that_is_wanted_and_know_each_inbox_in_both_roles() {
+    let mut world = World::new(Limits { joins_within: true, ..limits() });
+    world.offer(1, socket(5, 6), wish(1));
+    world.offer(1, socket(6, 5), wish(2));
+    let (one, other) = (world.join(1), world.join(1));
+    assert_eq!((one.stream, one.own.id), (other.stream, other.peer.id));
+    let brought = |inbox: &InboxOut| inbox.descriptors.iter().all(|one| !one.is_none());
+    let roles = [&one.own, &one.peer, &other.own, &other.peer].map(|inbox| brought(inbox));
+    assert_eq!(roles, [true, true, false, false], "once in each role: {one:?} {other:?}");
+    world.left(1, 1);
+    world.offer(1, socket(7, 8), wish(3));
+    world.offer(1, socket(8, 7), wish(4));
+    let next = [world.next(1), world.next(1), world.next(1)];
+    let joins = next.iter().filter_map(|one| match one {
+        Some(Delivery::Join(join)) => Some([brought(&join.own), brought(&join.peer)]),
+        _ => None,
+    });
+    // The session that was left named it in both roles; the one that was not still does.
+    assert_eq!(joins.collect::<Vec<_>>(), [[false, false], [false, false]]);
 }
 
 #[test]
