@@ -18,7 +18,7 @@ use sojourn_shm::{Deadline, Mapping};
 use sojourn_stream::Stream;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 /// Sessions, and sets, that children can ask for: as many sets as there can be.
 pub(crate) const BOARD_SLOTS: u32 = 16_384;
@@ -49,11 +49,20 @@ pub(crate) enum Job {
     Kept { fd: i32, version: u32 },
 }
 
+/// What the protocol thread is to do, and how many it was ever given and has done.
+#[derive(Debug, Default)]
+struct Jobs {
+    left: VecDeque<Job>,
+    given: u64,
+    done: u64,
+}
+
 /// One process's share of the library.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) pool: Pool,
-    jobs: Mutex<VecDeque<Job>>,
+    jobs: Mutex<Jobs>,
+    jobs_done: Condvar,
     /// Streams that have ended here whose other sides are told once the kernel has: see `late`.
     pub(crate) ended: Mutex<Vec<Arc<Stream>>>,
     is_running: AtomicBool,
@@ -98,6 +107,7 @@ impl Engine {
         Box::new(Self {
             pool: Pool::new(),
             jobs: Mutex::default(),
+            jobs_done: Condvar::new(),
             ended: Mutex::new(Vec::with_capacity(crate::late::ENDED_MAX)),
             is_running: AtomicBool::new(false),
             board: OnceLock::new(),
@@ -121,12 +131,14 @@ impl Engine {
 
     /// Gives the protocol thread something to do, for when it is next awake: [`Engine::ring_if_left`] comes next.
     pub(crate) fn leave(&self, job: Job) {
-        lock(&self.jobs).push_back(job);
+        let mut jobs = lock(&self.jobs);
+        jobs.left.push_back(job);
+        jobs.given += 1;
     }
 
     /// Wakes the protocol thread if there is something left for it.
     pub(crate) fn ring_if_left(&self) {
-        if self.is_running() && !lock(&self.jobs).is_empty() {
+        if self.is_running() && !lock(&self.jobs).left.is_empty() {
             self.ring();
         }
     }
@@ -156,7 +168,7 @@ impl Engine {
     pub(crate) fn gives_up(&self, library: &Library) {
         self.is_running.store(false, Ordering::SeqCst);
         self.note_serving();
-        for job in self.take_jobs() {
+        for job in self.take_jobs().0 {
             if let Job::Offer { fd, version, .. } = job
                 && let Some(entry) = library.table.known(fd)
                 && entry.version.load(Ordering::SeqCst) == version
@@ -240,15 +252,32 @@ impl Engine {
 
     /// A descriptor of the program's that there is a job for.
     pub(crate) fn known_number(&self) -> Option<i32> {
-        lock(&self.jobs).iter().find_map(|job| match job {
+        lock(&self.jobs).left.iter().find_map(|job| match job {
             Job::Offer { fd, .. } | Job::Kept { fd, .. } => Some(*fd),
             _ => None,
         })
     }
 
-    /// What is to be done now. What comes while it is done rings the bell again.
-    pub(crate) fn take_jobs(&self) -> VecDeque<Job> {
-        core::mem::take(&mut lock(&self.jobs))
+    /// What is to be done now, and its number for [`Engine::did_jobs`]. What comes while it is done
+    /// rings the bell again.
+    pub(crate) fn take_jobs(&self) -> (VecDeque<Job>, u64) {
+        let mut jobs = lock(&self.jobs);
+        (core::mem::take(&mut jobs.left), jobs.given)
+    }
+
+    /// The jobs up to that number are done.
+    pub(crate) fn did_jobs(&self, number: u64) {
+        lock(&self.jobs).done = number;
+        self.jobs_done.notify_all();
+    }
+
+    /// Waits until the jobs that there are now are done, no longer than that.
+    pub(crate) fn await_jobs(&self, limit: Duration) {
+        let jobs = lock(&self.jobs);
+        let given = jobs.given;
+        let is_behind = |jobs: &mut Jobs| jobs.done < given;
+        // Poisoned: nothing is done any more, and nothing depends on it.
+        drop(self.jobs_done.wait_timeout_while(jobs, limit, is_behind));
     }
 
     /// Wakes the protocol thread.

@@ -8,8 +8,12 @@ use crate::session::lock;
 use crate::table::{Entry, mark};
 use crate::{Library, kernel, library};
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use rustix::fs::{OFlags, Stat};
 use sojourn_session::{KindT, OfferT, ReasonT};
+
+/// How long the call that makes a session hot waits for the server's word, where that is wanted.
+const DECISION_LIMIT: Duration = Duration::from_secs(1);
 
 /// An offer that waits for the server's word.
 #[derive(Clone, Debug)]
@@ -37,6 +41,11 @@ impl Library {
         if before & mark::OFFERED == 0 {
             let version = entry.version.load(Ordering::SeqCst);
             library().push(Job::Offer { fd, version, kind });
+            if self.policy.config().await_moves
+                && let Some(engine) = self.engine().filter(|engine| engine.is_running())
+            {
+                engine.await_jobs(DECISION_LIMIT);
+            }
         }
     }
 

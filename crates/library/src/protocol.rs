@@ -262,7 +262,8 @@ impl Thread {
     fn do_jobs(&mut self) {
         let mut left = Vec::new();
         // These and no more: what has gone home is let go of after them, and a busy program always has another.
-        for job in self.engine.take_jobs() {
+        let (jobs, number) = self.engine.take_jobs();
+        for job in jobs {
             match job {
                 Job::Offer { fd, version, kind } => {
                     if let Some(offer) = self.prepare_offer(fd, version, kind) {
@@ -292,6 +293,7 @@ impl Thread {
             self.words.extend(left.into_iter().map(Word::Forget));
             self.take_words();
         }
+        self.engine.did_jobs(number);
     }
 
     /// A UDP socket goes home that the server may have begun to carry: what it lends then is waited for.

@@ -62,6 +62,8 @@ pub struct Config {
     pub ring_bytes_unix: u32,
     /// Ring bytes of a pipe.
     pub ring_bytes_pipe: u32,
+    /// The call that makes a session hot waits for the server's word: for tests.
+    pub await_moves: bool,
     /// Bulk transfers with other hosts go home where the kernel is measured to be faster.
     pub measure_bulk: bool,
     /// When a waiter spins.
@@ -90,6 +92,7 @@ impl Default for Config {
             ring_bytes_tcp: 256 << 10,
             ring_bytes_unix: 128 << 10,
             ring_bytes_pipe: 128 << 10,
+            await_moves: false,
             measure_bulk: true,
             spin: Spin::Adaptive,
             spin_budget_us: 0,

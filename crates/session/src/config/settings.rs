@@ -119,6 +119,12 @@ pub const SETTINGS: &[Setting] = &[
     setting!(ring_bytes_unix, "BYTES", ring, "The same for Unix connections."),
     setting!(ring_bytes_pipe, "BYTES", ring, "The same for pipes."),
     setting!(
+        await_moves,
+        "on|off",
+        switch,
+        "The call that makes a session hot waits until the server has looked at it, a second at most. For test suites, whose sessions are over before they would have moved."
+    ),
+    setting!(
         measure_bulk,
         "on|off",
         switch,
