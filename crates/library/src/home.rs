@@ -169,7 +169,7 @@ impl Session {
     /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or has gone.
     fn await_residue(&self, stream: &Stream, deadline: Deadline) {
         let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
-        while !deadline.is_over() && self.is_owed(stream) && !has_said() && !self.peer_is_dead() {
+        while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
             let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
             if !has_said() {
                 stream.sleep_reader(said, Some(OWED_SLICE));

@@ -23,6 +23,8 @@ mod from_kernel;
 mod from_kernel_tests;
 mod home;
 mod host;
+#[cfg(test)]
+mod hostile_tests;
 mod hot;
 mod join;
 mod kept;

@@ -12,8 +12,9 @@ use crate::{kernel, library};
 use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::RecvFlags;
 use sojourn_session::{InboxT, JoinT, KindT, OfferT};
-use sojourn_shm::{Access, Segment};
+use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -62,6 +63,20 @@ impl Pair {
 
     pub(crate) fn fd(&self, end: usize) -> i32 {
         self.ends[end].as_ref().unwrap().as_raw_fd()
+    }
+
+    /// Moves end 0 only, to a stream whose other side is nobody's library: the test has its memory, and may write there what it likes.
+    pub(crate) fn join_hostile(&self) -> Hostile {
+        let layout = Layout::new([RING_BYTES; 2]).unwrap();
+        let (segment, memory) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
+        let view = |side| {
+            let mapping = segment.map(Access::ReadWrite).unwrap();
+            Stream::new(mapping, layout, side, common_inbox(), 0).unwrap()
+        };
+        let stream = Arc::new(view(0));
+        let parts = Parts { stream, own_inbox: common_inbox(), own_slot: 1 };
+        assert!(self.join_end(0, 0, &parts));
+        Hostile { memory, side: view(1) }
     }
 
     /// Moves both ends; for each the inbox of which set. Whether both are on the stream.
@@ -148,6 +163,36 @@ impl Drop for Pair {
     }
 }
 
+/// The peer of a session whose program is not to be trusted.
+pub(crate) struct Hostile {
+    /// The region.
+    pub(crate) memory: Mapping,
+    /// Its side of the stream, to begin with.
+    pub(crate) side: Stream,
+}
+
+impl Hostile {
+    /// It has consented, writes to its ring, and `bytes` are there.
+    pub(crate) fn sends(&self, bytes: &[u8]) {
+        self.side.consent();
+        self.side.start_ring();
+        assert_eq!(self.side.write(&[IoSlice::new(bytes)], 0), Ok(bytes.len()));
+    }
+
+    /// Writes over the bytes of its ring from the second on, which is where those lie that come after one byte.
+    pub(crate) fn rewrites(&self, bytes: &[u8]) {
+        let at = sojourn_stream::CONTROL_BYTES + RING_BYTES as usize + 1;
+        // There is no second copy of them.
+        self.set(512 + 16, 0);
+        assert_eq!(self.memory.span(at, bytes.len()).unwrap().copy_from(bytes), bytes.len());
+    }
+
+    /// A word of the region.
+    pub(crate) fn set(&self, at: usize, value: u64) {
+        self.memory.word64(at).unwrap().store(value, Ordering::SeqCst);
+    }
+}
+
 pub(crate) fn is_away(fd: i32) -> bool {
     library().session_of(fd).is_some()
 }
@@ -160,12 +205,21 @@ pub(crate) fn common_inbox() -> Arc<Inbox> {
 
 /// As a shell serves `read`.
 pub(crate) fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
+    receive(fd, buf, Recv::default())
+}
+
+/// As a shell serves `recv`.
+pub(crate) fn receive(fd: i32, buf: &mut [u8], how: Recv) -> Result<usize, Errno> {
     loop {
         match library().reading(fd) {
-            Path::Plain | Path::Kernel(_) => return rustix::io::read(kernel::at(fd)?, buf),
+            Path::Plain | Path::Kernel(_) => {
+                let mut flags = RecvFlags::empty();
+                flags.set(RecvFlags::PEEK, how.peek);
+                return rustix::net::recv(kernel::at(fd)?, buf, flags).map(|(got, _)| got);
+            }
             Path::Session(call) => {
                 let bufs = &mut [IoSliceMut::new(buf)];
-                if let Some(done) = call.recv(bufs, Recv::default(), &mut BytesOnly::default()) {
+                if let Some(done) = call.recv(bufs, how, &mut BytesOnly::default()) {
                     return done;
                 }
             }
