@@ -72,6 +72,11 @@ impl Peer {
         self.0.word64(at).unwrap().store(value, Ordering::Relaxed);
     }
 
+    /// As [`Peer::scribble`], several words, of the control page.
+    fn scribble_control(&self, program: &mut Program<'_>) {
+        (0..program.byte() & 3).for_each(|_| self.scribble(program));
+    }
+
     /// What just is a violation, or just is not: a ring from a position that is there, one more, or one less.
     fn near(&self, program: &mut Program<'_>) -> u64 {
         let how = program.byte();
@@ -206,6 +211,93 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
             stream.attention();
         }
     }
+}
+
+/// A side that writes and reads, goes home and puts into its kernel what is left, while its peer does what `bytes` say between any two looks. Every
+/// loop ends: with bytes that this side has written, in order, to the last, or with none. What it was told of the peer's bytes stays so.
+pub fn way_home(bytes: &[u8]) {
+    let mut program = Program(bytes);
+    let layout = Layout::new([RING as u32; 2]).unwrap();
+    let made = Segment::create("fuzz", layout.len(), Access::ReadWrite);
+    let Ok((segment, hostile)) = made else { return };
+    let peer = Peer(hostile);
+    let Some(inbox) = make_inbox() else { return };
+    let Ok(ours) = segment.map(Access::ReadWrite) else { return };
+    let Some(stream) = Stream::new(ours, layout, 0, Arc::new(inbox.0), 0) else { return };
+    stream.set_near([0, 1024][usize::from(program.byte() & 1)]);
+    stream.consent();
+    stream.start_ring();
+    let mut written = 0;
+    for _ in 0..program.byte() & 31 {
+        peer.scribble(&mut program);
+        let mut buf = vec![0; program.len()];
+        if program.byte() & 1 == 0 {
+            buf.iter_mut().enumerate().for_each(|(at, byte)| *byte = number(written + at));
+            if stream.write(&[IoSlice::new(&buf)], 0) == Err(crate::Stop::Full) {
+                stream.turn();
+            } else {
+                written = stream.totals().0 as usize;
+            }
+        } else {
+            let _ = stream.read(&mut [IoSliceMut::new(&mut buf)], program.byte() & 1 == 0);
+            let _ = stream.available();
+        }
+    }
+    let known = stream.available();
+    stream.freeze();
+    flush_all(&stream, &peer, &mut program, written);
+    take_all(&stream, &peer, &mut program, known.unwrap_or(0));
+}
+
+/// What lies at a position.
+fn number(at: usize) -> u8 {
+    ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+fn flush_all(stream: &Stream, peer: &Peer, program: &mut Program<'_>, written: usize) {
+    peer.scribble_control(program);
+    let owed = stream.own_leftover().unwrap_or(0);
+    assert!(owed <= written && owed <= RING);
+    let mut done = stream.begin_flush();
+    let mut pieces = 0;
+    while done < owed {
+        peer.scribble_control(program);
+        let most = program.len().max(1);
+        let Some(span) = stream.own_leftover_at(done, most) else { panic!("{done} of {owed}") };
+        let mut sent = vec![0; span.len()];
+        assert!(span.copy_to(&mut sent) > 0);
+        for (at, byte) in sent.iter().enumerate() {
+            assert_eq!(*byte, number(written - owed + done + at), "byte {} of {owed}", done + at);
+        }
+        (done, pieces) = (done + sent.len(), pieces + 1);
+        assert!(pieces <= owed);
+        stream.set_flushing(done);
+        assert_eq!(stream.own_leftover().unwrap_or(0), owed);
+    }
+    stream.set_flushed(done);
+}
+
+fn take_all(stream: &Stream, peer: &Peer, program: &mut Program<'_>, known: usize) {
+    let owed = stream.peer_leftover().unwrap_or(0);
+    assert!((known..=RING).contains(&owed), "{known} were there, {owed} are left");
+    let (mut done, mut news) = (0, 0);
+    while done < owed && !stream.peer_flushes() {
+        peer.scribble_control(program);
+        let mut buf = vec![0; program.len().max(1)];
+        let len = stream.copy_unflushed(done, &mut buf);
+        assert!(len > 0 && done + len <= owed);
+        if !stream.take_unflushed(done, len) {
+            break;
+        }
+        done += len;
+        assert!(stream.flush_news() >= news, "what was said is said");
+        news = stream.flush_news();
+    }
+    peer.scribble_control(program);
+    let said = stream.peer_flushed();
+    peer.scribble_control(program);
+    assert!(said.is_none_or(|said| said <= owed && stream.peer_flushed() >= Some(said)));
+    assert_eq!(stream.peer_leftover().unwrap_or(0), owed);
 }
 
 fn assert_other_ring_untouched(hostile: &Mapping, layout: Layout, side: usize) {

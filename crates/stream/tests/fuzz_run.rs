@@ -1,7 +1,7 @@
 //! The fuzz targets of this crate, run for some seconds with bytes that are the same every time: random ones, and
 //! mutations of programs that came before.
 //!
-//! `cargo fuzz run stream_region` (and `stream_inbox`) goes on from there.
+//! `cargo fuzz run stream_region` (and `stream_home`, `stream_inbox`) goes on from there.
 #![cfg(all(debug_assertions, not(loom)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,6 +44,11 @@ fn run(what: &'static str, seed: u64, rounds: u32, target: fn(&[u8])) {
 #[test]
 fn regions() {
     run("regions", 11, 15_000, fuzz::stream);
+}
+
+#[test]
+fn ways_home() {
+    run("ways home", 13, 15_000, fuzz::way_home);
 }
 
 #[test]

@@ -1,0 +1,190 @@
+/* `hostile KIND PEER END`: a program with twenty sessions (KIND: `unix`, `tcp`) of a peer, another process, which is not to be trusted. Both have
+ * talked until the sessions are away. Then the peer, as PEER says, `writes` into every word of the regions that it shares with the program, at random
+ * and as fast as it can, or has sent something and `stops`. The program goes on for a while with calls that do not wait, and ends as END says: it
+ * `close`s its sessions, `fork`s a child that uses them, `exec`s another program that has them, or `exit`s.
+ *
+ * It ends with "away N" (regions that the peer has found), and then with status 0; whatever the calls say. How long it may take the caller knows. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SESSIONS = 20, ROUNDS = 2000, CALLS = 4000, PAGE = 4096 };
+
+static void fail(const char *what) {
+    fprintf(stderr, "hostile: %s: %s\n", what, strerror(errno));
+    _exit(1);
+}
+
+static uint64_t state = 88172645463325252u;
+
+static uint64_t next(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^= state << 17;
+}
+
+static void rest_ms(long ms) {
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* Control pages of the streams that this process maps. */
+static int regions(volatile uint64_t *found[], int most) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[600];
+    int count = 0;
+    while (maps && count < most && fgets(line, sizeof line, maps)) {
+        unsigned long begin, end;
+        char access[8];
+        if (strstr(line, "sojourn-stream") && sscanf(line, "%lx-%lx %7s", &begin, &end, access) == 3 && access[1] == 'w')
+            found[count++] = (volatile uint64_t *)begin;
+    }
+    if (maps) fclose(maps);
+    return count;
+}
+
+/* Each session: a byte there and a byte back, so often that all are away. */
+static void talk(const int fds[], int first) {
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < SESSIONS; i++) {
+            char byte = 'x';
+            if (first && write(fds[i], &byte, 1) != 1) fail("write");
+            if (read(fds[i], &byte, 1) != 1) fail("read");
+            if (!first && write(fds[i], &byte, 1) != 1) fail("write");
+        }
+    }
+}
+
+static void be_peer(const int fds[], const char *how, int tells) {
+    volatile uint64_t *found[SESSIONS];
+    talk(fds, 0);
+    int count = regions(found, SESSIONS), said;
+    char sent[100] = "owed";
+    for (int i = 0; i < SESSIONS; i++)
+        if (write(fds[i], sent, sizeof sent) < 0) fail("write");
+    /* Not before the program has read what it waits for. */
+    if (write(tells, &count, sizeof count) < 0 || read(tells, &said, sizeof said) < 0) fail("tell");
+    if (!strcmp(how, "stops")) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    const uint64_t frozen = 1ull << 63;
+    if (!strcmp(how, "lies")) {
+        /* Of each ring: tail, head, and what its writer says of its flush. */
+        for (int i = 0; i < count; i++)
+            for (int ring = 0; ring < 2; ring++) {
+                found[i][ring * 64] |= frozen;
+                found[i][ring * 64 + 16] |= frozen;
+                found[i][ring * 64 + 50] = 50 | frozen;
+            }
+        if (write(tells, &count, sizeof count) < 0) fail("tell");
+        for (;;) pause();
+    }
+    for (;;) {
+        for (int i = 0; i < count; i++) {
+            /* Heads and tails, or any word; mostly what is nearly possible. */
+            uint64_t which = next(), near = next() >> 20 & 0x3ffff;
+            int at = which & 1 ? (int)(which >> 8 & 7) * 16 : (int)(which >> 8 & (PAGE / 8 - 1));
+            uint64_t value = which & 2 ? near : which & 4 ? near | frozen : which & 16 ? 0 : next();
+            found[i][at] = value;
+        }
+    }
+}
+
+static int listen_and_fork(const char *kind, int ours[], const char *how, int *peer, int *count) {
+    int is_tcp = !strcmp(kind, "tcp"), told[2], all;
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    socklen_t len = is_tcp ? sizeof in : sizeof un.sun_family;
+    struct sockaddr *place = is_tcp ? (struct sockaddr *)&in : (struct sockaddr *)&un;
+    int listener = socket(is_tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listener, place, len) || listen(listener, SESSIONS)) fail("listen");
+    len = is_tcp ? sizeof in : sizeof un;
+    if (getsockname(listener, place, &len) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, told)) fail("getsockname");
+    *peer = fork();
+    if (*peer < 0) fail("fork");
+    if (*peer == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int fds[SESSIONS];
+        close(listener);
+        for (int i = 0; i < SESSIONS; i++) {
+            fds[i] = socket(is_tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
+            if (connect(fds[i], place, len)) fail("connect");
+        }
+        be_peer(fds, how, told[1]);
+    }
+    const struct timeval limit = {0, 20000};
+    for (int i = 0; i < SESSIONS; i++)
+        if ((ours[i] = accept(listener, NULL, NULL)) < 0) fail("accept");
+    close(listener);
+    talk(ours, 1);
+    if (read(told[0], &all, sizeof all) != sizeof all || write(told[0], &all, sizeof all) < 0) fail("the peer");
+    *count = all;
+    for (int i = 0; i < SESSIONS; i++)
+        if (setsockopt(ours[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit)) fail("setsockopt");
+    return told[0];
+}
+
+/* A call that waits, but not for ever. */
+static void receive(int fd) {
+    char room[3000];
+    (void)!recv(fd, room, sizeof room, 0);
+}
+
+/* A call that does not wait. */
+static void call(int fd) {
+    char room[3000];
+    memset(room, 7, sizeof room);
+    size_t len = next() % sizeof room;
+    struct pollfd polled = {fd, POLLIN | POLLOUT, 0};
+    int queued;
+    switch (next() % 5) {
+    case 0: (void)!send(fd, room, len, MSG_DONTWAIT | MSG_NOSIGNAL); break;
+    case 1: (void)!recv(fd, room, len, MSG_DONTWAIT); break;
+    case 2: (void)!recv(fd, room, len, MSG_DONTWAIT | MSG_PEEK); break;
+    case 3: (void)!ioctl(fd, FIONREAD, &queued); break;
+    default: (void)!poll(&polled, 1, 0);
+    }
+}
+
+int main(int count, char **words) {
+    if (count != 4) return 64;
+    int fds[SESSIONS], peer, found = 0;
+    signal(SIGPIPE, SIG_IGN);
+    int told = listen_and_fork(words[1], fds, words[2], &peer, &found), stops = !strcmp(words[2], "stops"), said;
+    if (stops) waitpid(peer, NULL, WUNTRACED);
+    else if (strcmp(words[2], "lies")) rest_ms(20);
+    else if (read(told, &said, sizeof said) < 0) fail("read");
+    /* What a stopped peer owes is still there at the end. */
+    for (int i = 0; i < CALLS && !stops; i++) call(fds[i % SESSIONS]);
+    for (int i = 0; i < SESSIONS && !stops; i++) receive(fds[i]);
+    printf("away %d\n", found);
+    fflush(stdout);
+    if (!strcmp(words[3], "close")) {
+        for (int i = 0; i < SESSIONS; i++) close(fds[i]);
+    } else if (!strcmp(words[3], "fork")) {
+        int child = fork();
+        for (int i = 0; i < 200 && child == 0; i++) call(fds[i % SESSIONS]);
+        if (child == 0) _exit(0);
+        waitpid(child, NULL, 0);
+    } else if (!strcmp(words[3], "exec")) {
+        execl("/bin/true", "true", NULL);
+        fail("exec");
+    }
+    kill(peer, SIGKILL);
+    return 0;
+}

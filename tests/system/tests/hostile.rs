@@ -1,0 +1,62 @@
+//! A program whose peers write into every word of the memory that they share with it, or are stopped: it goes on and ends, and is not held up by one
+//! after the other.
+//!
+//! The program is `c/hostile`, which is its own peer. Not here: each call by itself (`hostile_tests` of `sojourn-library`), and what a region is that
+//! anything is written into (`sojourn-stream`).
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::LIMIT;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long a run may take: twenty sessions that wait for a second each, one after the other, take longer.
+const RUN_LIMIT: Duration = Duration::from_secs(12);
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/hostile/hostile.c");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
+        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+        command.args(["-O1", "-g", "-Wall", "-Werror", "-o"]).arg(&program).arg(source);
+        assert!(command.status().unwrap().success(), "the program does not compile");
+        program
+    })
+}
+
+fn it_ends(peer: &str) {
+    let mut sandbox = Sandbox::new().unwrap();
+    sandbox.set("MOVE_AFTER_CALLS", "4");
+    for kind in ["unix", "tcp"] {
+        for end in ["close", "fork", "exec", "exit"] {
+            let mut command = sandbox.command(Mode::Sojourn, program());
+            command.args([kind, peer, end]);
+            let begun = Instant::now();
+            let ended = Running::start(command).unwrap().finish(LIMIT).unwrap();
+            let said = ended.success(&format!("{kind} {peer} {end}")).unwrap();
+            let took = begun.elapsed();
+            println!("{kind} {peer} {end}: {} in {took:?}", said.trim());
+            assert_eq!(said.trim(), "away 20", "{kind} {peer} {end}: not all sessions have moved");
+            assert!(took < RUN_LIMIT, "{kind} {peer} {end}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_ends_whatever_its_peers_write() {
+    it_ends("writes");
+}
+
+#[test]
+fn a_program_ends_whatever_its_peers_say_of_the_kernel() {
+    it_ends("lies");
+}
+
+#[test]
+fn a_program_ends_though_its_peers_are_stopped() {
+    it_ends("stops");
+}
