@@ -131,6 +131,11 @@ impl Client {
         self.ask().refused().ok().and_then(|told| told.refusals).unwrap_or_default()
     }
 
+    /// Processes that have found it. As above.
+    pub(crate) fn processes(&mut self) -> Vec<u32> {
+        self.ask().processes().ok().and_then(|told| told.pids).unwrap_or_default()
+    }
+
     /// How sessions with other hosts are. As above.
     pub(crate) fn connections(&mut self) -> Vec<ConnectionInfoT> {
         self.ask().connections().ok().and_then(|told| told.connections).unwrap_or_default()

@@ -170,14 +170,15 @@ pub(crate) fn gather(
     filter: &Filter,
     all: bool,
 ) -> anyhow::Result<Vec<Row>> {
-    let (known, refused, connections) = match &mut client {
-        Some(client) => (client.list()?, client.refused(), client.connections()),
+    let (known, refused, connections, pids) = match &mut client {
+        Some(client) => {
+            (client.list()?, client.refused(), client.connections(), client.processes())
+        }
         None => Default::default(),
     };
     // It gives processes other numbers than we see if it is in a process name space further out.
     let is_afar = client.as_ref().is_some_and(|client| client.pid == 0);
-    let pids = known.iter().map(|one| one.pid).chain(refused.iter().map(|one| one.pid));
-    let pids = if is_afar { HashSet::new() } else { pids.collect() };
+    let pids = if is_afar { HashSet::new() } else { pids.into_iter().collect() };
     let observer = Observer::new(Path::new(PROC), client.as_deref(), pids);
     let mut found = found::find(Path::new(PROC), all, &observer);
     explain(&mut found, &refused, is_afar);

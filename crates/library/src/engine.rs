@@ -47,6 +47,8 @@ pub(crate) enum Job {
     Withdraw { fd: i32 },
     /// A descriptor is kept in the kernel: the server is to know why.
     Kept { fd: i32, version: u32 },
+    /// The server is to be greeted now, whether there is something for it or not.
+    Prepare,
 }
 
 /// What the protocol thread is to do, and how many it was ever given and has done.
@@ -66,6 +68,10 @@ pub(crate) struct Engine {
     /// Streams that have ended here whose other sides are told once the kernel has: see `late`.
     pub(crate) ended: Mutex<Vec<Arc<Stream>>>,
     is_running: AtomicBool,
+    /// There is a server, which has been greeted.
+    is_served: AtomicBool,
+    /// Somebody waits for [`Job::Prepare`].
+    is_preparing: AtomicBool,
     /// Shared with children; see `fork`.
     pub(crate) board: OnceLock<Option<Mapping>>,
     /// Held while a descriptor's meaning changes and while a session joins.
@@ -78,6 +84,8 @@ pub(crate) struct Engine {
     pub(crate) has_within: AtomicBool,
     /// Sessions that are away.
     pub(crate) away: AtomicU32,
+    /// Bytes of address space that their streams take.
+    pub(crate) mapped: AtomicU64,
     /// Threads of the library's own, and their numbers.
     threads: AtomicU32,
     tids: Mutex<Vec<i32>>,
@@ -110,6 +118,8 @@ impl Engine {
             jobs_done: Condvar::new(),
             ended: Mutex::new(Vec::with_capacity(crate::late::ENDED_MAX)),
             is_running: AtomicBool::new(false),
+            is_served: AtomicBool::new(false),
+            is_preparing: AtomicBool::new(false),
             board: OnceLock::new(),
             joining: Mutex::default(),
             pid: std::process::id(),
@@ -119,6 +129,7 @@ impl Engine {
             offering: AtomicI32::new(-1),
             has_within: AtomicBool::new(false),
             away: AtomicU32::new(0),
+            mapped: AtomicU64::new(0),
             threads: AtomicU32::new(0),
             tids: Mutex::default(),
             is_ending: AtomicBool::new(false),
@@ -248,6 +259,27 @@ impl Engine {
 
     pub(crate) fn is_running(&self) -> bool {
         self.is_running.load(Ordering::SeqCst)
+    }
+
+    /// Whether the server has been greeted, and is there as far as is known.
+    pub(crate) fn is_served(&self) -> bool {
+        self.is_running() && self.is_served.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_served(&self, is_served: bool) {
+        self.is_served.store(is_served, Ordering::SeqCst);
+    }
+
+    pub(crate) fn begin_preparing(&self) {
+        self.is_preparing.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_preparing(&self) -> bool {
+        self.is_preparing.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn has_prepared(&self) {
+        self.is_preparing.store(false, Ordering::SeqCst);
     }
 
     /// A descriptor of the program's that there is a job for.

@@ -44,6 +44,7 @@ mod poll;
 mod poll_sleep;
 #[cfg(test)]
 mod poll_tests;
+mod prepare;
 mod protocol;
 mod put_back;
 mod readiness;

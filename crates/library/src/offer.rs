@@ -102,10 +102,10 @@ impl Library {
         }
         let (this, flags) = look(fd)?;
         let mut numbers = vec![fd];
-        let all = look_at.numbers();
+        let mut all = look_at.numbers();
         if all.is_empty() {
-            // Nobody can say: there is no /proc here.
-            return None;
+            // There is no /proc here, as in most root folders of a program's own.
+            all = self.open_numbers();
         }
         for number in all {
             let Some((other, other_flags)) = look(number) else { continue };
@@ -122,7 +122,48 @@ impl Library {
     }
 }
 
+/// Numbers that are not open, one after another, behind which none is looked for: a new descriptor gets the lowest.
+const GAP: i32 = 1024;
+
+impl Library {
+    /// Numbers that are open, found one by one: up to the last that the library has been told of, and some further. By a thread that has
+    /// the program's table.
+    pub(crate) fn open_numbers(&self) -> Vec<i32> {
+        let is_open = |fd: i32| kernel::at(fd).is_ok_and(|fd| rustix::io::fcntl_getfd(fd).is_ok());
+        let mut end = self.table.end().saturating_add(GAP);
+        let mut open = Vec::new();
+        let mut fd = 0;
+        while fd < end {
+            if is_open(fd) {
+                open.push(fd);
+                end = end.max(fd.saturating_add(GAP));
+            }
+            fd += 1;
+        }
+        open
+    }
+}
+
 fn look(fd: i32) -> Option<(Stat, OFlags)> {
     let fd = kernel::at(fd).ok()?;
     Some((rustix::fs::fstat(fd).ok()?, rustix::fs::fcntl_getfl(fd).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsRawFd;
+
+    #[test]
+    fn open_numbers_are_those_that_the_kernel_lists() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let far = rustix::io::fcntl_dupfd_cloexec(&file, 700).unwrap();
+        let found = library().open_numbers();
+        let has = |fd: i32| found.contains(&fd);
+        assert!(has(file.as_raw_fd()) && has(far.as_raw_fd()));
+        assert!(found.iter().all(|fd| *fd >= 0) && found.is_sorted());
+        let number = far.as_raw_fd();
+        drop(far);
+        assert!(!library().open_numbers().contains(&number));
+    }
 }

@@ -104,6 +104,8 @@ struct Joined {
     own_slot: u32,
     peer_inbox: u64,
     peer_pid: u32,
+    /// Bytes of address space that its stream takes.
+    addresses: u64,
 }
 
 /// The thread.
@@ -285,6 +287,7 @@ impl Thread {
                 Job::Flush { slot } => self.follow(slot),
                 Job::AskWay { local, to } => self.ask_way(local, to),
                 Job::Kept { fd, version } => self.tell_kept(fd, version),
+                Job::Prepare => self.prepare(),
             }
         }
         if !left.is_empty() {

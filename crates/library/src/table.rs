@@ -284,6 +284,12 @@ impl Table {
         self.all().filter_map(move |(number, entry)| is_kept(entry).then_some(number))
     }
 
+    /// No number from here on has an entry.
+    pub(crate) fn end(&self) -> i32 {
+        let last = self.chunks.iter().rposition(|chunk| chunk.get().is_some());
+        last.map_or(0, |index| ((index + 1) * CHUNK) as i32)
+    }
+
     fn all(&self) -> impl Iterator<Item = (i32, &Entry)> + '_ {
         self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
             let entries = chunk.get().map_or(&[][..], |chunk| &chunk[..]);

@@ -30,7 +30,7 @@ impl Library {
             return Wanted::Not(ReasonT::Policy);
         }
         let (mut offers, mut reason) = (Vec::<Offer>::new(), ReasonT::Closed);
-        for fd in numbers_of(inode, look).into_iter().filter(|fd| !self.is_own(*fd)) {
+        for fd in numbers_of(self, inode, look).into_iter().filter(|fd| !self.is_own(*fd)) {
             if offers.iter().any(|offer| offer.numbers.contains(&fd)) {
                 continue;
             }
@@ -76,10 +76,14 @@ impl Library {
 }
 
 /// Numbers of this process that are open on that inode of a socket or pipe.
-fn numbers_of(inode: u64, look: &mut dyn Look) -> Vec<i32> {
+fn numbers_of(library: &Library, inode: u64, look: &mut dyn Look) -> Vec<i32> {
     let is_it = |fd: &i32| {
         let found = kernel::at(*fd).and_then(rustix::fs::fstat);
         found.is_ok_and(|found| found.st_ino == inode) && kind_of(*fd).is_some()
     };
-    look.numbers().into_iter().filter(is_it).collect()
+    let mut all = look.numbers();
+    if all.is_empty() {
+        all = library.open_numbers();
+    }
+    all.into_iter().filter(is_it).collect()
 }

@@ -57,8 +57,17 @@ pub(crate) fn process_number() -> i32 {
 
 /// `RLIMIT_NOFILE`, as it is now.
 pub(crate) fn most_descriptors() -> u64 {
+    limit_of(libc::RLIMIT_NOFILE)
+}
+
+/// `RLIMIT_NPROC`, likewise.
+pub(crate) fn most_processes() -> u64 {
+    limit_of(libc::RLIMIT_NPROC)
+}
+
+fn limit_of(resource: libc::__rlimit_resource_t) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, (&raw mut limit) as usize, 0, 0];
+    let arguments = [0, resource as usize, 0, (&raw mut limit) as usize, 0, 0];
     // SAFETY: room for the answer.
     let result = unsafe { call(libc::SYS_prlimit64, arguments) };
     if result < 0 { u64::MAX } else { limit.rlim_cur }

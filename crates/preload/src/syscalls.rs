@@ -13,7 +13,8 @@ use crate::readiness::{self, Countdown, Terms, masked, terms};
 use crate::rings::{self, View};
 use crate::trampoline::{Entry, asks_first};
 use crate::{
-    buffers, control, descriptors, exec, files, io, messages, options, reopen, select, sockets,
+    buffers, confined, control, descriptors, exec, files, io, messages, options, reopen, select,
+    sockets,
 };
 use core::ffi::{c_int, c_long};
 use libc::{fd_set, sigset_t, timespec, timeval};
@@ -37,6 +38,12 @@ unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> us
         libc::SYS_exit => ends_by_call(arguments[1]),
         libc::SYS_seccomp | libc::SYS_unshare | libc::SYS_setns => shut(ReasonT::Sandbox),
         libc::SYS_prctl if is_filter(arguments[1] as c_int) => shut(ReasonT::Sandbox),
+        libc::SYS_chroot | libc::SYS_pivot_root => confined::root_changes(),
+        libc::SYS_setrlimit => confined::limit_changes(arguments[1] as c_int, arguments[2] as _),
+        libc::SYS_prlimit64 => {
+            confined::limit_of_changes(arguments[1], arguments[2], arguments[3]);
+        }
+        libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => confined::user_changes(),
         libc::SYS_io_uring_enter => rings_entered(arguments),
         libc::SYS_io_uring_register => rings_changed(arguments),
         libc::SYS_execve | libc::SYS_execveat => tell(|library| library.before_exec()),

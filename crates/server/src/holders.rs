@@ -64,6 +64,16 @@ pub fn look(questions: &[Question]) -> Vec<Result<(), ReasonT>> {
     questions.iter().map(|question| scan.verdict(*question)).collect()
 }
 
+/// The user that a process runs as now; none if it has ended, or `/proc` does not show it.
+#[must_use]
+pub fn user_of(pid: u32) -> Option<u32> {
+    let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // Real, effective, saved, that of files. (The folder's owner is root for programs that have changed their user.)
+    let users = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// A process as far as its kin goes.
 #[derive(Clone, Copy, Debug)]
 struct Kin {

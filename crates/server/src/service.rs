@@ -7,6 +7,7 @@ mod admin;
 mod carry;
 
 use crate::errand::{self, Errands};
+use crate::holders;
 use crate::identity::{self, Diag, Seen};
 use crate::log::{self, Level};
 use crate::memory::{Memory, SLOTS};
@@ -131,6 +132,11 @@ impl Sojournd {
         Ok(server)
     }
 
+    /// Whether that user's programs may use it.
+    fn serves(&self, uid: u32) -> bool {
+        self.own_user == 0 || uid == 0 || uid == self.own_user
+    }
+
     /// To end now, as a signal says.
     pub(crate) fn stop_now(&self) {
         self.stop.fetch_max(Stop::Now as u8, Ordering::Relaxed);
@@ -205,10 +211,19 @@ impl Sojournd {
         now_ms: u64,
     ) -> Result<(Offered, Option<Job>), CallError> {
         let State { registry, diag, errands } = state;
-        let pid = registry.who(caller.client).ok_or(CallError::NoHello)?.pid;
+        let who = registry.who(caller.client).ok_or(CallError::NoHello)?;
+        let (pid, mut uid) = (who.pid, who.uid);
+        if uid == 0
+            && let Some(now) = holders::user_of(pid).filter(|now| *now != 0)
+        {
+            // It has connected before it gave up its rights.
+            registry.has_become(caller.client, now);
+            uid = now;
+        }
         let seen = match pid {
             // Its holders could not be counted, nor its death be seen.
             0 => Err(ReasonT::Namespace),
+            _ if !self.serves(uid) => Err(ReasonT::OtherUser),
             _ => identity::look(end.as_fd(), diag),
         };
         let object = seen.as_ref().ok().map(|seen| seen.object);
@@ -243,7 +258,7 @@ impl SessionServer for Sojournd {
         doorbell: Option<OwnedFd>,
     ) -> Result<(), Fault> {
         let uid = caller.credentials.uid;
-        if self.own_user != 0 && uid != 0 && uid != self.own_user {
+        if !self.serves(uid) {
             return Err(fault(FAULT_NOT_ALLOWED));
         }
         let doorbell = doorbell.ok_or(fault(FAULT_ARGUMENT))?;

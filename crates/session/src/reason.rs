@@ -116,7 +116,7 @@ pub const ALL: [Words; 40] = [
     words(
         ReasonT::Resources,
         "resources",
-        "Server or program ran out of descriptors or memory, or has as many sessions as it may have. Raise the limit of open files (ulimit -n).",
+        "Server or program ran out of descriptors or memory, or has as many sessions as it may have. Raise the limit of open files (ulimit -n) or of address space (ulimit -v).",
     ),
     words(
         ReasonT::ServerGone,

@@ -3,7 +3,7 @@
 //! Inboxes, the peer's process, the kernel's descriptor. The server counts in the same way who has which descriptors
 //! (`idl/session.idl`, `inbox_t`). Not here: what joining means for the session (`crate::join`).
 
-use super::outside::Brought;
+use super::outside::{Brought, address_space};
 use super::{FLUSH, Joined, OwnInbox, SESSION, Thread};
 use crate::join::{self, Parts};
 use crate::kernel;
@@ -30,7 +30,7 @@ impl Thread {
         let mut events = placed.unwrap_or_default().into_iter();
         self.keep_own_inbox(join.own.id, own, &mut events);
         self.keep_peer_inbox(join.peer.id, peer, &mut events);
-        let is_watched = has_peer || join.is_carried;
+        let (is_watched, has_region) = (has_peer || join.is_carried, region.is_some());
         let tried = match self.offers.remove(&join.local) {
             None => Err(ReasonT::Closed),
             Some(_) if !is_watched => Err(ReasonT::Resources),
@@ -39,6 +39,9 @@ impl Thread {
             }
         };
         if let Err(reason) = tried {
+            if has_region {
+                self.gives_addresses_back(address_space(join.ring_bytes));
+            }
             self.tell_left(join.local, reason, 0, 0);
             self.release(join.own.id, join.peer.id, join.peer_pid);
         }
@@ -89,6 +92,7 @@ impl Thread {
             own_slot: join.own.slot,
             peer_inbox: join.peer.id,
             peer_pid: join.peer_pid,
+            addresses: address_space(join.ring_bytes),
         };
         self.joined.insert(offer.local, joined);
         lock(&self.engine.rings).again();
@@ -97,6 +101,10 @@ impl Thread {
         session.kernel_stirred();
         fault::point("library.joined");
         Ok(())
+    }
+
+    fn gives_addresses_back(&self, len: u64) {
+        self.engine.mapped.fetch_sub(len, Ordering::Relaxed);
     }
 
     /// Goes on with a session's flush whenever there is room.
@@ -158,6 +166,7 @@ impl Thread {
     /// The server knows that a session has gone home: what only it needed is let go of.
     pub(super) fn forget(&mut self, local: u64) {
         let Some(joined) = self.joined.remove(&local) else { return };
+        self.gives_addresses_back(joined.addresses);
         if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
             inbox.uses -= 1;
         }

@@ -9,6 +9,7 @@ use super::server::open_connection;
 use super::{ANSWER_LIMIT, BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use crate::look::{Direct, Look};
 use crate::own::{receive_descriptors, send_descriptors};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -21,8 +22,8 @@ use sojourn_shm::{Access, Mapping, Segment};
 use sojourn_stream::{Inbox, Layout};
 use std::collections::HashMap;
 
-/// No stream takes more than one part in so many of a limited address space.
-const ADDRESSES_PART: u64 = 64;
+/// Streams take no more than one part in so many of a limited address space, all together.
+const ADDRESSES_PART: u64 = 4;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -167,21 +168,26 @@ impl Outside {
     }
 
     /// The next thing the server has to say.
-    pub(super) fn next(&mut self) -> Word {
+    /// `mapped`: see [`crate::engine::Engine`]; with what this brings afterwards.
+    pub(super) fn next(&mut self, mapped: &AtomicU64) -> Word {
         let Some(client) = &mut self.client else { return Word::Nothing };
         match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
             Ok(EventT::Case0) => Word::Nothing,
-            Ok(EventT::Join(join)) => Word::Join(Box::new(self.bring(join))),
+            Ok(EventT::Join(join)) => Word::Join(Box::new(self.bring(join, mapped))),
             Ok(EventT::Lend(lent)) => Word::Lend(Box::new(self.open_lent(lent))),
             Ok(other) => Word::Event(other),
             Err(_) => Word::Gone,
         }
     }
 
-    fn bring(&mut self, mut join: JoinT) -> Brought {
+    fn bring(&mut self, mut join: JoinT, mapped: &AtomicU64) -> Brought {
+        // Whatever becomes of it, it is taken: what is answered may have no descriptor of this table in it.
+        let region = take(&mut join.region);
         let region = Layout::new(join.ring_bytes)
-            .filter(|layout| leaves_addresses(layout.len()))
-            .and_then(|layout| map(&mut join.region, layout.len()));
+            .filter(|layout| leaves_addresses(layout.len(), mapped.load(Ordering::Relaxed)))
+            .and_then(|layout| map(region?, layout.len()));
+        let len = region.as_ref().map_or(0, |_| address_space(join.ring_bytes));
+        mapped.fetch_add(len, Ordering::Relaxed);
         let has_peer = self.watch_peer(&mut join);
         let own = open_inbox(&mut join.own);
         let peer = open_inbox(&mut join.peer);
@@ -252,20 +258,25 @@ fn take(fd: &mut rt::Descriptor) -> Option<OwnedFd> {
     core::mem::replace(fd, rt::Descriptor::NONE).into_owned().ok().flatten()
 }
 
-/// Whether a program whose address space is limited has nearly all of it for itself.
-fn leaves_addresses(len: usize) -> bool {
+/// Whether a program whose address space is limited has most of it for itself, with a stream of that length beside those that take `mapped`.
+fn leaves_addresses(len: usize, mapped: u64) -> bool {
     let allowed = rustix::process::getrlimit(rustix::process::Resource::As).current;
-    allowed.is_none_or(|allowed| len as u64 <= allowed / ADDRESSES_PART)
+    allowed.is_none_or(|allowed| mapped.saturating_add(len as u64) <= allowed / ADDRESSES_PART)
 }
 
-fn map(fd: &mut rt::Descriptor, len: usize) -> Option<Mapping> {
-    Segment::accept(take(fd)?, len).ok()?.map(Access::ReadWrite).ok()
+/// Bytes of address space that a stream with such rings takes.
+pub(super) fn address_space(ring_bytes: [u32; 2]) -> u64 {
+    Layout::new(ring_bytes).map_or(0, |layout| layout.len() as u64)
+}
+
+fn map(fd: OwnedFd, len: usize) -> Option<Mapping> {
+    Segment::accept(fd, len).ok()?.map(Access::ReadWrite).ok()
 }
 
 /// An inbox's memory and events, if it came with them.
 fn open_inbox(inbox: &mut InboxT) -> Option<(Mapping, [OwnedFd; 2])> {
     let events = (take(&mut inbox.ready), take(&mut inbox.attention));
-    let memory = map(&mut inbox.memory, Inbox::LEN)?;
+    let memory = map(take(&mut inbox.memory)?, Inbox::LEN)?;
     Some((memory, [events.0?, events.1?]))
 }
 

@@ -4,6 +4,7 @@
 
 use super::{ANSWER_LIMIT, Thread};
 use crate::environment::Kept;
+use crate::search::Search;
 use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
 use rustix::fd::{AsFd, OwnedFd};
@@ -54,12 +55,23 @@ impl Thread {
             return;
         }
         self.has_client = true;
+        self.engine.set_served(true);
         if let Some(net) = self.library.net() {
             net.is_alone.store(false, Ordering::SeqCst);
         }
         self.served_since = Instant::now();
         self.adopt_all();
         self.tell_all_kept();
+    }
+
+    /// The program is about to do what makes this impossible later; see [`crate::prepare`].
+    pub(super) fn prepare(&mut self) {
+        if !self.has_client {
+            // However often there was none before.
+            self.search = Search::new();
+            self.connect();
+        }
+        self.engine.has_prepared();
     }
 
     /// A new server learns what of this process stays in the kernel.
@@ -101,6 +113,7 @@ impl Thread {
         if !core::mem::take(&mut self.has_client) {
             return;
         }
+        self.engine.set_served(false);
         self.aside.call(|outside| outside.client = None);
         // Those that it had begun to carry wait for the next one; those that it had not taken out are the kernel's still.
         let slots: Vec<u32> = self.joined.values().map(|joined| joined.slot).collect();

@@ -21,7 +21,8 @@ impl Thread {
     /// Takes what the server has said, and does what can be done.
     pub(super) fn take_events(&mut self) {
         while self.has_client {
-            match self.aside.call(|outside| outside.next()) {
+            let mapped = &self.engine.mapped;
+            match self.aside.call(move |outside| outside.next(mapped)) {
                 Some(Word::Nothing) => break,
                 Some(Word::Gone) | None => self.lose_server(),
                 Some(word) => self.words.push_back(word),

@@ -83,6 +83,13 @@ impl Process {
 }
 
 impl Registry {
+    /// The process runs as another user now than when it connected.
+    pub fn has_become(&mut self, process: ClientId, uid: u32) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.who.uid = uid;
+        }
+    }
+
     /// A process says hello.
     ///
     /// # Errors

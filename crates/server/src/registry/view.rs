@@ -55,6 +55,14 @@ impl Registry {
         })
     }
 
+    /// Numbers of the programs that have said hello and that user `uid` may see.
+    #[must_use]
+    pub fn processes(&self, uid: u32) -> Vec<u32> {
+        let all = self.processes.iter().filter(|(id, _)| **id != CARRIER);
+        let seen = all.filter(|(_, process)| uid == 0 || process.who.uid == uid);
+        seen.map(|(_, process)| process.who.pid).collect()
+    }
+
     /// The refusals that are remembered, as far as user `uid` may see them; in order of process and age.
     #[must_use]
     pub fn refused(&self, uid: u32, now_ms: u64) -> Vec<RefusedInfoT> {

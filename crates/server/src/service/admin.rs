@@ -6,7 +6,8 @@ use super::{Sojournd, State, Stop};
 use crate::memory::Memory;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
-    AdminConnectionsOut, AdminListOut, AdminRefusedOut, AdminServer, AdminStatsOut, ServerStatsT,
+    AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut, AdminServer,
+    AdminStatsOut, ServerStatsT,
 };
 use std::sync::atomic::Ordering;
 
@@ -62,6 +63,11 @@ impl AdminServer for Sojournd {
         let is_told = registry.want(pid, inode, caller.credentials.uid, self.now_ms());
         Self::ring(registry, errands);
         Ok(is_told)
+    }
+
+    fn processes(&self, caller: &Caller) -> Result<AdminProcessesOut, Fault> {
+        let pids = self.lock().registry.processes(caller.credentials.uid);
+        Ok(AdminProcessesOut { count: pids.len() as u32, pids: Some(pids) })
     }
 
     fn stop(&self, caller: &Caller, force: bool) {

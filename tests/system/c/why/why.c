@@ -6,6 +6,10 @@
  * `call` asks COUNT times, `serve` answers; then both write their process numbers to the files call.pid and serve.pid
  * of the current folder, and wait to be killed, two minutes at most. WORDs:
  *
+ *   chroot=DIR  first goes to that root folder
+ *   limit=N     first may have so many processes (RLIMIT_NPROC)
+ *   memory=N    first may have so many bytes of address space
+ *   user=N      first becomes that user, of that group
  *   sandbox     first a system call filter of its own, which allows everything
  *   clone       first a child made past the C library
  *   numbers     after half of the questions, puts something at every number and closes it again */
@@ -60,6 +64,19 @@ static void forbid(char **words)
     filter(code, 5);
     execv(words[0], words);
     need(0, words[0]);
+}
+
+static void confine(const char *word, int number, const char *folder)
+{
+    struct rlimit limit = { (rlim_t)number, (rlim_t)number };
+    if (strncmp(word, "chroot", 6) == 0)
+        need(chroot(folder) == 0, word);
+    else if (strncmp(word, "limit", 5) == 0)
+        need(setrlimit(RLIMIT_NPROC, &limit) == 0, word);
+    else if (strncmp(word, "memory", 6) == 0)
+        need(setrlimit(RLIMIT_AS, &limit) == 0, word);
+    else
+        need(setgid((gid_t)number) == 0 && setuid((uid_t)number) == 0, word);
 }
 
 static void clone_past_the_c_library(void)
@@ -155,7 +172,10 @@ int main(int count, char **words)
         forbid(words + 2);
     int at = 1;
     for (; at < count && strcmp(words[at], "serve") != 0 && strcmp(words[at], "call") != 0; at++) {
-        if (strcmp(words[at], "sandbox") == 0)
+        const char *value = strchr(words[at], '=');
+        if (value != NULL)
+            confine(words[at], atoi(value + 1), value + 1);
+        else if (strcmp(words[at], "sandbox") == 0)
             allow_all();
         else if (strcmp(words[at], "clone") == 0)
             clone_past_the_c_library();
@@ -176,7 +196,8 @@ int main(int count, char **words)
             memset(text, i, sizeof text);
             need(write(end, text, sizeof text) == sizeof text, "write");
             need(read(end, text, sizeof text) == sizeof text, "read");
-            need(text[0] == (char)i, "other bytes");
+            for (size_t j = 0; j < sizeof text; j++)
+                need(text[j] == (char)i, "other bytes");
         }
     }
     say(is_server ? "serve.pid" : "call.pid");

@@ -1,0 +1,109 @@
+//! Programs that confine themselves before their first hot session move all the same: another root folder, no more processes, another user.
+//!
+//! For root, who alone may do so; skipped with a message otherwise. The programs are `c/why`, which compare every byte, and vsftpd in
+//! `programs/vsftpd.sh` (`programs.rs`). Not here: programs that are confined already when they start (`why.rs`).
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use serde_json::Value;
+use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::free_port;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Nobody else's here, each test's own: the kernel counts a user's processes.
+const USERS: [u32; 3] = [65_521, 65_522, 65_523];
+
+fn program() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/why/why.c");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("confined");
+        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+        command.args(["-O1", "-Wall", "-o"]).arg(&path).arg(source);
+        assert!(command.status().unwrap().success(), "why.c does not compile");
+        path
+    })
+}
+
+/// Both ends are away from the kernel in the end, with these words for the server.
+fn both_move(words: &[&str]) {
+    both_are("library", words, &[]);
+}
+
+/// Runs both ends, each with these words before; in the end they are where they should be.
+fn both_are(wanted: &str, words: &[&str], callers: &[&str]) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: not root");
+        return;
+    }
+    let mut sandbox = Sandbox::new().unwrap();
+    sandbox.set("MOVE_AFTER_CALLS", "4");
+    let folder = sandbox.folder().to_owned();
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::create_dir(folder.join("empty")).unwrap();
+    let place = format!("127.0.0.1:{}", free_port("127.0.0.1").unwrap());
+    let mut running = Vec::new();
+    for (role, words) in [("serve", words), ("call", callers)] {
+        let mut command = sandbox.command(Mode::Sojourn, program());
+        command.args(words).args([role, &place, "2000"]);
+        running.push(Running::start(command).unwrap());
+    }
+    let begun = Instant::now();
+    let pids = ["serve.pid", "call.pid"].map(|name| {
+        loop {
+            if let Ok(text) = std::fs::read_to_string(folder.join(name)) {
+                return text.trim().parse::<u64>().unwrap();
+            }
+            let ended = running.iter_mut().position(|one| !one.is_running());
+            if let Some(at) = ended {
+                panic!("{:?}", running.swap_remove(at).finish(PATIENCE));
+            }
+            assert!(begun.elapsed() < PATIENCE, "{name} is not there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let list = sandbox.sessions().unwrap();
+    let homes = pids.map(|pid| home(&list, pid));
+    assert_eq!(homes, [wanted, wanted], "{words:?}: {list:#}");
+}
+
+fn home(list: &Value, pid: u64) -> String {
+    let all = list["sessions"].as_array().unwrap();
+    let own = all.iter().find(|row| row["pid"] == pid && row["kind"] == "tcp");
+    own.map_or("none", |own| own["home"].as_str().unwrap()).to_owned()
+}
+
+#[test]
+fn in_an_empty_root_folder() {
+    both_move(&["chroot=empty"]);
+}
+
+#[test]
+fn in_an_empty_root_folder_as_another_user() {
+    let user = format!("user={}", USERS[0]);
+    both_move(&["chroot=empty", &user]);
+}
+
+#[test]
+fn with_no_more_processes() {
+    let user = format!("user={}", USERS[1]);
+    both_move(&["limit=0", &user]);
+}
+
+#[test]
+fn with_all_of_that() {
+    let user = format!("user={}", USERS[2]);
+    both_move(&["limit=0", "chroot=empty", &user]);
+}
+
+/// What the server has sent for the session, which there is no room for, is let go of without a descriptor of the program's (the caller's is the
+/// lowest, as the library's was in a table of its own).
+#[test]
+fn with_too_few_addresses_it_stays_and_is_whole() {
+    both_are("kernel", &[], &["memory=100000000"]);
+}
