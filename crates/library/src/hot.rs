@@ -17,6 +17,9 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// How often a session that is dear to move becomes hot before it is offered: what it has cost in the kernel by then is about what its move costs.
+const DEAR: u32 = 8;
+
 /// The thresholds, and the configuration behind them.
 #[derive(Debug)]
 pub(crate) struct Policy {
@@ -144,10 +147,27 @@ impl Library {
         if entry.has(mark::SETS) {
             self.tell_kept(fd, entry, crate::late::Telling::Now);
             entry.was_refused();
+        } else if self.is_dear(entry) && is_usual(config) && !entry.has(mark::WAITED) {
+            entry.mark(mark::WAITED);
+            entry.wait_for(DEAR);
         } else {
             self.offer(fd, entry, kind);
         }
     }
+
+    /// Whether moving a session costs the host milliseconds of processor time, because this process has no protocol thread yet, or because the server
+    /// must look through all processes for holders.
+    fn is_dear(&self, entry: &Entry) -> bool {
+        let has_thread = self.engine().is_some_and(Engine::is_running);
+        !(has_thread && self.is_sole(entry))
+    }
+}
+
+/// Whether thresholds are what they are by default. Others are taken at their word.
+fn is_usual(config: &Config) -> bool {
+    let usual = Config::default();
+    (config.move_after_calls, config.move_after_bytes)
+        == (usual.move_after_calls, usual.move_after_bytes)
 }
 
 /// A program has several names: of its file, of the link that it was started by (`redis-server` is one to `redis-check-rdb`), and that which `ps` and

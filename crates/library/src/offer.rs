@@ -81,13 +81,18 @@ impl Library {
             entry.mark(mark::SETS);
             return None;
         }
-        let is_sole = entry.has(mark::BORN_HERE)
-            && !entry.has(mark::PASSED)
-            && entry.epoch.load(Ordering::SeqCst) == epoch;
+        let is_sole = self.is_sole(entry);
         let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
         let ring_bytes = self.policy.config().ring_bytes(kind);
         let what = OfferT { local, set, ring_bytes, is_sole };
         Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
+    }
+
+    /// Whether this process is known to be the only holder.
+    pub(crate) fn is_sole(&self, entry: &Entry) -> bool {
+        entry.has(mark::BORN_HERE)
+            && !entry.has(mark::PASSED)
+            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst)
     }
 
     /// Every number of the open file description of `fd`.

@@ -45,6 +45,8 @@ pub(crate) mod mark {
     pub(crate) const REMEMBERED: u32 = 128;
     /// Beside `FIXED`: the server is to be told why, if it becomes hot.
     pub(crate) const UNTOLD: u32 = 256;
+    /// It has been put off once because moving it is dear: see `hot`.
+    pub(crate) const WAITED: u32 = 512;
 }
 
 /// One descriptor number.
@@ -134,6 +136,12 @@ impl Entry {
         let times = (2 * self.returns.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
         self.returns.store(times, Ordering::Relaxed);
         self.put_off.store(times, Ordering::Relaxed);
+    }
+
+    /// It has become hot, and is to be offered when it has been that a few times more.
+    pub(crate) fn wait_for(&self, times: u32) {
+        self.put_off.store(times.saturating_sub(1), Ordering::Relaxed);
+        self.cool();
     }
 
     /// It has become hot. Whether it is not to be offered yet.
@@ -346,6 +354,15 @@ mod tests {
         entry.was_refused();
         entry.reset(0, 0);
         assert!(!entry.is_put_off());
+    }
+
+    #[test]
+    fn what_is_dear_to_move_becomes_hot_several_times_first() {
+        let entry = Entry::default();
+        entry.count(9);
+        entry.wait_for(8);
+        assert_eq!(entry.counted(), 0);
+        assert_eq!((0..).find(|_| !entry.is_put_off()), Some(7));
     }
 
     #[test]

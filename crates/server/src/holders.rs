@@ -15,7 +15,9 @@
 //!
 //! Not here: the thread that looks (`scanner`).
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat};
+use core::mem::MaybeUninit;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
 use std::collections::HashMap;
@@ -57,6 +59,7 @@ pub fn look(questions: &[Question]) -> Vec<Result<(), ReasonT>> {
     let mut scan = Scan::default();
     for question in questions {
         scan.holders.entry(question.object).or_default();
+        scan.note_kin(question.pid);
     }
     if hides_processes() || scan.run().is_err() {
         return vec![Err(ReasonT::HoldersUnknown); questions.len()];
@@ -85,40 +88,74 @@ struct Kin {
 struct Scan {
     /// Who holds what is asked about. A number appears once.
     holders: HashMap<Object, Vec<u32>>,
+    /// Who asks, who may not be inspected, and their forebears.
     kin: HashMap<u32, Kin>,
     /// Processes that may not be inspected.
     closed: Vec<u32>,
 }
 
+/// Room for the names of a directory, which most have in one piece: each further piece is a system call.
+#[derive(Debug, Default)]
+struct Names(Vec<u8>);
+
+impl Names {
+    const LEN: usize = 16 << 10;
+
+    fn room(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.0.clear();
+        self.0.reserve(Self::LEN);
+        self.0.spare_capacity_mut()
+    }
+}
+
+fn open_directory(at: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(at, path, flags, Mode::empty())
+}
+
 impl Scan {
     fn run(&mut self) -> Result<(), Errno> {
         let own = std::process::id();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let proc = openat(CWD, "/proc", flags, Mode::empty())?;
-        for entry in Dir::read_from(&proc)? {
+        let proc = open_directory(CWD, c"/proc")?;
+        let mut names = Names::default();
+        let mut entries = Names::default();
+        let mut list = RawDir::new(&proc, names.room());
+        while let Some(entry) = list.next() {
             let entry = entry?;
             let Some(pid) = number(entry.file_name().to_bytes()) else { continue };
             // The server's own duplicates last as long as the look at an offer.
             if pid == own {
                 continue;
             }
-            if let Some(kin) = kin_of(pid) {
-                self.kin.insert(pid, kin);
-            }
-            match self.inspect(pid) {
+            match self.inspect(&proc, pid, &mut entries) {
                 // It has ended meanwhile.
                 Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
-                Err(_) => self.closed.push(pid),
+                Err(_) => {
+                    self.closed.push(pid);
+                    self.note_kin(pid);
+                }
             }
         }
         Ok(())
     }
 
+    /// Reading of a process whose kin it is costs as much as looking at its descriptors: only of those whose kin matters.
+    fn note_kin(&mut self, pid: u32) {
+        let mut pid = pid;
+        while pid > 1
+            && !self.kin.contains_key(&pid)
+            && let Some(kin) = kin_of(pid)
+        {
+            self.kin.insert(pid, kin);
+            pid = kin.parent;
+        }
+    }
+
     /// Looks at the descriptors of one process.
-    fn inspect(&mut self, pid: u32) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = openat(CWD, format!("/proc/{pid}/fd"), flags, Mode::empty())?;
-        for entry in Dir::read_from(&directory)? {
+    fn inspect(&mut self, proc: &OwnedFd, pid: u32, names: &mut Names) -> Result<(), Errno> {
+        let directory = open_directory(proc, format!("{pid}/fd"))?;
+        let mut list = RawDir::new(&directory, names.room());
+        while let Some(entry) = list.next() {
             let entry = entry?;
             let name = entry.file_name();
             if name.to_bytes().first() == Some(&b'.') {
@@ -148,13 +185,7 @@ impl Scan {
     }
 
     /// Which ends it is the mode of the link tells: readable, writable or both.
-    fn found_pipe(
-        &mut self,
-        directory: &rustix::fd::OwnedFd,
-        name: &std::ffi::CStr,
-        inode: u64,
-        pid: u32,
-    ) {
+    fn found_pipe(&mut self, directory: &OwnedFd, name: &std::ffi::CStr, inode: u64, pid: u32) {
         let ends = [false, true].map(|writes| Object::Pipe { inode, writes });
         if !ends.iter().any(|end| self.holders.contains_key(end)) {
             return;
@@ -232,7 +263,6 @@ fn number(digits: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fd::{AsFd, OwnedFd};
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command, Stdio};
 

@@ -215,7 +215,7 @@ impl Policy {
         if budget > 0 {
             let (spun, spun_ns) = self.spin_for(budget, deadline, ready);
             match spun {
-                Spun::Ready if spun_ns <= cost_ns => self.pace.met(),
+                Spun::Ready if spun_ns <= pace::SHORT * cost_ns => self.pace.met(),
                 Spun::Ready => self.pace.met_late(),
                 Spun::GaveUp => self.pace.failed(),
             }
@@ -298,7 +298,7 @@ impl Policy {
         match self.pace.next() {
             Spin::No => 0,
             _ if is_oversubscribed() => 0,
-            Spin::Short => cost_ns,
+            Spin::Short => pace::SHORT * cost_ns,
             Spin::Long => pace::LONG * cost_ns,
         }
     }

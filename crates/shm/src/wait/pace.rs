@@ -1,7 +1,9 @@
 //! Whether the next wait is worth spinning for, from how long the last ones took. Pure.
 //!
-//! Spinning is worth what it saves: the processor time of a sleep and a wake-up, the *cost*. A waiter
-//! spins no longer than that, so that it never spends more than twice what sleeping at once would have; and where
+//! Spinning is worth what it saves: the processor time of a sleep and a wake-up, the *cost*. In an exchange both ends wait,
+//! so two sleeps are saved if both spin, and mostly one of the two waits is the longer by far: a server computes its answer longer
+//! than its client thinks about it, or the other way round. So a waiter spins for two costs, which pays if the other end's
+//! wait is short, and spends at most twice what the two sleeps would have if it is as long. Where
 //! spins fail, it sleeps at once for more and more waits, so that it spends hardly more than that.
 //!
 //! Two ends that both sleep meet each other asleep: either waits for the other's wake-up, which takes
@@ -16,12 +18,14 @@
 pub(super) enum Spin {
     /// Sleep at once.
     No,
-    /// As long as a sleep costs.
+    /// As long as two sleeps cost: see the file's head.
     Short,
     /// As long as somebody takes who has to be woken.
     Long,
 }
 
+/// A short wait, in costs.
+pub(super) const SHORT: u64 = 2;
 /// A long wait, in costs: a wake-up takes one or two, in a virtual machine at most three.
 pub(super) const LONG: u64 = 4;
 /// A sleep that took no more than so many costs may have been ended by somebody who was not asleep.
@@ -79,7 +83,7 @@ impl Pace {
         if self.longs > 0 || self.credit >= CREDIT { Spin::Long } else { Spin::Short }
     }
 
-    /// What was waited for came while spinning, no later than a sleep costs.
+    /// What was waited for came while spinning, within a short wait.
     #[inline(always)]
     pub(super) fn met(&mut self) {
         (self.failures, self.skip, self.short_sleeps, self.is_try) = (0, 0, 0, false);

@@ -20,11 +20,11 @@ impl End {
         }
         let budget = match self.pace.next() {
             Spin::No => 0,
-            Spin::Short => COST,
+            Spin::Short => SHORT * COST,
             Spin::Long => LONG * COST,
         };
         if delay <= budget {
-            if delay <= COST {
+            if delay <= SHORT * COST {
                 self.pace.met()
             } else {
                 self.pace.met_late()
@@ -44,6 +44,8 @@ struct Talk {
     client: End,
     server: End,
     wake: u64,
+    /// How long the server computes an answer.
+    work: u64,
     /// How late the client saw the last answer.
     late: u64,
     spent: u64,
@@ -53,14 +55,14 @@ struct Talk {
 impl Talk {
     fn new(wake: u64) -> Self {
         let (client, server) = (End::default(), End::default());
-        Self { client, server, wake, late: 0, spent: 0, sleeps: 0 }
+        Self { client, server, wake, work: 1, late: 0, spent: 0, sleeps: 0 }
     }
 
     /// One question `think` after the last answer; how long the answer took.
     fn ask(&mut self, think: u64) -> u64 {
         let gap = self.late + think;
         let (seen, spent, is_asleep) = self.server.wait(gap, self.wake);
-        let delay = seen - gap + 1;
+        let delay = seen - gap + self.work;
         let (answered, spent_too, is_asleep_too) = self.client.wait(delay, self.wake);
         self.late = answered - delay;
         self.spent += spent + spent_too;
@@ -84,6 +86,16 @@ fn two_ends_meet_whatever_a_wake_up_takes_within_reason() {
         talk.ask_often(1000, 1000);
         talk.ask_often(600, 1);
         assert_eq!(talk.ask_often(100, 1), 100, "a wake-up of {wake}: after a pause");
+    }
+}
+
+#[test]
+fn an_answer_that_takes_longer_than_a_sleep_costs_is_spun_for_where_both_ends_save_one() {
+    for (work, think) in [(15, 3), (12, 6), (19, 1), (3, 15)] {
+        let mut talk = Talk { work, ..Talk::new(20) };
+        talk.ask_often(600, think);
+        assert_eq!(talk.ask_often(100, think), 100 * work, "{work}, {think}");
+        assert!(talk.spent <= 100 * 2 * COST * 5 / 4, "{work}, {think}: {}", talk.spent);
     }
 }
 
