@@ -1,5 +1,9 @@
 //! Generates the stubs of the control interface.
 
 fn main() {
-    sojourn_idl::Build::new().idl("../../idl/session.idl").rust().compile_or_exit();
+    sojourn_idl::Build::new()
+        .idl("../../idl/session.idl")
+        .acf("../../idl/session.acf")
+        .rust()
+        .compile_or_exit();
 }

@@ -306,7 +306,9 @@ impl Carrier {
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);
             // An error leaves it empty.
+            self.sessions.at_work(false);
             let _ = epoll::wait(&self.set, spare, limit.as_ref());
+            self.sessions.at_work(true);
             for event in &events {
                 match event.data.u64() {
                     GATE => self.take_from_gate(),

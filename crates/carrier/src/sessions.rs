@@ -40,6 +40,8 @@ pub trait Sessions: Send {
     fn may_have_packets(&self, pid: u32) -> bool;
     /// Whether programs' packet sockets have mapped rings. Without, every packet is a message.
     fn has_rings(&self) -> bool;
+    /// The carrier is at work from now on, or waits for something to do: for the server's watchdog.
+    fn at_work(&self, is_working: bool);
     /// Tells the administrator what went wrong.
     fn warn(&self, text: core::fmt::Arguments<'_>);
     /// Lends the session to the library at the other side of its stream; `local` of what is lent is filled in.

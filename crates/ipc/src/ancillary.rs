@@ -63,6 +63,28 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrive
     Ok(Arrived { len, fds, lost, sender })
 }
 
+/// Whether the packet that is next has descriptors beside it. They are neither taken nor let go of.
+pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut byte = [0u8; 1];
+    let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
+    // SAFETY: all zeroes is an empty message header.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    // Without room for control messages the kernel says that there were some (recvmsg(2)), and makes no descriptors.
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the header names one buffer, ours, of the length it says, untouched until the call returns.
+    let got = unsafe {
+        libc::syscall(
+            libc::SYS_recvmsg,
+            c_long::from(socket.as_raw_fd()),
+            &raw mut message,
+            c_long::from(flags),
+        )
+    };
+    if got < 0 { Err(last_error()) } else { Ok(message.msg_flags & libc::MSG_CTRUNC != 0) }
+}
+
 /// Who connected, from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process is 0 for
 /// a peer in a pid name space that we cannot see.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {

@@ -6,6 +6,7 @@
 //! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
 
 use crate::ancillary::{self, Arrived};
+use crate::proxy::ClientSocket;
 use crate::rt::{Credentials, FDS_MAX};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
@@ -15,7 +16,7 @@ use std::mem::MaybeUninit;
 
 /// First word of a greeting: says that the peer is Sojourn, and which version of the region it knows.
 pub(crate) const GREETING: u64 = 0x534a_4950_4331_0001;
-const PACKET_LEN: usize = 40;
+pub(crate) const PACKET_LEN: usize = 40;
 /// In a welcome: the server would rather have a message in one piece, where it fits.
 pub(crate) const WHOLE: u64 = 1 << 32;
 
@@ -121,7 +122,19 @@ pub(crate) fn send(
 /// Takes one packet without waiting.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
     let mut bytes = [0; PACKET_LEN + 1];
-    let Arrived { len, fds, lost, sender } = match ancillary::receive(socket, &mut bytes) {
+    let arrived = ancillary::receive(socket, &mut bytes);
+    read(arrived, &bytes)
+}
+
+/// Takes one packet of a client without waiting for it.
+pub(crate) fn receive_from(client: &ClientSocket) -> Received {
+    let mut bytes = [0; PACKET_LEN + 1];
+    let arrived = client.receive(&mut bytes);
+    read(arrived, &bytes)
+}
+
+fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]) -> Received {
+    let Arrived { len, fds, lost, sender } = match arrived {
         Ok(arrived) => arrived,
         Err(Errno::AGAIN | Errno::INTR) => return Received::Empty,
         Err(_) => return Received::Ended,
@@ -160,7 +173,7 @@ impl Inbox {
 
 /// Wakes the peer if its bell says that it sleeps, after something was published for it.
 #[inline(always)]
-pub(crate) fn ring(bell: &AtomicU32, socket: &OwnedFd) {
+pub(crate) fn ring(bell: &AtomicU32, socket: &impl AsFd) {
     match park::ring(bell) {
         park::AWAKE => {}
         how => wake(bell, socket, how),
@@ -168,7 +181,7 @@ pub(crate) fn ring(bell: &AtomicU32, socket: &OwnedFd) {
 }
 
 #[inline(never)]
-fn wake(bell: &AtomicU32, socket: &OwnedFd, how: u32) {
+fn wake(bell: &AtomicU32, socket: &impl AsFd, how: u32) {
     if how == park::ON_FUTEX {
         return futex::wake(bell);
     }

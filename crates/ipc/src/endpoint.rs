@@ -10,6 +10,7 @@ use crate::fault;
 use crate::greet::Lobby;
 use crate::guard::{Guard, Turn};
 use crate::link::{Link, lock};
+use crate::proxy::Proxies;
 use crate::rt::ClientId;
 use crate::server::Server;
 use crate::thread::ServerThread;
@@ -158,6 +159,8 @@ pub(crate) struct Control {
     signal: OwnedFd,
     /// Sockets made by [`Endpoint::offer`], for the control thread.
     offered: Mutex<Vec<OwnedFd>>,
+    /// Who shares the sockets of clients that connect.
+    pub(crate) proxies: Option<Arc<dyn Proxies>>,
 }
 
 impl Endpoint {
@@ -167,6 +170,26 @@ impl Endpoint {
     /// # Errors
     /// [`BindError`].
     pub fn bind(address: Address, options: ServerOptions) -> Result<Self, BindError> {
+        Self::make(address, options, None)
+    }
+
+    /// As [`Self::bind`], for a server that receives descriptors of clients by other processes.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind_with(
+        address: Address,
+        options: ServerOptions,
+        proxies: Arc<dyn Proxies>,
+    ) -> Result<Self, BindError> {
+        Self::make(address, options, Some(proxies))
+    }
+
+    fn make(
+        address: Address,
+        options: ServerOptions,
+        proxies: Option<Arc<dyn Proxies>>,
+    ) -> Result<Self, BindError> {
         let name = address.to_string();
         let system = |error| BindError::System(name.clone(), error);
         let (listener, guard) = listen(address, &name)?;
@@ -176,6 +199,7 @@ impl Endpoint {
             signal: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
                 .map_err(system)?,
             offered: Mutex::default(),
+            proxies,
         };
         control.watch(&control.listener, LISTENER).map_err(system)?;
         control.watch(&control.signal, SIGNAL).map_err(system)?;

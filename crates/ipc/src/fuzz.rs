@@ -185,7 +185,7 @@ pub fn request(bytes: &[u8]) {
         items_in_place: bytes.first().is_some_and(|byte| byte & 1 == 1),
         same_space: false,
     };
-    let link = Arc::new(Link::new(terms, region, socket, Arc::clone(&thread)));
+    let link = Arc::new(Link::new(terms, region, socket.into(), Arc::clone(&thread)));
     let mut server = Server::new(Arc::clone(&thread), Policy::new(Wait::Park));
     thread.post(Note::Joined(Arc::clone(&link)));
     let mut program = Program(bytes);

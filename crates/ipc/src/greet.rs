@@ -13,6 +13,7 @@ use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
 use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::link::{Link, Terms, lock};
+use crate::proxy::ClientSocket;
 use crate::reason::Reason;
 use crate::rt::{ClientId, Credentials};
 use crate::thread::{Note, ServerThread};
@@ -35,7 +36,7 @@ const PAUSE_NS: u64 = 100_000_000;
 /// A socket that has not greeted yet.
 #[derive(Debug)]
 struct Guest {
-    socket: OwnedFd,
+    socket: ClientSocket,
     until_ns: u64,
     /// Who connected; of an offered socket, who offered it.
     uid: u32,
@@ -46,7 +47,7 @@ struct Guest {
 /// A client that greeted.
 #[derive(Debug)]
 struct Greeted {
-    socket: OwnedFd,
+    socket: ClientSocket,
     hello: Packet,
     credentials: Credentials,
 }
@@ -155,6 +156,12 @@ impl Lobby {
             self.make_room();
         }
         let uid = ancillary::peer(socket.as_fd()).map_or(u32::MAX, |who| who.uid);
+        // An offered one was made here, for whom the server chooses.
+        let shared = match self.control.proxies.as_ref().filter(|_| !is_offered) {
+            Some(proxies) => proxies.share(socket, uid),
+            None => Some(socket.into()),
+        };
+        let Some(socket) = shared else { return };
         let key = self.next_guest;
         self.next_guest = LOBBY | (self.next_guest.wrapping_add(1) & (LOBBY - 1) & !(1 << 62));
         if self.control.watch(&socket, key).is_ok() {
@@ -174,8 +181,8 @@ impl Lobby {
             (crowds.get(&guest.uid).copied().unwrap_or(0), core::cmp::Reverse(guest.until_ns))
         };
         let last = self.guests.iter().max_by_key(|(_, guest)| rank(guest)).map(|(key, _)| *key);
-        if let Some(last) = last {
-            self.guests.remove(&last);
+        if let Some(guest) = last.and_then(|last| self.guests.remove(&last)) {
+            self.dismiss(&guest);
         }
     }
 
@@ -184,22 +191,32 @@ impl Lobby {
             return;
         }
         let now = now_ns();
-        self.guests.retain(|_, guest| guest.until_ns > now);
+        let late = self.guests.iter().filter(|(_, guest)| guest.until_ns <= now);
+        for key in late.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(guest) = self.guests.remove(&key) {
+                self.dismiss(&guest);
+            }
+        }
         if self.paused_until_ns.is_some_and(|until| until <= now) {
             self.paused_until_ns = None;
             let _ = self.control.watch(self.control.listener(), LISTENER);
         }
     }
 
+    /// A socket that a proxy shares would be told of for as long as that has it.
+    fn dismiss(&self, guest: &Guest) {
+        let _ = epoll::delete(&self.control.epoll, &guest.socket);
+    }
+
     fn greeting(&mut self, key: u64) {
         fault::point("server.greeting");
         let Some(guest) = self.guests.get(&key) else { return };
-        let received = control::receive(guest.socket.as_fd());
+        let received = control::receive_from(&guest.socket);
         if matches!(received, Received::Empty) {
             return;
         }
         let Some(guest) = self.guests.remove(&key) else { return };
-        let _ = epoll::delete(&self.control.epoll, &guest.socket);
+        self.dismiss(&guest);
         match received {
             Received::Packet { packet: hello, fds, sender, .. }
                 if hello.topic == Topic::Hello && hello.a == GREETING && fds.is_empty() =>
@@ -292,7 +309,7 @@ impl Lobby {
         greeted: Greeted,
         id: ClientId,
         thread: Arc<ServerThread>,
-    ) -> Result<Arc<Link>, (OwnedFd, Reason)> {
+    ) -> Result<Arc<Link>, (ClientSocket, Reason)> {
         let options = &self.shared.options;
         let Greeted { socket, hello, credentials } = greeted;
         let layout = layout(options, hello);
@@ -372,6 +389,6 @@ fn layout(options: &ServerOptions, hello: Packet) -> Layout {
     Layout::new(inflight, payload)
 }
 
-fn refuse(socket: &OwnedFd, reason: Reason) {
+fn refuse(socket: &ClientSocket, reason: Reason) {
     let _ = control::send(socket.as_fd(), Packet::new(Topic::Refused, reason.code()), &[]);
 }

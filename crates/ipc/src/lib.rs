@@ -58,6 +58,7 @@ mod lane;
 mod layout;
 mod link;
 mod message;
+pub mod proxy;
 mod reason;
 mod reply;
 pub mod rt;

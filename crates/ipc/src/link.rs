@@ -7,6 +7,7 @@
 use crate::control::{self, Inbox, Packet, Topic};
 use crate::grant::Granted;
 use crate::layout::{INLINE_WORDS, Region};
+use crate::proxy::ClientSocket;
 use crate::reason::Reason;
 use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
 use crate::thread::{Note, ServerThread};
@@ -95,7 +96,7 @@ pub(crate) struct Local {
 pub(crate) struct Link {
     pub(crate) id: ClientId,
     pub(crate) region: Region,
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: ClientSocket,
     pub(crate) credentials: Credentials,
     pub(crate) badge: AtomicU64,
     /// Longest answer the client takes, longest request it may send (bytes).
@@ -140,7 +141,7 @@ impl Link {
     pub(crate) fn new(
         terms: Terms,
         region: Region,
-        socket: OwnedFd,
+        socket: ClientSocket,
         thread: Arc<ServerThread>,
     ) -> Self {
         let line = || ReplyLine {

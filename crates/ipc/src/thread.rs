@@ -110,7 +110,7 @@ impl ServerThread {
             link.end(reason);
             false
         };
-        let (packet, fds, lost) = match control::receive(link.socket.as_fd()) {
+        let (packet, fds, lost) = match control::receive_from(&link.socket) {
             Received::Packet { packet, fds, lost, .. } => (packet, fds, lost),
             Received::Nonsense => return refuse(Reason::BadPacket),
             Received::Ended => return refuse(Reason::PeerDied),

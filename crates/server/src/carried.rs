@@ -2,6 +2,7 @@
 //!
 //! Not here: carrying (`sojourn_carrier`), who is paired with whom (`registry`).
 
+use crate::beat::Beat;
 use crate::log::{self, Level};
 use crate::registry::{CARRIER, Carried, Who};
 use crate::run::Network;
@@ -22,6 +23,7 @@ pub(crate) struct Place {
     server: Weak<Sojournd>,
     caller: Caller,
     network: Network,
+    beat: Beat,
 }
 
 impl Place {
@@ -38,7 +40,8 @@ impl Place {
         server.introduce_carrier(who).ok()?;
         let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
         let caller = Caller { client: CARRIER, badge: 0, credentials };
-        Some(Self { server: Arc::downgrade(server), caller, network })
+        let beat = server.beats().beat("carrier");
+        Some(Self { server: Arc::downgrade(server), caller, network, beat })
     }
 }
 
@@ -118,6 +121,10 @@ impl Sessions for Place {
 
     fn has_rings(&self) -> bool {
         self.network != Network::Messages
+    }
+
+    fn at_work(&self, is_working: bool) {
+        self.beat.set(is_working);
     }
 
     fn warn(&self, text: core::fmt::Arguments<'_>) {

@@ -1,25 +1,19 @@
-//! What the server does to objects that clients made, where the client decides whether it can block.
+//! Ringing doorbells of clients, who decide whether that can block.
 //!
-//! * Ringing a doorbell: the client can fill the counter of its event descriptor and let it block at any moment.
-//! * Closing what it sent: closing a TCP socket that lingers waits for its data, a file of a file system in user space
-//!   waits for that, and a Unix socket may have such things in its queue.
-//!
-//! A client of the server's own user gains nothing by that, so for it only the one case is heeded that an honest
-//! program can cause: lingering. For other users a thread for each user does these errands, so that a user can
-//! only hold up itself. Not here: who is to be rung (`registry`); descriptors in messages that break the interface,
-//! which `sojourn-ipc` closes.
+//! A client can fill the counter of its event descriptor and let it block at any moment. A client of the server's own user gains nothing
+//! by that. For other users a thread for each user rings, so that a user can only hold up itself; that wait ends when the
+//! server does. What else clients send never comes here: see `proxy`. Not here: who is to be rung (`registry`).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, sockopt};
 use sojourn_ipc::rt::Descriptor;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-/// Errands of one user that may wait; with more the user is stuck.
+/// Bells of one user that may wait to be rung; with more the user is stuck, and has enough to hear.
 const WAITING_MAX: usize = 1024;
 
 /// Whether a descriptor is an event descriptor.
@@ -34,37 +28,22 @@ pub(crate) fn name_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     Some(name.into_bytes())
 }
 
-#[derive(Debug)]
-enum Errand {
-    Ring(Descriptor),
-    Close(OwnedFd),
-}
-
-impl Errand {
-    fn run(self) {
-        match self {
-            Self::Ring(bell) => ring(&bell),
-            Self::Close(end) => drop(end),
-        }
-    }
-}
-
 /// The thread of one user. It ends when this is dropped and its work is done.
 #[derive(Debug)]
 struct Worker {
-    errands: Sender<Errand>,
+    errands: Sender<Descriptor>,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Worker {
     fn new() -> Self {
-        let (errands, queue) = channel::<Errand>();
+        let (errands, queue) = channel::<Descriptor>();
         let waiting = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&waiting);
         // Without the thread sending fails, and the next errand tries to make one.
         let _ = std::thread::Builder::new().name("sojourn-errands".into()).spawn(move || {
-            for errand in queue {
-                errand.run();
+            for bell in queue {
+                ring(&bell);
                 count.fetch_sub(1, Ordering::Relaxed);
             }
         });
@@ -94,29 +73,17 @@ impl Errands {
         if self.trusts(user) {
             ring(&bell);
         } else {
-            self.give(user, Errand::Ring(bell));
+            self.give(user, bell);
         }
     }
 
-    /// Closes what a process of that user sent.
-    pub(crate) fn close(&mut self, user: u32, end: OwnedFd) {
-        if closes_at_once(end.as_fd(), self.trusts(user)) {
-            drop(end);
-        } else {
-            self.give(user, Errand::Close(end));
-        }
-    }
-
-    /// Whether a user's errands have piled up: it holds its own thread up.
-    pub(crate) fn is_stuck(&self, user: u32) -> bool {
-        let worker = self.workers.get(&user);
-        worker.is_some_and(|worker| worker.waiting.load(Ordering::Relaxed) >= WAITING_MAX)
-    }
-
-    fn give(&mut self, user: u32, errand: Errand) {
+    fn give(&mut self, user: u32, bell: Descriptor) {
         let worker = self.workers.entry(user).or_insert_with(Worker::new);
+        if worker.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+            return;
+        }
         worker.waiting.fetch_add(1, Ordering::Relaxed);
-        if worker.errands.send(errand).is_err() {
+        if worker.errands.send(bell).is_err() {
             self.workers.remove(&user);
         }
     }
@@ -126,16 +93,6 @@ impl Errands {
         self.workers.retain(|user, worker| {
             has_clients(*user) || worker.waiting.load(Ordering::Relaxed) > 0
         });
-    }
-}
-
-/// Whether closing surely does not wait.
-fn closes_at_once(end: BorrowedFd<'_>, is_trusted: bool) -> bool {
-    match sockopt::socket_domain(end) {
-        Ok(AddressFamily::UNIX) => is_trusted,
-        Ok(_) => is_trusted && sockopt::socket_linger(end) == Ok(None),
-        // No socket; a pipe without a name has nothing that could wait.
-        Err(_) => name_of(end).is_some_and(|name| name.starts_with(b"pipe:[")),
     }
 }
 
@@ -154,8 +111,7 @@ fn ring(bell: &Descriptor) {
 mod tests {
     use super::*;
     use rustix::event::{EventfdFlags, eventfd};
-    use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpListener;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -190,33 +146,5 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(10));
             errands.keep(|_| false);
         }
-    }
-
-    /// A socket whose closing waits a second: it lingers, and its peer does not read.
-    fn lingering() -> (OwnedFd, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let peer = listener.accept().unwrap().0;
-        socket.set_nonblocking(true).unwrap();
-        while socket.write(&[0; 65536]).is_ok() {}
-        sockopt::set_socket_linger(&socket, Some(Duration::from_secs(1))).unwrap();
-        (socket.into(), peer)
-    }
-
-    #[test]
-    fn a_socket_that_lingers_does_not_hold_the_server_up() {
-        let (socket, _peer) = lingering();
-        let mut errands = Errands::new();
-        let begun = Instant::now();
-        errands.close(errands.own_user, socket);
-        assert!(begun.elapsed() < Duration::from_millis(500));
-        assert!(!errands.workers.is_empty());
-        // That it would have waited: the thread does.
-        let worker = errands.workers.values().next().unwrap();
-        while worker.waiting.load(Ordering::Relaxed) > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(10));
-            std::thread::yield_now();
-        }
-        assert!(begun.elapsed() > Duration::from_millis(500));
     }
 }

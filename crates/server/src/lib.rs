@@ -6,6 +6,7 @@
 //! [`service`] puts them behind `idl/session.idl`; [`run`] is the process. Not here: moving bytes (`sojourn-stream`),
 //! the programs' side (`sojourn-library`). Read `docs/streams.md` first.
 
+mod beat;
 mod carried;
 mod errand;
 #[cfg(any(debug_assertions, fuzzing))]
@@ -14,8 +15,12 @@ pub mod fuzz;
 pub mod holders;
 pub mod identity;
 pub mod log;
+mod looked;
+mod looks;
 pub mod memory;
 pub mod privileges;
+mod proxies;
+pub mod proxy;
 mod raw;
 pub mod registry;
 pub mod run;

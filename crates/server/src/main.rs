@@ -5,6 +5,7 @@ mod flags;
 use clap::Parser;
 use flags::Flags;
 use sojourn_server::log::{self, Level};
+use sojourn_server::proxy;
 use sojourn_server::run::{Network, Options, Place, run};
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,6 +13,14 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     // Nobody's to use but the server's own: see `sojourn_carrier`.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == proxy::ARGUMENT) {
+        let carries = words.next().is_some_and(|word| word == proxy::CARRIES);
+        return match proxy::run(carries) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let mut words = std::env::args_os().skip(1);
     if let (Some(word), Some(path)) = (words.next(), words.next())
         && word == sojourn_carrier::KEEP

@@ -7,6 +7,7 @@
 use crate::carried;
 use crate::log::{self, Level};
 use crate::privileges::{self, Work};
+use crate::proxies::Proxies;
 use crate::service::{Sojournd, StartError, Stop};
 use crate::signals;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
@@ -131,7 +132,8 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     signals::block();
     let work = Work { is_public, network: options.network.is_some(), socket };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
-    let served = Sojournd::new(options.same_process)?;
+    let proxies = Arc::new(Proxies::default());
+    let served = Sojournd::with_proxies(Arc::clone(&proxies), options.same_process)?;
     if let Some(network) = options.network
         && let Err(missing) = carried::start(&served, network, socket.map(keeper_of))
     {
@@ -143,7 +145,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     // Who may connect is decided by the socket's mode; everybody may to root's server.
     let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
     let before = umask(mask);
-    let endpoint = Endpoint::bind(address, server_options());
+    let endpoint = Endpoint::bind_with(address, server_options(), proxies);
     umask(before);
     let endpoint = match endpoint {
         Err(BindError::InUse(_)) if lock.is_none() => return Ok(another(&text, ready)),
@@ -153,6 +155,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     signals::heed(&served, &text);
     log::say(Level::Info, format_args!("serving {text}"));
     ready(&text);
+    served.beats().watch();
     serve(&mut server, &served, options.idle_exit);
     log::say(Level::Info, format_args!("no longer serving {text}"));
     // The name goes before the lock, so that the next server finds it free.
@@ -271,12 +274,14 @@ fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<Duration>) {
     let mut ticked = Instant::now();
     let mut is_ticking = false;
     let mut leaving = None;
+    let beat = served.beats().beat("serving");
     loop {
         let deadline = match leaving {
             None => deadline(&idle, is_ticking),
             Some(_) => Deadline::after(LEAVE_EVERY),
         };
         let Ok(arrival) = rt::ServerTransport::next(server, reply.take(), deadline) else { return };
+        let _busy = beat.busy();
         match arrival {
             Arrival::Call(request) => match rt::answer(&mut router, false, request) {
                 Served::Reply(ready) => reply = Some(ready),

@@ -2,6 +2,7 @@
 //!
 //! What was asked during one look is answered by the next. Not here: the look itself (`holders`).
 
+use crate::beat::Beat;
 use crate::holders::{self, Object, Question};
 use crate::service::Sojournd;
 use sojourn_ipc::ClientId;
@@ -29,8 +30,9 @@ pub(crate) fn queue() -> (Sender<Job>, Receiver<Job>) {
 }
 
 /// Works until the server is gone.
-pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>) {
+pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>, beat: &Beat) {
     while let Ok(first) = jobs.recv() {
+        let busy = beat.busy();
         let jobs: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
         let question = |job: &Job| Question { pid: job.pid, object: job.object };
         let questions: Vec<Question> = jobs.iter().map(question).collect();
@@ -40,6 +42,7 @@ pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>) {
         let Some(server) = server.upgrade() else { return };
         server.counted(&jobs, &verdicts);
         drop(server);
+        drop(busy);
         // At most half of a processor, whatever clients do; what comes meanwhile shares the next look.
         std::thread::sleep(took.min(PAUSE_MAX));
     }

@@ -1,34 +1,41 @@
 //! The interface `session`: arguments are checked and looked at here, decided in the registry.
 //!
-//! One lock guards everything; it is held for microseconds, by the serving thread and by the scanner. Not here:
+//! One lock guards everything; it is held for microseconds, by the serving thread, by the scanner and by the one that hears what
+//! proxies have seen; nothing is done under it that anybody could make wait. Not here:
 //! the process and its end (`run`), what administrators ask (`admin`), sessions with other hosts (`carry`).
 
 mod admin;
 mod carry;
+mod ends;
 
+use crate::beat::Beats;
 use crate::errand::{self, Errands};
-use crate::holders;
-use crate::identity::{self, Diag, Seen};
+use crate::identity::Diag;
 use crate::log::{self, Level};
+use crate::looked::Looked;
+use crate::looks::Looks;
 use crate::memory::{Memory, SLOTS};
+use crate::proxies::Proxies;
 use crate::registry::{
-    CallError, Carried, Delivery, InboxOut, JoinOut, Limits, Offered, Registry, Who, Wish,
+    CallError, Carried, Delivery, InboxOut, JoinOut, Limits, Registry, Who, Wish,
 };
 use crate::scanner::{self, Job};
+use ends::Looker;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
     ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
-    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionServer, WantedT, WhereT,
+    JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionAdoptDeferredReply,
+    SessionOfferDeferredReply, SessionServer, WantedT, WhereT,
 };
 use sojourn_shm::fault::point;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 /// What an administrator asked for.
@@ -46,7 +53,6 @@ pub enum Stop {
 #[derive(Debug)]
 struct State {
     registry: Registry,
-    diag: Diag,
     errands: Errands,
 }
 
@@ -54,6 +60,11 @@ struct State {
 #[derive(Debug)]
 pub struct Sojournd {
     state: Mutex<State>,
+    looker: Looker,
+    /// For looks at what the carrier has, which is the only one that waits for them.
+    carriers_diag: Mutex<Diag>,
+    me: Weak<Self>,
+    beats: Beats,
     begun: Instant,
     jobs: Mutex<Sender<Job>>,
     own_user: u32,
@@ -89,11 +100,26 @@ impl From<CallError> for Fault {
 }
 
 impl Sojournd {
-    /// A server that knows nobody, and its scanner. `joins_within`: [`Limits::joins_within`].
+    /// A server that knows nobody, and its scanner. It looks at what is sent itself: for tests.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn new(joins_within: bool) -> Result<Arc<Self>, StartError> {
+    pub fn new() -> Result<Arc<Self>, StartError> {
+        let diag = Diag::new().map_err(StartError::Diag)?;
+        Self::with(Looker::Here(Box::new(Mutex::new(diag))), Beats::new(), false)
+    }
+
+    /// The same with proxies that look. `joins_within`: [`Limits::joins_within`].
+    pub(crate) fn with_proxies(
+        proxies: Arc<Proxies>,
+        joins_within: bool,
+    ) -> Result<Arc<Self>, StartError> {
+        let beats = Beats::new();
+        let looks = Looks::start(beats.beat("answers")).map_err(StartError::Thread)?;
+        Self::with(Looker::Apart { proxies, looks }, beats, joins_within)
+    }
+
+    fn with(looker: Looker, beats: Beats, joins_within: bool) -> Result<Arc<Self>, StartError> {
         let user = rustix::process::geteuid();
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(usize::MAX, |files| files as usize);
@@ -110,14 +136,16 @@ impl Sojournd {
         let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let clock = sojourn_ipc::now_ns() as u32;
         let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
-        let state = State {
-            registry: Registry::new(limits, seed),
-            diag: Diag::new().map_err(StartError::Diag)?,
-            errands: Errands::new(),
-        };
+        let state = State { registry: Registry::new(limits, seed), errands: Errands::new() };
         let (sender, jobs) = scanner::queue();
-        let server = Arc::new(Self {
+        let diag = Diag::new().map_err(StartError::Diag)?;
+        let beat = beats.beat("scanner");
+        let server = Arc::new_cyclic(|me| Self {
             state: Mutex::new(state),
+            looker,
+            carriers_diag: Mutex::new(diag),
+            me: Weak::clone(me),
+            beats,
             begun: Instant::now(),
             jobs: Mutex::new(sender),
             own_user: user.as_raw(),
@@ -127,7 +155,7 @@ impl Sojournd {
         let weak = Arc::downgrade(&server);
         std::thread::Builder::new()
             .name("sojourn-scanner".into())
-            .spawn(move || scanner::work(&jobs, &weak))
+            .spawn(move || scanner::work(&jobs, &weak, &beat))
             .map_err(StartError::Thread)?;
         Ok(server)
     }
@@ -140,6 +168,11 @@ impl Sojournd {
     /// To end now, as a signal says.
     pub(crate) fn stop_now(&self) {
         self.stop.fetch_max(Stop::Now as u8, Ordering::Relaxed);
+    }
+
+    /// The threads that the watchdog looks at.
+    pub(crate) fn beats(&self) -> &Beats {
+        &self.beats
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -168,15 +201,17 @@ impl Sojournd {
     /// their events, and whether it is to be called again in a second even if nothing else happens.
     pub fn tick(&self) -> (Vec<ClientId>, bool) {
         let mut state = self.lock();
-        let State { registry, diag, errands } = &mut *state;
+        let State { registry, errands } = &mut *state;
         let now_ms = self.now_ms();
         let late = registry.take_late(now_ms);
         for id in &late {
             registry.gone(*id, now_ms, &Memory);
             log::say(Level::Warn, format_args!("client {} does not collect its events", id.index));
         }
-        diag.let_go();
         errands.keep(|user| registry.has_user(user));
+        if let Looker::Apart { proxies, .. } = &self.looker {
+            proxies.keep(|user| registry.has_user(user));
+        }
         Self::ring(registry, errands);
         (late, registry.has_events())
     }
@@ -192,61 +227,13 @@ impl Sojournd {
     /// The scanner has counted.
     pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
         let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
+        let State { registry, errands } = &mut *state;
         registry.count_scan();
         let now_ms = self.now_ms();
         for (job, verdict) in jobs.iter().zip(verdicts) {
             registry.counted(job.process, job.local, job.number, *verdict, now_ms, &mut Memory);
         }
         Self::ring(registry, errands);
-    }
-
-    /// Looks at an end and takes it as an offer; what is still to be asked of the scanner.
-    fn taken(
-        &self,
-        state: &mut State,
-        caller: &Caller,
-        end: &OwnedFd,
-        wish: Wish,
-        now_ms: u64,
-    ) -> Result<(Offered, Option<Job>), CallError> {
-        let State { registry, diag, errands } = state;
-        let who = registry.who(caller.client).ok_or(CallError::NoHello)?;
-        let (pid, mut uid) = (who.pid, who.uid);
-        if uid == 0
-            && let Some(now) = holders::user_of(pid).filter(|now| *now != 0)
-        {
-            // It has connected before it gave up its rights.
-            registry.has_become(caller.client, now);
-            uid = now;
-        }
-        let seen = match pid {
-            // Its holders could not be counted, nor its death be seen.
-            0 => Err(ReasonT::Namespace),
-            _ if !self.serves(uid) => Err(ReasonT::OtherUser),
-            _ => identity::look(end.as_fd(), diag),
-        };
-        let object = seen.as_ref().ok().map(|seen| seen.object);
-        let identity = seen.map(|seen: Seen| seen.identity);
-        if let Err(reason) = &identity {
-            log::say(
-                Level::Debug,
-                format_args!("{pid} offers what cannot move: {}", reason.word()),
-            );
-        }
-        let seen_as = identity.clone();
-        let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
-        if offered != Offered::Decided {
-            self.hand_on(&seen_as, end);
-        }
-        Self::ring(registry, errands);
-        let job = match (offered, object) {
-            (Offered::Count(number), Some(object)) => {
-                Some(Job { process: caller.client, local: wish.local, number, pid, object })
-            }
-            _ => None,
-        };
-        Ok((offered, job))
     }
 }
 
@@ -263,7 +250,6 @@ impl SessionServer for Sojournd {
         }
         let doorbell = doorbell.ok_or(fault(FAULT_ARGUMENT))?;
         if !errand::is_event(&doorbell) {
-            self.lock().errands.close(uid, doorbell);
             return Err(fault(FAULT_ARGUMENT));
         }
         let pid = u32::try_from(caller.credentials.pid).unwrap_or(0);
@@ -283,27 +269,35 @@ impl SessionServer for Sojournd {
         Ok(self.lock().registry.hello(caller.client, who)?)
     }
 
-    fn offer(&self, caller: &Caller, end: Option<OwnedFd>, what: &OfferT) -> Result<bool, Fault> {
-        let end = end.ok_or(fault(FAULT_ARGUMENT))?;
-        let uid = caller.credentials.uid;
-        let mut state = self.lock();
-        if state.errands.is_stuck(uid) {
-            state.errands.close(uid, end);
-            return Err(fault(FAULT_RESOURCES));
-        }
+    fn offer(
+        &self,
+        caller: &Caller,
+        end: Option<OwnedFd>,
+        what: OfferT,
+        reply: SessionOfferDeferredReply,
+    ) {
+        let is_known = self.lock().registry.who(caller.client).is_some();
+        let Some(end) = end.filter(|_| is_known) else {
+            let code = if is_known { FAULT_ARGUMENT } else { FAULT_NO_HELLO };
+            let _ = reply.fault(fault(code));
+            return;
+        };
         point("sojournd.offer");
-        let taken = self.taken(&mut state, caller, &end, wish_of(what, &end), self.now_ms());
-        point("sojournd.offered");
-        // Before the caller goes on, if it can be: else its peer would not see that it closes the end.
-        state.errands.close(uid, end);
-        drop(state);
-        let (offered, job) = taken?;
-        if let Some(job) = job {
-            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            // The scanner lives as long as this object.
-            let _ = jobs.send(job);
-        }
-        Ok(offered != Offered::Decided)
+        let caller = *caller;
+        self.look(end, move |server, looked| {
+            // Without an answer it is the program that holds what it has offered.
+            let Some(looked) = looked else {
+                let _ = reply.fault(fault(FAULT_RESOURCES));
+                return;
+            };
+            let offered = server.offered(&caller, looked, &what);
+            point("sojournd.offered");
+            // Nobody waits any more, if it fails.
+            let _ = match offered {
+                Ok(is_waiting) => reply.send(is_waiting),
+                Err(error) => reply.fault(error.into()),
+            };
+        });
     }
 
     fn next(&self, caller: &Caller) -> Result<EventT, Fault> {
@@ -332,7 +326,7 @@ impl SessionServer for Sojournd {
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, _received: u64) {
         point("sojournd.left");
         let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
+        let State { registry, errands } = &mut *state;
         registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);
         Self::ring(registry, errands);
     }
@@ -349,30 +343,23 @@ impl SessionServer for Sojournd {
         &self,
         caller: &Caller,
         end: Option<OwnedFd>,
-        what: &OfferT,
+        what: OfferT,
         stream: u64,
         side: u8,
-    ) -> Result<bool, Fault> {
-        let end = end.ok_or(fault(FAULT_ARGUMENT))?;
-        let mut state = self.lock();
-        let State { registry, diag, errands } = &mut *state;
-        let seen = identity::look(end.as_fd(), diag);
-        let wish = wish_of(what, &end);
-        errands.close(caller.credentials.uid, end);
-        let Ok(seen) = seen else { return Ok(false) };
-        let now_ms = self.now_ms();
-        let (is_carried, client) = (seen.identity.key.is_carried(), caller.client);
-        if is_carried && !registry.has_stream(stream) {
-            // Its packets would not be known here: it is not one that the carrier has adopted.
-            return Ok(false);
-        }
-        let is_adopted = registry.adopt(client, seen.identity, wish, stream, side, now_ms)?;
-        let pid = registry.who(client).map_or(0, |who| who.pid);
-        drop(state);
-        if is_carried && is_adopted {
-            self.hand(Handed::Registered { stream, pid });
-        }
-        Ok(is_adopted)
+        reply: SessionAdoptDeferredReply,
+    ) {
+        let Some(end) = end else {
+            let _ = reply.fault(fault(FAULT_ARGUMENT));
+            return;
+        };
+        let caller = *caller;
+        self.look(end, move |server, looked| {
+            let looked = looked.unwrap_or_else(|| Looked::refused(ReasonT::Resources));
+            let _ = match server.adopted(&caller, looked, &what, (stream, side)) {
+                Ok(is_adopted) => reply.send(is_adopted),
+                Err(error) => reply.fault(error.into()),
+            };
+        });
     }
 
     fn declined(&self, caller: &Caller, inode: u64, reason: ReasonT) {
@@ -381,15 +368,15 @@ impl SessionServer for Sojournd {
 
     fn client_gone(&self, client: ClientId) {
         let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
+        let State { registry, errands } = &mut *state;
         registry.gone(client, self.now_ms(), &Memory);
         Self::ring(registry, errands);
     }
 }
 
-fn wish_of(what: &OfferT, end: &impl AsFd) -> Wish {
+fn wish_of(what: &OfferT, inode: u64) -> Wish {
     let OfferT { local, set, ring_bytes, is_sole } = *what;
-    Wish { local, set, ring_bytes, is_sole, inode: identity::inode(end.as_fd()) }
+    Wish { local, set, ring_bytes, is_sole, inode }
 }
 
 fn join_of(join: JoinOut) -> JoinT {

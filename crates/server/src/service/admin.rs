@@ -51,7 +51,7 @@ impl AdminServer for Sojournd {
 
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
         let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
+        let State { registry, errands } = &mut *state;
         let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
         Self::ring(registry, errands);
         Ok(is_there)
@@ -59,7 +59,7 @@ impl AdminServer for Sojournd {
 
     fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
         let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
+        let State { registry, errands } = &mut *state;
         let is_told = registry.want(pid, inode, caller.credentials.uid, self.now_ms());
         Self::ring(registry, errands);
         Ok(is_told)

@@ -1,14 +1,15 @@
 //! The interface `carry`, and what the server and its carrier tell each other. Not here: carrying (`sojourn_carrier`), the carrier's place (`carried`).
 
+use super::ends::Looker;
 use super::{Sojournd, State, fault, wish_of};
-use crate::identity;
+use crate::identity::{self, Diag};
 use crate::memory::Memory;
-use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};
+use crate::registry::{CARRIER, CallError, Carried, Who, Wish};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_carrier::{Adopted, Door, Handed};
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{CarryServer, FAULT_ARGUMENT, FAULT_NOT_ALLOWED, OfferT, ReasonT};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 impl Sojournd {
     /// The carrier says hello.
@@ -23,7 +24,15 @@ impl Sojournd {
 
     /// There is going to be a carrier: sockets whose peers are on other hosts have a place.
     pub(crate) fn expect_carried(&self) {
-        self.lock().diag.carries();
+        if let Looker::Apart { proxies, .. } = &self.looker {
+            proxies.carry();
+        }
+        self.carriers_diag().carries();
+    }
+
+    /// Held by the carrier's thread alone: what it has may be a program's, and who asks what that is may wait.
+    fn carriers_diag(&self) -> MutexGuard<'_, Diag> {
+        self.carriers_diag.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The carrier has its side of a stream from an earlier server.
@@ -35,10 +44,8 @@ impl Sojournd {
         side: u8,
         region: Descriptor,
     ) {
-        let mut state = self.lock();
-        let State { registry, diag, .. } = &mut *state;
         let (identity, inode) = match what {
-            Adopted::Socket(socket) => match identity::look(socket, diag) {
+            Adopted::Socket(socket) => match identity::look(socket, &mut self.carriers_diag()) {
                 Ok(seen) => (seen.identity, identity::inode(socket)),
                 // One that the kernel has ended meanwhile is not listed.
                 Err(_) => return,
@@ -49,6 +56,7 @@ impl Sojournd {
         };
         let wish = Wish { local, set: 0, ring_bytes: 0, is_sole: true, inode };
         let now_ms = self.now_ms();
+        let registry = &mut self.lock().registry;
         if registry.adopt(CARRIER, identity.mirrored(), wish, stream, side, now_ms) == Ok(true) {
             registry.set_region(stream, region);
         }
@@ -67,31 +75,31 @@ impl Sojournd {
 
     /// The carrier offers the other end of what a program has offered.
     pub(crate) fn offer_carried(&self, end: BorrowedFd<'_>, what: &OfferT) {
+        let seen = identity::look(end, &mut self.carriers_diag());
+        let seen = seen.map(|seen| seen.identity.mirrored());
+        let wish = wish_of(what, identity::inode(end));
         let mut state = self.lock();
-        let State { registry, diag, errands } = &mut *state;
-        let seen = identity::look(end, diag).map(|seen| seen.identity.mirrored());
+        let State { registry, errands } = &mut *state;
         // It has said hello, and its numbers are its own.
-        let _ = registry.offer(CARRIER, seen, wish_of(what, &end), self.now_ms(), &mut Memory);
+        let _ = registry.offer(CARRIER, seen, wish, self.now_ms(), &mut Memory);
         Self::ring(registry, errands);
     }
 
     /// The carrier does not want what a program has offered.
     pub(crate) fn decline_carried(&self, end: BorrowedFd<'_>, reason: ReasonT) {
+        let seen = identity::look(end, &mut self.carriers_diag());
         let mut state = self.lock();
-        let State { registry, diag, errands } = &mut *state;
-        if let Ok(seen) = identity::look(end, diag) {
+        let State { registry, errands } = &mut *state;
+        if let Ok(seen) = seen {
             registry.decline_carried(&seen.identity.mirrored(), reason, self.now_ms());
         }
         Self::ring(registry, errands);
     }
 
-    /// Hands a duplicate of an offered end to the carrier, if its peer is on another host.
-    pub(super) fn hand_on(&self, seen: &Result<Identity, ReasonT>, end: &OwnedFd) {
-        if seen.as_ref().is_ok_and(|identity| identity.key.is_carried())
-            && self.door.get().is_some()
-            && let Ok(end) = rustix::io::fcntl_dupfd_cloexec(end, 0)
-        {
-            self.hand(Handed::Socket(end));
+    /// Hands the socket of an offer to the carrier, if its peer is on another host.
+    pub(super) fn hand_on(&self, kept: Option<OwnedFd>) {
+        if let Some(socket) = kept {
+            self.hand(Handed::Socket(socket));
         }
     }
 
@@ -110,7 +118,7 @@ impl Sojournd {
     /// The carrier has something to say to the library at the other side of its session.
     pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
         let mut state = self.lock();
-        let State { registry, errands, .. } = &mut *state;
+        let State { registry, errands } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
         Self::ring(registry, errands);
     }

@@ -6,6 +6,8 @@
 #![allow(dead_code, reason = "each file of tests uses a part")]
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+pub(crate) mod hold;
+
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -323,8 +325,48 @@ impl Fake {
             }
             "pipes" => self.pipes(number(1)),
             "garbage" => self.garbage(number(1), number(2)),
+            "hold" => self.hold(number(1), fd.unwrap()),
+            "offer-held" => self.offer_held(number(1), words[2] == "close"),
+            "send-held" => self.send_held(number(1)),
             _ => self.act_on(number(1), words),
         }
+    }
+
+    /// Makes a pipe and holds its lock until this process ends; the ends are of these sessions.
+    fn hold(&mut self, local: u64, faults: OwnedFd) -> String {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let is_held = hold::hold(faults, writer.try_clone().unwrap());
+        self.ends.insert(local, reader);
+        self.ends.insert(local + 1, writer);
+        is_held.to_string()
+    }
+
+    /// Offers a session's end, and may close it when the server has it. How it went.
+    fn offer_held(&mut self, local: u64, closes: bool) -> String {
+        let end = self.ends.remove(&local).unwrap();
+        let client = self.client.as_mut().unwrap();
+        let client = client.with_deadline(Deadline::after(Duration::from_millis(300)));
+        let answer = client.offer(Some(end.as_fd()), &offer(local, true));
+        if closes {
+            drop(end);
+        } else {
+            // Where nobody else has it, closing it would wait.
+            std::mem::forget(end);
+        }
+        if answer.is_ok() { "answered".into() } else { "error".into() }
+    }
+
+    /// Sends a session's end beside what is no greeting, several times, and closes it.
+    fn send_held(&mut self, local: u64) -> String {
+        let end = self.ends.remove(&local).unwrap();
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        for _ in 0..3 {
+            send(&socket, "what is no greeting, and as long as one.", Some(end.as_fd()));
+        }
+        std::mem::forget(socket);
+        "ok".into()
     }
 
     /// What concerns one session.

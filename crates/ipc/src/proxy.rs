@@ -1,0 +1,208 @@
+//! Taking what clients send beside their packets in another process: descriptors.
+//!
+//! # Theory of operation
+//! A descriptor that a client sends is whatever the client likes: a file of a file system in user space, whose closing waits for that
+//! file system, or a pipe whose closing waits for a lock that the client holds. Nothing can end such a wait, so a process that has
+//! such a descriptor in its table may be impossible to end. A server that cannot afford that has [`Proxies`]: each client's socket is
+//! shared with a process that may be lost, and a packet that has something beside it is received there ([`forward`]). Over
+//! the **line** between both comes the packet, with what the proxy puts in place of the descriptors.
+//!
+//! Nobody but these two reads the client's socket, and the server only asks when it has seen that there is a packet with
+//! something beside it. So the proxy answers at once; if it does not, it is gone. While the proxy shares the
+//! socket, the server's closing it is never the last one, so what is still in its queue is the proxy's to close, too.
+//!
+//! Not here: processes, and what is put in place of descriptors (`sojourn-server`); packets (`control`).
+
+use crate::ancillary::{self, Arrived};
+use crate::control::PACKET_LEN;
+use crate::rt::FDS_MAX;
+use core::fmt::Debug;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown,
+};
+use std::mem::MaybeUninit;
+
+/// Processes that receive for an endpoint.
+pub trait Proxies: Send + Sync + Debug {
+    /// Shares the socket of a client that runs as that user. The answer is the server's end of the line. `None`: there is no
+    /// proxy for that user, and the client is not served.
+    fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket>;
+}
+
+/// How long a proxy may take to hand over what is there (s).
+const ANSWER_S: i64 = 2;
+/// The proxy's answer: how it went, whether something was lost, the packet.
+const ANSWER_LEN: usize = 2 + PACKET_LEN + 1;
+const PACKET: u8 = 0;
+const EMPTY: u8 = 1;
+const ENDED: u8 = 2;
+
+/// A client's socket, and the line to who receives descriptors from it.
+#[derive(Debug)]
+pub struct ClientSocket {
+    // In this order: when the line ends the proxy closes the socket, and is the last to do so.
+    socket: OwnedFd,
+    line: Option<OwnedFd>,
+}
+
+impl From<OwnedFd> for ClientSocket {
+    /// One whose descriptors are received here.
+    fn from(socket: OwnedFd) -> Self {
+        Self { socket, line: None }
+    }
+}
+
+impl AsFd for ClientSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for ClientSocket {
+    fn drop(&mut self) {
+        // The proxy's share keeps it open a little longer.
+        if self.line.is_some() {
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
+    }
+}
+
+impl ClientSocket {
+    /// A socket that is shared with the process at the other end of the line.
+    #[must_use]
+    pub fn new(socket: OwnedFd, line: OwnedFd) -> Self {
+        Self { socket, line: Some(line) }
+    }
+
+    /// Takes one packet without waiting for the client.
+    pub(crate) fn receive(&self, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errno> {
+        match &self.line {
+            Some(line) if ancillary::has_beside(self.socket.as_fd())? => ask(line, bytes),
+            _ => ancillary::receive(self.socket.as_fd(), bytes),
+        }
+    }
+}
+
+/// Asks the proxy for the packet that is next.
+fn ask(line: &OwnedFd, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errno> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::send(line, &[0], flags)?;
+    let limit = Timespec { tv_sec: ANSWER_S, tv_nsec: 0 };
+    let mut set = [PollFd::new(line, PollFlags::IN)];
+    loop {
+        match poll(&mut set, Some(&limit)) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Err(Errno::TIMEDOUT),
+            Ok(_) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let mut answer = [0; ANSWER_LEN];
+    let arrived = ancillary::receive(line.as_fd(), &mut answer)?;
+    let len = arrived.len.checked_sub(2).ok_or(Errno::PIPE)?;
+    match answer[0] {
+        PACKET => {}
+        EMPTY => return Err(Errno::AGAIN),
+        _ => return Err(Errno::PIPE),
+    }
+    bytes[..len].copy_from_slice(&answer[2..2 + len]);
+    let lost = arrived.lost || answer[1] != 0;
+    Ok(Arrived { len, fds: arrived.fds, lost, sender: None })
+}
+
+/// The proxy's side: takes the question from the line, one packet from the client, and answers. Each descriptor of it goes through
+/// `replace`, whose answer goes to the server. False: the server has ended the line.
+pub fn forward(
+    client: BorrowedFd<'_>,
+    line: BorrowedFd<'_>,
+    mut replace: impl FnMut(OwnedFd) -> Option<OwnedFd>,
+) -> bool {
+    let mut question = [0; 1];
+    match ancillary::receive(line, &mut question) {
+        Err(Errno::AGAIN | Errno::INTR) => return true,
+        Ok(arrived) if arrived.len == 1 => {}
+        _ => return false,
+    }
+    let mut answer = [0; ANSWER_LEN];
+    let (len, fds) = match ancillary::receive(client, &mut answer[2..]) {
+        Ok(arrived) => {
+            let count = arrived.fds.len();
+            let fds: Vec<OwnedFd> = arrived.fds.into_iter().filter_map(&mut replace).collect();
+            answer[1] = u8::from(arrived.lost || fds.len() < count);
+            (arrived.len, fds)
+        }
+        Err(Errno::AGAIN | Errno::INTR) => {
+            answer[0] = EMPTY;
+            (0, Vec::new())
+        }
+        Err(_) => {
+            answer[0] = ENDED;
+            (0, Vec::new())
+        }
+    };
+    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return false;
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(line, &[IoSlice::new(&answer[..2 + len])], &mut beside, flags).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{self, Packet, Received, Topic};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC;
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    }
+
+    #[test]
+    fn what_is_beside_a_packet_goes_by_the_proxy_and_nothing_else() {
+        let (client, server) = pair();
+        let (ours, theirs) = pair();
+        let shared = server.try_clone().unwrap();
+        let server = ClientSocket::new(server, ours);
+        assert!(matches!(control::receive_from(&server), Received::Empty));
+        control::send(client.as_fd(), Packet::new(Topic::Wake, 1), &[]).unwrap();
+        assert!(matches!(control::receive_from(&server), Received::Packet { .. }));
+        let two = [client.as_fd(), client.as_fd()];
+        control::send(client.as_fd(), Packet::new(Topic::Descriptors, 2), &two).unwrap();
+        let mut seen = 0;
+        let proxy = std::thread::spawn(move || {
+            while forward(shared.as_fd(), theirs.as_fd(), |_| {
+                seen += 1;
+                std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
+            }) {
+                let _ = poll(&mut [PollFd::new(&theirs, PollFlags::IN)], None);
+            }
+            seen
+        });
+        let Received::Packet { packet, fds, lost, .. } = control::receive_from(&server) else {
+            panic!("no packet");
+        };
+        assert_eq!((packet.id, fds.len(), lost), (2, 2, false));
+        assert!(fds.iter().all(|fd| rustix::net::sockopt::socket_type(fd).is_err()));
+        drop(server);
+        assert_eq!(proxy.join().unwrap(), 2);
+        assert!(matches!(control::receive(client.as_fd()), Received::Ended));
+    }
+
+    #[test]
+    fn a_proxy_that_has_gone_is_the_clients_end() {
+        let (client, server) = pair();
+        let (ours, theirs) = pair();
+        let server = ClientSocket::new(server, ours);
+        drop(theirs);
+        let packet = Packet::new(Topic::Descriptors, 2);
+        control::send(client.as_fd(), packet, &[client.as_fd()]).unwrap();
+        assert!(matches!(control::receive_from(&server), Received::Ended));
+    }
+}

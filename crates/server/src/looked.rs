@@ -1,0 +1,148 @@
+//! What was found out of an end that a library offers, and how that goes from a proxy to the server.
+//!
+//! The server reads this from a process of its own, so it is checked for sense only: a proxy that was killed half-way has said nothing.
+//! Not here: looking (`identity`), the proxy (`proxy`), asking it (`looks`).
+
+use crate::holders::Object;
+use crate::identity::{self, Diag, Seen};
+use crate::registry::{Identity, Key};
+use rustix::fd::{AsFd, OwnedFd};
+use sojourn_session::{KindT, ReasonT};
+
+/// An end, as it was seen.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// What it is, or why it cannot move.
+    pub(crate) seen: Result<Seen, ReasonT>,
+    /// Of the socket or pipe; 0 for anything else.
+    pub(crate) inode: u64,
+    /// The socket, for the carrier, if its peer is on another host.
+    pub(crate) kept: Option<OwnedFd>,
+}
+
+/// Bytes of an answer, at most: two names of sockets beside numbers.
+pub(crate) const LOOKED_MAX: usize = 1024;
+const NAME_MAX: usize = 400;
+
+impl Looked {
+    /// Looks at an end, and closes it but for what is kept.
+    pub(crate) fn at(end: OwnedFd, diag: &mut Diag) -> Self {
+        let seen = identity::look(end.as_fd(), diag);
+        let inode = identity::inode(end.as_fd());
+        let is_carried = seen.as_ref().is_ok_and(|seen| seen.identity.key.is_carried());
+        let kept = is_carried.then_some(end);
+        Self { seen, inode, kept }
+    }
+
+    /// What is told without looking.
+    pub(crate) fn refused(reason: ReasonT) -> Self {
+        Self { seen: Err(reason), inode: 0, kept: None }
+    }
+
+    /// As it travels; [`Self::kept`] beside it.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.inode.to_ne_bytes().to_vec();
+        let seen = match &self.seen {
+            Ok(seen) => seen,
+            Err(reason) => {
+                bytes.extend([0, *reason as u8]);
+                return bytes;
+            }
+        };
+        let Identity { key, kind, from, to, holds } = &seen.identity;
+        bytes.extend([1, *kind as u8]);
+        let (what, words) = match *key {
+            Key::Socket { own, peer } => (0, [own, peer]),
+            Key::Pipe { device, inode, writes } => (1 + u8::from(writes), [device, inode]),
+        };
+        bytes.push(what);
+        words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        holds.iter().for_each(|held| bytes.extend(held.to_ne_bytes()));
+        for text in [from, to] {
+            let mut len = text.len().min(NAME_MAX);
+            while !text.is_char_boundary(len) {
+                len -= 1;
+            }
+            bytes.extend((len as u16).to_ne_bytes());
+            bytes.extend(&text.as_bytes()[..len]);
+        }
+        bytes
+    }
+
+    /// What has travelled.
+    pub(crate) fn read(bytes: &[u8], kept: Option<OwnedFd>) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        let inode = rest.number()?;
+        if rest.byte()? == 0 {
+            let reason = ReasonT::try_from(i32::from(rest.byte()?)).ok()?;
+            return Some(Self { seen: Err(reason), inode, kept: None });
+        }
+        let kind = KindT::try_from(i32::from(rest.byte()?)).ok()?;
+        let (what, words) = (rest.byte()?, [rest.number()?, rest.number()?]);
+        let (key, object) = match what {
+            0 => (Key::Socket { own: words[0], peer: words[1] }, Object::Socket { inode }),
+            writes => {
+                let ([device, inode], writes) = (words, writes == 2);
+                (Key::Pipe { device, inode, writes }, Object::Pipe { inode, writes })
+            }
+        };
+        let holds = [rest.half()?, rest.half()?];
+        let (from, to) = (rest.text()?, rest.text()?);
+        let identity = Identity { key, kind, from, to, holds };
+        Some(Self { seen: Ok(Seen { identity, object }), inode, kept })
+    }
+}
+
+/// What has not been read yet.
+struct Rest<'b>(&'b [u8]);
+
+impl Rest<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn half(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.take().map(u64::from_ne_bytes)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = self.take().map(u16::from_ne_bytes)?;
+        let (text, rest) = self.0.split_at_checked(usize::from(len))?;
+        self.0 = rest;
+        String::from_utf8(text.to_vec()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_travels() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut diag = Diag::new().unwrap();
+        for end in [OwnedFd::from(reader), writer.into(), socket.into()] {
+            let looked = Looked::at(end, &mut diag);
+            let bytes = looked.to_bytes();
+            assert!(bytes.len() <= LOOKED_MAX);
+            let read = Looked::read(&bytes, None).unwrap();
+            assert_eq!(read.inode, looked.inode);
+            assert_eq!(format!("{:?}", read.seen), format!("{:?}", looked.seen));
+            assert!((0..bytes.len()).all(|len| Looked::read(&bytes[..len], None).is_none()));
+        }
+        let refused = Looked::refused(ReasonT::Option).to_bytes();
+        let read = Looked::read(&refused, None).unwrap();
+        assert!(matches!(read.seen, Err(ReasonT::Option)));
+    }
+}

@@ -1,0 +1,154 @@
+//! What proxies are asked, and their answers: no thread that serves anybody waits for one.
+//!
+//! A question goes over its ticket, and a thread of its own takes the answers as they come. One that does not come in time is none: then
+//! the program holds what it offered, or is stopped in the middle of using it, and the server has lost nothing but the
+//! ticket. Not here: the other side (`proxy`), what is done with an answer (`service`).
+
+use crate::beat::Beat;
+use crate::looked::{LOOKED_MAX, Looked};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
+use sojourn_session::ReasonT;
+use std::collections::BTreeMap;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long an answer may take.
+const LIMIT: Duration = Duration::from_secs(3);
+/// How often it is looked whose time is up, while anything is asked.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const EVENTS: usize = 64;
+
+/// What is to be done with an answer; `None`: there is none.
+pub(crate) type Then = Box<dyn FnOnce(Option<Looked>) + Send>;
+
+struct Asked {
+    ticket: OwnedFd,
+    until: Instant,
+    then: Then,
+}
+
+#[derive(Default)]
+struct Questions {
+    /// By number, and so by age.
+    asked: BTreeMap<u64, Asked>,
+    last: u64,
+}
+
+/// The questions that have no answer yet.
+pub(crate) struct Looks {
+    set: OwnedFd,
+    /// Says that there is something asked where there was nothing.
+    bell: OwnedFd,
+    questions: Mutex<Questions>,
+}
+
+impl core::fmt::Debug for Looks {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Looks").field("set", &self.set).finish_non_exhaustive()
+    }
+}
+
+impl Looks {
+    /// # Errors
+    /// No descriptors left, or no thread.
+    pub(crate) fn start(beat: Beat) -> std::io::Result<Arc<Self>> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags)?;
+        epoll::add(&set, &bell, EventData::new_u64(0), EventFlags::IN)?;
+        let looks = Arc::new(Self { set, bell, questions: Mutex::default() });
+        let thread = Arc::clone(&looks);
+        std::thread::Builder::new()
+            .name("sojourn-answers".into())
+            .spawn(move || thread.work(&beat))?;
+        Ok(looks)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Questions> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks what was sent, of which this is the ticket. `then` is called by another thread, or by this one if there is nobody to ask.
+    pub(crate) fn ask(&self, ticket: OwnedFd, then: Then) {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::send(&ticket, &[0], flags) {
+            Ok(_) => {}
+            // An event descriptor or memory, of which there are no tickets.
+            Err(Errno::NOTSOCK) => return then(Some(Looked::refused(ReasonT::Kind))),
+            Err(_) => return then(None),
+        }
+        let mut questions = self.lock();
+        questions.last += 1;
+        let number = questions.last;
+        let added = epoll::add(&self.set, &ticket, EventData::new_u64(number), EventFlags::IN);
+        let asked = Asked { ticket, until: Instant::now() + LIMIT, then };
+        match added {
+            Ok(()) => {
+                if questions.asked.insert(number, asked).is_none() && questions.asked.len() == 1 {
+                    let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+                }
+            }
+            Err(_) => {
+                drop(questions);
+                (asked.then)(None);
+            }
+        }
+    }
+
+    fn work(&self, beat: &Beat) {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            let is_idle = self.lock().asked.is_empty();
+            // An error leaves it empty.
+            let _ = epoll::wait(&self.set, spare, (!is_idle).then_some(&LOOK_EVERY));
+            let _busy = beat.busy();
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            for event in &events {
+                let number = event.data.u64();
+                let asked = self.lock().asked.remove(&number);
+                if let Some(asked) = asked {
+                    let looked = receive(&asked.ticket).ok().flatten();
+                    let _ = epoll::delete(&self.set, &asked.ticket);
+                    (asked.then)(looked);
+                }
+            }
+            self.give_up();
+        }
+    }
+
+    fn give_up(&self) {
+        let now = Instant::now();
+        loop {
+            let mut questions = self.lock();
+            let late = questions.asked.first_entry().filter(|first| first.get().until <= now);
+            let Some(asked) = late.map(|late| late.remove()) else { return };
+            drop(questions);
+            let _ = epoll::delete(&self.set, &asked.ticket);
+            (asked.then)(None);
+        }
+    }
+}
+
+/// The answer over a ticket.
+fn receive(ticket: &OwnedFd) -> Result<Option<Looked>, Errno> {
+    let mut bytes = [0; LOOKED_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = recvmsg(ticket, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags)?;
+    let mut kept = None;
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+            kept = fds.next();
+        }
+    }
+    Ok(Looked::read(&bytes[..got.bytes], kept))
+}

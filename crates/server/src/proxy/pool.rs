@@ -1,0 +1,147 @@
+//! The threads of a proxy that look at what clients sent, and close it; each may be lost in that for ever.
+//!
+//! A thread is made when there is work and none is free, up to a few. Not here: what work there is (`proxy`).
+
+use crate::identity::Diag;
+use crate::looked::Looked;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::IoSlice;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use sojourn_session::ReasonT;
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Threads, at most: so many programs of a user may each hold one up before the others have to wait.
+const THREADS_MAX: usize = 8;
+/// All threads are lost when none has finished anything for so long while there is something to do.
+const LOST_AFTER: Duration = Duration::from_secs(4);
+/// Things to do, at most; they are descriptors of this process.
+const JOBS_MAX: usize = 16 << 10;
+
+/// Something to do that may take for ever.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Look what this is and say so by the ticket.
+    Look(OwnedFd, OwnedFd),
+    Close(OwnedFd),
+}
+
+#[derive(Debug)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    /// Threads that have nothing to do, and all.
+    free: usize,
+    threads: usize,
+    /// When a thread last finished something, or there was something to do again.
+    finished: Instant,
+}
+
+#[derive(Debug)]
+struct Shared {
+    jobs: Mutex<Jobs>,
+    has_come: Condvar,
+    carries: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+}
+
+impl Pool {
+    pub(super) fn new(carries: bool) -> Self {
+        let jobs = Jobs { waiting: VecDeque::new(), free: 0, threads: 0, finished: Instant::now() };
+        let shared = Shared { jobs: Mutex::new(jobs), has_come: Condvar::new(), carries };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(super) fn give(&self, job: Job) {
+        let mut jobs = self.shared.lock();
+        if jobs.waiting.is_empty() {
+            jobs.finished = Instant::now();
+        }
+        jobs.waiting.push_back(job);
+        if jobs.free >= jobs.waiting.len() || jobs.threads == THREADS_MAX {
+            drop(jobs);
+            return self.shared.has_come.notify_one();
+        }
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("sojourn-looks".into());
+        if thread.spawn(move || shared.work()).is_ok() {
+            jobs.threads += 1;
+        }
+    }
+
+    /// Whether nothing waits to be done. What is being done may never be.
+    pub(super) fn is_idle(&self) -> bool {
+        self.shared.lock().waiting.is_empty()
+    }
+
+    /// Whether nothing will be done any more.
+    pub(super) fn is_lost(&self) -> bool {
+        let jobs = self.shared.lock();
+        let is_late = !jobs.waiting.is_empty() && jobs.finished.elapsed() > LOST_AFTER;
+        is_late || jobs.waiting.len() > JOBS_MAX
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        // Each thread's own: one that is lost may have sent a question.
+        let mut diag = None;
+        loop {
+            let mut jobs = self.lock();
+            jobs.free += 1;
+            let job = loop {
+                match jobs.waiting.pop_front() {
+                    Some(job) => break job,
+                    None => {
+                        jobs = self.has_come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            };
+            jobs.free -= 1;
+            drop(jobs);
+            self.act(job, &mut diag);
+            self.lock().finished = Instant::now();
+        }
+    }
+
+    fn act(&self, job: Job, diag: &mut Option<Diag>) {
+        let (end, ticket) = match job {
+            Job::Close(end) => return drop(end),
+            Job::Look(end, ticket) => (end, ticket),
+        };
+        if diag.is_none() {
+            *diag = Diag::new().ok();
+        }
+        let Some(diag) = diag else { return answer(&ticket, &Looked::refused(ReasonT::Resources)) };
+        if self.carries {
+            diag.carries();
+        }
+        // The end is closed before the answer, or its peer would not see that the program closes it.
+        let looked = Looked::at(end, diag);
+        diag.let_go();
+        answer(&ticket, &looked);
+    }
+}
+
+/// Tells the server what was seen.
+pub(super) fn answer(ticket: &OwnedFd, looked: &Looked) {
+    let bytes = looked.to_bytes();
+    let fds: Vec<BorrowedFd<'_>> = looked.kept.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        beside.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    // If it fails the server has no answer, and takes that for one.
+    let _ = sendmsg(ticket, &[IoSlice::new(&bytes)], &mut beside, flags);
+}

@@ -1,0 +1,140 @@
+//! Ends that libraries send: who looks at them, and what becomes of them then.
+//!
+//! Not here: looking (`proxy`, `identity`), deciding (`registry`).
+
+use super::{Sojournd, State, wish_of};
+use crate::holders;
+use crate::identity::{Diag, Seen};
+use crate::log::{self, Level};
+use crate::looked::Looked;
+use crate::looks::Looks;
+use crate::memory::Memory;
+use crate::proxies::Proxies;
+use crate::registry::{CallError, Offered};
+use crate::scanner::Job;
+use rustix::fd::OwnedFd;
+use sojourn_carrier::Handed;
+use sojourn_ipc::rt::Caller;
+use sojourn_session::{OfferT, ReasonT};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Who looks at what clients send.
+#[derive(Debug)]
+pub(super) enum Looker {
+    /// A process for each user, which the server does not wait for.
+    Apart { proxies: Arc<Proxies>, looks: Arc<Looks> },
+    /// The caller, at once: for tests without processes.
+    Here(Box<Mutex<Diag>>),
+}
+
+impl Sojournd {
+    /// Has it looked at what a client of that user has sent; `then` is called sooner or later, with nothing if there is no answer.
+    pub(super) fn look(
+        &self,
+        sent: OwnedFd,
+        then: impl FnOnce(&Self, Option<Looked>) + Send + 'static,
+    ) {
+        match &self.looker {
+            Looker::Apart { looks, .. } => {
+                let me = Weak::clone(&self.me);
+                let then = move |looked| {
+                    if let Some(server) = me.upgrade() {
+                        then(&server, looked);
+                    }
+                };
+                looks.ask(sent, Box::new(then));
+            }
+            Looker::Here(diag) => {
+                let mut diag = diag.lock().unwrap_or_else(PoisonError::into_inner);
+                let looked = Looked::at(sent, &mut diag);
+                drop(diag);
+                then(self, Some(looked));
+            }
+        }
+    }
+
+    /// Takes an end that was looked at as an offer. True: it is not decided yet.
+    pub(super) fn offered(
+        &self,
+        caller: &Caller,
+        looked: Looked,
+        what: &OfferT,
+    ) -> Result<bool, CallError> {
+        let mut state = self.lock();
+        let State { registry, errands } = &mut *state;
+        let who = registry.who(caller.client).ok_or(CallError::NoHello)?;
+        let (pid, mut uid) = (who.pid, who.uid);
+        if uid == 0
+            && let Some(now) = holders::user_of(pid).filter(|now| *now != 0)
+        {
+            // It has connected before it gave up its rights. (From the number of a process only
+            // less follows than from the connection.)
+            registry.has_become(caller.client, now);
+            uid = now;
+        }
+        let seen = match pid {
+            // Its holders could not be counted, nor its death be seen.
+            0 => Err(ReasonT::Namespace),
+            _ if !self.serves(uid) => Err(ReasonT::OtherUser),
+            _ => looked.seen,
+        };
+        let object = seen.as_ref().ok().map(|seen| seen.object);
+        let identity = seen.map(|seen: Seen| seen.identity);
+        if let Err(reason) = &identity {
+            log::say(
+                Level::Debug,
+                format_args!("{pid} offers what cannot move: {}", reason.word()),
+            );
+        }
+        let wish = wish_of(what, looked.inode);
+        let now_ms = self.now_ms();
+        let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
+        if offered != Offered::Decided {
+            self.hand_on(looked.kept);
+        }
+        Self::ring(registry, errands);
+        drop(state);
+        if let (Offered::Count(number), Some(object)) = (offered, object) {
+            let job = Job { process: caller.client, local: wish.local, number, pid, object };
+            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            // The scanner lives as long as this object.
+            let _ = jobs.send(job);
+        }
+        Ok(offered != Offered::Decided)
+    }
+
+    /// Looks at an end at once and takes it as an offer; whether it waits.
+    #[cfg(any(debug_assertions, fuzzing))]
+    pub(crate) fn offers(&self, caller: &Caller, end: OwnedFd, what: &OfferT) -> bool {
+        let Looker::Here(diag) = &self.looker else { return false };
+        let looked = Looked::at(end, &mut diag.lock().unwrap_or_else(PoisonError::into_inner));
+        self.offered(caller, looked, what) == Ok(true)
+    }
+
+    /// Takes an end that was looked at as one that is joined already.
+    pub(super) fn adopted(
+        &self,
+        caller: &Caller,
+        looked: Looked,
+        what: &OfferT,
+        (stream, side): (u64, u8),
+    ) -> Result<bool, CallError> {
+        let Ok(seen) = looked.seen else { return Ok(false) };
+        let wish = wish_of(what, looked.inode);
+        let mut state = self.lock();
+        let registry = &mut state.registry;
+        let now_ms = self.now_ms();
+        let (is_carried, client) = (seen.identity.key.is_carried(), caller.client);
+        if is_carried && !registry.has_stream(stream) {
+            // Its packets would not be known here: it is not one that the carrier has adopted.
+            return Ok(false);
+        }
+        let is_adopted = registry.adopt(client, seen.identity, wish, stream, side, now_ms)?;
+        let pid = registry.who(client).map_or(0, |who| who.pid);
+        drop(state);
+        if is_carried && is_adopted {
+            self.hand(Handed::Registered { stream, pid });
+        }
+        Ok(is_adopted)
+    }
+}

@@ -1,0 +1,62 @@
+//! Holding the lock of a pipe for as long as one likes, as any program can: it writes from a page that does not come.
+//!
+//! Here it does not come because of userfaultfd(2); a page of a file in a file system in user space does the same.
+#![allow(unsafe_code, reason = "a page that is never there")]
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// `linux/userfaultfd.h`.
+const USERFAULTFD_IOC_NEW: libc::c_ulong = 0xaa00;
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+const UFFD_API: u64 = 0xaa;
+const MISSING: u64 = 1;
+const PAGE: usize = 4096;
+
+/// What an administrator may give a program so that it can have such pages without privileges; `None`: there is no such thing here.
+pub(crate) fn faults() -> Option<OwnedFd> {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd");
+    if file.is_err() {
+        eprintln!("skipped: no /dev/userfaultfd");
+    }
+    file.ok().map(OwnedFd::from)
+}
+
+/// A thread of this process writes to that pipe until the process ends. True once it holds the pipe's lock.
+pub(crate) fn hold(faults: OwnedFd, pipe: OwnedFd) -> bool {
+    static PIPE: AtomicI32 = AtomicI32::new(-1);
+    let (page, faults) = page(&faults);
+    PIPE.store(pipe.as_raw_fd(), Ordering::SeqCst);
+    std::thread::spawn(move || {
+        let _pipe = pipe;
+        // SAFETY: the kernel reads a byte of the page, if it ever comes.
+        unsafe { libc::write(PIPE.load(Ordering::SeqCst), page as *const libc::c_void, 1) };
+    });
+    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+    let is_held = poll(&mut [PollFd::new(&faults, PollFlags::IN)], Some(&patience)) == Ok(1);
+    // Its end would let the page come.
+    std::mem::forget(faults);
+    is_held
+}
+
+/// The address of a page that is not there, and who is told of who wants it.
+fn page(device: &OwnedFd) -> (usize, OwnedFd) {
+    // SAFETY: an ioctl that answers a new descriptor; a new mapping; two ioctls that read and write what they are given.
+    unsafe {
+        let flags = libc::c_long::from(libc::O_CLOEXEC | libc::O_NONBLOCK);
+        let fd = libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW, flags);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        let faults = OwnedFd::from_raw_fd(fd);
+        let (read, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+        let flags = private | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(core::ptr::null_mut(), PAGE, read, flags, -1, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        let mut api = [UFFD_API, 0, 0];
+        assert_eq!(libc::ioctl(fd, UFFDIO_API, api.as_mut_ptr()), 0);
+        let mut range = [page as u64, PAGE as u64, MISSING, 0];
+        assert_eq!(libc::ioctl(fd, UFFDIO_REGISTER, range.as_mut_ptr()), 0);
+        (page as usize, faults)
+    }
+}

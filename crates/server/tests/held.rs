@@ -1,0 +1,104 @@
+//! A program that holds the locks of what it sends: it keeps itself waiting, and nobody else.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod common;
+
+use common::{Folder, Program, Server, be_fake, hold, until};
+use rustix::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+#[test]
+fn fake() {
+    be_fake();
+}
+
+/// Users that are not the one who runs the tests.
+const HOSTILE: u32 = 65_533;
+const HONEST: u32 = 65_534;
+
+/// Root's server, at an address that every user can use.
+fn roots(folder: &Folder) -> Option<Server> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: not root");
+        return None;
+    }
+    std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o755)).unwrap();
+    Some(Server::start(&folder.server(), &[]))
+}
+
+/// Two programs of another user can be joined, and soon.
+fn assert_serves(server: &str, user: u32) {
+    let begun = Instant::now();
+    let [a, b] = [(); 2].map(|()| Program::start_as(Some(user), server));
+    assert!(a.hello() && b.hello());
+    let (first, second) = UnixStream::pair().unwrap();
+    assert!(a.offer(1, first, true));
+    assert!(!b.offer(1, second, true));
+    assert_eq!(a.joined().stream, b.joined().stream);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// The server ends when it is killed, and the next one can begin.
+fn assert_can_be_killed(mut server: Server, folder: &Folder) {
+    server.child.kill().unwrap();
+    until("a killed server has ended", || server.child.try_wait().unwrap().is_some());
+    let next = Server::start(&folder.server(), &[]);
+    assert_serves(&next.address, HONEST);
+}
+
+/// A program of another user that holds the locks of so many pipes: sessions 0 and 1, 2 and 3, ...
+fn holder(server: &str, pipes: u64) -> Option<Program> {
+    let program = Program::start_as(Some(HOSTILE), server);
+    assert!(program.hello());
+    for pipe in 0..pipes {
+        let faults = hold::faults()?;
+        assert_eq!(program.tell(&format!("hold {}", 2 * pipe), Some(faults.as_fd())), ["true"]);
+    }
+    Some(program)
+}
+
+#[test]
+fn who_holds_what_it_offers_holds_up_itself_only() {
+    let folder = Folder::new();
+    let Some(server) = roots(&folder) else { return };
+    let Some(hostile) = holder(&folder.server(), 2) else { return };
+    // The question waits for the lock, and so does closing the last descriptor of that end.
+    assert_eq!(hostile.tell("offer-held 0 close", None), ["error"]);
+    assert_eq!(hostile.tell("offer-held 2 close", None), ["error"]);
+    assert_serves(&folder.server(), HONEST);
+    // Nor is its user kept from what else it does, unless it goes on.
+    assert_serves(&folder.server(), HOSTILE);
+    assert_can_be_killed(server, &folder);
+    drop(hostile);
+}
+
+#[test]
+fn who_has_held_up_everything_of_its_own_is_served_again() {
+    let folder = Folder::new();
+    let Some(_server) = roots(&folder) else { return };
+    let Some(mut hostile) = holder(&folder.server(), 12) else { return };
+    for pipe in 0..12 {
+        assert_eq!(hostile.tell(&format!("offer-held {} keep", 2 * pipe), None), ["error"]);
+    }
+    assert_serves(&folder.server(), HONEST);
+    until("its user is served again", || {
+        let other = Program::start_as(Some(HOSTILE), &folder.server());
+        let (first, _second) = UnixStream::pair().unwrap();
+        other.hello() && other.offer(1, first, true)
+    });
+    hostile.kill();
+    assert_serves(&folder.server(), HOSTILE);
+}
+
+#[test]
+fn what_waits_in_a_clients_socket_does_not_keep_the_server_from_ending() {
+    let folder = Folder::new();
+    let Some(server) = roots(&folder) else { return };
+    let Some(hostile) = holder(&folder.server(), 1) else { return };
+    assert_eq!(hostile.tell("send-held 0", None), ["ok"]);
+    assert_serves(&folder.server(), HONEST);
+    assert_can_be_killed(server, &folder);
+    drop(hostile);
+}
