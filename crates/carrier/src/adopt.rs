@@ -319,7 +319,8 @@ impl Carrier {
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
 
-    /// A library has registered its side of an adopted session.
+    /// A library has registered its side of an adopted session. It has shown the session's own socket to the server; the number
+    /// only tells a program that has the socket as well from the one that carries it, and decides who has to give it back.
     pub(crate) fn registered(&mut self, stream: u64, pid: u32) {
         let is_it = |entry: &Entry| entry.kept().is_some_and(|kept| kept.label.stream == stream);
         let Some((&local, entry)) = self.entries.iter_mut().find(|(_, entry)| is_it(entry)) else {
@@ -354,7 +355,10 @@ impl Carrier {
                 _ => continue,
             };
             if let (Some(kept), Ok(record)) = (entry.kept(), parcel::pack(record)) {
-                self.links.keeping.hold(kept, socket, record.as_fd());
+                let place = entry.place.as_ref().and_then(|place| place.peer_process.as_fd());
+                // Of one that was adopted the keeper before has told it.
+                let adopted = self.programs.get(&kept.label.pid).map(AsFd::as_fd);
+                self.links.keeping.hold(kept, place.or(adopted), socket, record.as_fd());
             }
         }
     }

@@ -196,6 +196,7 @@ impl Lent {
 }
 
 /// What a join has named.
+#[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) own_inbox: u64,
     pub(crate) own_slot: u32,

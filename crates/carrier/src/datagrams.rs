@@ -281,7 +281,7 @@ impl Carrier {
         let inbox = peer_inboxes.descriptors(place.peer_inbox).unwrap_or_default();
         let own = inboxes.descriptors(place.own_inbox);
         let kept = Kept { label, region: joined.region, inbox, own };
-        links.keeping.hold(&kept, None, parcel.as_fd());
+        links.keeping.hold(&kept, place.peer_process.as_fd(), None, parcel.as_fd());
         let hop = hop_of(&way, port);
         flows.extend(taken.iter().map(|key| (*key, local)));
         let lodger = Lodger::new(*stream, way, taken, kept);

@@ -12,8 +12,6 @@
 use crate::carrier::Kept;
 use crate::metastate::Mac;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sojourn_filter::keeper::{self, Keeper, Patience};
 use sojourn_filter::{Filter, OwnerId, holding_of};
@@ -246,7 +244,14 @@ impl Keeping {
     }
 
     /// The session is kept from now on.
-    pub(crate) fn hold(&mut self, kept: &Kept, socket: Option<&OwnedFd>, record: BorrowedFd<'_>) {
+    /// `process`: its program, as a join names it.
+    pub(crate) fn hold(
+        &mut self,
+        kept: &Kept,
+        process: Option<BorrowedFd<'_>>,
+        socket: Option<&OwnedFd>,
+        record: BorrowedFd<'_>,
+    ) {
         self.ready();
         let Some(keeper) = &self.keeper else { return };
         let pid = kept.label.pid;
@@ -257,11 +262,9 @@ impl Keeping {
         *sessions += 1;
         let mut told = Ok(());
         if *sessions == 1 {
-            let program = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH);
-            let program = program.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
-            // A program that has ended meanwhile needs no keeper.
-            if let Ok(program) = program {
-                told = keeper.watch(&program_name(pid), program.as_fd());
+            // Not by its number, which another process may have by now.
+            if let Some(program) = process {
+                told = keeper.watch(&program_name(pid), program);
             }
         }
         if let Some(fds) = kept.fds(socket, record) {

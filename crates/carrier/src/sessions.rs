@@ -36,8 +36,8 @@ pub trait Sessions: Send {
     fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT);
     /// The next event, or `Case0`.
     fn next(&self) -> EventT;
-    /// Whether that process may have packets of the interface itself; otherwise it gets a port.
-    fn may_have_packets(&self, pid: u32) -> bool;
+    /// Whether that process, as a join names it, has shown that it may have packets of the interface itself; otherwise it gets a port.
+    fn may_have_packets(&self, process: &Descriptor) -> bool;
     /// Whether programs' packet sockets have mapped rings. Without, every packet is a message.
     fn has_rings(&self) -> bool;
     /// The carrier is at work from now on, or waits for something to do: for the server's watchdog.

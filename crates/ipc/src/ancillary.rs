@@ -107,6 +107,25 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
     }
 }
 
+/// The process that connected, as a descriptor (pidfd_open(2)), whatever its number means by now: since Linux 6.5.
+pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    const SO_PEERPIDFD: c_int = 77;
+    let mut fd: RawFd = -1;
+    let mut len = size_of::<RawFd>() as libc::socklen_t;
+    // SAFETY: `fd` has `len` bytes, and the kernel writes a descriptor that it has made for us.
+    unsafe {
+        let failed = libc::syscall(
+            libc::SYS_getsockopt,
+            c_long::from(socket.as_raw_fd()),
+            c_long::from(libc::SOL_SOCKET),
+            c_long::from(SO_PEERPIDFD),
+            &raw mut fd,
+            &raw mut len,
+        );
+        if failed == 0 { Ok(OwnedFd::from_raw_fd(fd)) } else { Err(last_error()) }
+    }
+}
+
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }

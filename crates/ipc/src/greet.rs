@@ -324,6 +324,7 @@ impl Lobby {
         welcome.d = self.shared.id;
         let terms = Terms {
             id,
+            // A number that has come again lets nobody in: what such a client does is found in this process's memory, not told.
             same_space: credentials.pid.cast_unsigned() == std::process::id(),
             credentials,
             reply_max: hello.c,

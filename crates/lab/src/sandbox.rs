@@ -48,7 +48,7 @@ impl Sandbox {
         if std::env::var_os("LAB_PORTS").is_some() {
             return Self::with_ports(host);
         }
-        Self::make(Some(host.clone()), "--network")
+        Self::make(Some(host.clone()), "--network=rights")
     }
 
     /// The same, with a port for every program, whatever its rights.

@@ -45,22 +45,6 @@ impl Place {
     }
 }
 
-/// Whether a process has `CAP_NET_RAW` where we have it, in our user namespace (capabilities(7), `/proc/PID/status`): then it could open
-/// a packet socket itself, and may be given one.
-fn may_have_packets(pid: u32) -> bool {
-    const NET_RAW: u64 = 1 << 13;
-    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
-    let effective = || {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        u64::from_str_radix(line.trim(), 16).ok()
-    };
-    let own = namespace("self");
-    own.is_some()
-        && own == namespace(&pid.to_string())
-        && effective().is_some_and(|held| held & NET_RAW != 0)
-}
-
 /// Starts the carrier of a server. It has adopted what an earlier server has left with a keeper when this returns. Without the rights that
 /// it takes there is none, and sessions with other hosts stay in the kernel.
 ///
@@ -115,8 +99,9 @@ impl Sessions for Place {
         event.unwrap_or(EventT::Case0)
     }
 
-    fn may_have_packets(&self, pid: u32) -> bool {
-        self.network != Network::Ports && may_have_packets(pid)
+    fn may_have_packets(&self, process: &Descriptor) -> bool {
+        let server = self.server.upgrade().filter(|_| self.network != Network::Ports);
+        server.is_some_and(|server| server.has_packets(process))
     }
 
     fn has_rings(&self) -> bool {

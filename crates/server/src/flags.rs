@@ -24,9 +24,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
     pub(crate) idle_exit: Option<f64>,
     /// Also carry TCP and UDP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
-    /// CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the server does not need it gives up. With =ports every program gets its
-    /// packets through a port (a veth pair of its own), otherwise only those without CAP_NET_RAW. See docs/moves.md.
-    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "rights")]
+    /// CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the server does not need it gives up. Every program gets its packets
+    /// through a port (a veth pair of its own); with =rights those that show a packet socket of their own get one on the
+    /// interface. See docs/moves.md.
+    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "ports")]
     pub(crate) network: Option<Way>,
     /// Also join sessions whose two ends are in one process. For test suites that talk to themselves.
     #[arg(long)]
@@ -45,10 +46,10 @@ pub(crate) struct Flags {
 /// What `--network` says.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Way {
-    /// A packet socket on the interface for programs with CAP_NET_RAW, a port for others.
-    Rights,
     /// A port for everybody.
     Ports,
+    /// A packet socket on the interface for programs with CAP_NET_RAW, a port for others.
+    Rights,
     /// As rights, with a system call for every packet instead of a mapped ring: for measurements.
     Messages,
 }

@@ -28,7 +28,7 @@ const STEPS_MAX: usize = 64;
 /// Processes that send messages, and one more that is honest.
 const CLIENTS: u32 = 4;
 /// Operations of the session interface; those of the admin interface follow.
-const SESSION_OPS: u16 = 7;
+const SESSION_OPS: u16 = 8;
 const ADMIN_OPS: u16 = 7;
 
 /// The bytes of a program, taken from the front; zeros when there are no more.
@@ -243,20 +243,24 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             })
             .ok()
         }
-        9 => {
+        10 => {
             let stream = world.stream(program.number());
             let size = admin_wire::recall_stream_request_size(Forms::BODY, stream).ok()?;
             build(size, |writer| admin_wire::put_recall_stream_request(writer, stream)).ok()
         }
-        10 => {
+        11 => {
             let force = which & 1 == 1;
             let size = admin_wire::stop_request_size(Forms::BODY, force).ok()?;
             build(size, |writer| admin_wire::put_stop_request(writer, force)).ok()
         }
-        13 => {
+        14 => {
             let (pid, inode) = (1 + u32::from(which), program.number());
             let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode).ok()?;
             build(size, |writer| admin_wire::put_move_in_request(writer, pid, inode)).ok()
+        }
+        7 => {
+            let size = session_wire::show_packets_request_size(Forms::BODY, end).ok()?;
+            build(size, |writer| session_wire::put_show_packets_request(writer, end)).ok()
         }
         _ => Some(Message::default()),
     }
@@ -314,7 +318,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
                 if how & 3 == 0 {
                     mutate(&world, &mut program, &mut message);
                 }
-                let oneway = matches!(op, 3 | 4 | 6 | 10) != (how & 0xf8 == 0xf8);
+                let oneway = matches!(op, 3 | 4 | 6 | 11) != (how & 0xf8 == 0xf8);
                 world.send(index, op, oneway, message);
             }
         }

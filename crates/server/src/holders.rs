@@ -42,7 +42,8 @@ pub enum Object {
 /// Who asks about what.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The process that should be the only holder.
+    /// The process that should be the only holder. Whoever asks makes sure that the number was still this process's after the
+    /// look (`service::counted`); the numbers of the others are only compared with each other, within one look.
     pub pid: u32,
     /// Of this.
     pub object: Object,

@@ -13,12 +13,14 @@ mod afar;
 mod datagram;
 mod diag;
 mod headers;
+mod packets;
 mod socket;
 #[cfg(test)]
 mod tests;
 
 pub use datagram::of_datagrams;
 pub use diag::Diag;
+pub use packets::is_packets;
 
 use crate::errand;
 use crate::holders::Object;

@@ -16,8 +16,12 @@ pub(crate) struct Looked {
     pub(crate) seen: Result<Seen, ReasonT>,
     /// Of the socket or pipe; 0 for anything else.
     pub(crate) inode: u64,
+    /// It shows that its program may have packets.
+    pub(crate) is_packets: bool,
     /// The socket, for the carrier, if its peer is on another host.
     pub(crate) kept: Option<OwnedFd>,
+    /// To be closed when the answer is given: closing a packet socket takes the kernel a while.
+    _slow: Option<OwnedFd>,
 }
 
 /// Bytes of an answer, at most: two names of sockets beside numbers.
@@ -29,19 +33,25 @@ impl Looked {
     pub(crate) fn at(end: OwnedFd, diag: &mut Diag) -> Self {
         let seen = identity::look(end.as_fd(), diag);
         let inode = identity::inode(end.as_fd());
+        let is_packets = identity::is_packets(end.as_fd(), diag);
         let is_carried = seen.as_ref().is_ok_and(|seen| seen.identity.key.is_carried());
-        let kept = is_carried.then_some(end);
-        Self { seen, inode, kept }
+        let (kept, slow) = match (is_carried, is_packets) {
+            (true, _) => (Some(end), None),
+            (_, true) => (None, Some(end)),
+            _ => (None, None),
+        };
+        Self { seen, inode, is_packets, kept, _slow: slow }
     }
 
     /// What is told without looking.
     pub(crate) fn refused(reason: ReasonT) -> Self {
-        Self { seen: Err(reason), inode: 0, kept: None }
+        Self { seen: Err(reason), inode: 0, is_packets: false, kept: None, _slow: None }
     }
 
     /// As it travels; [`Self::kept`] beside it.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.inode.to_ne_bytes().to_vec();
+        bytes.push(u8::from(self.is_packets));
         let seen = match &self.seen {
             Ok(seen) => seen,
             Err(reason) => {
@@ -72,10 +82,11 @@ impl Looked {
     /// What has travelled.
     pub(crate) fn read(bytes: &[u8], kept: Option<OwnedFd>) -> Option<Self> {
         let mut rest = Rest(bytes);
-        let inode = rest.number()?;
+        let (inode, is_packets) = (rest.number()?, rest.byte()? != 0);
         if rest.byte()? == 0 {
             let reason = ReasonT::try_from(i32::from(rest.byte()?)).ok()?;
-            return Some(Self { seen: Err(reason), inode, kept: None });
+            let seen = Err(reason);
+            return Some(Self { seen, inode, is_packets, kept: None, _slow: None });
         }
         let kind = KindT::try_from(i32::from(rest.byte()?)).ok()?;
         let (what, words) = (rest.byte()?, [rest.number()?, rest.number()?]);
@@ -89,7 +100,8 @@ impl Looked {
         let holds = [rest.half()?, rest.half()?];
         let (from, to) = (rest.text()?, rest.text()?);
         let identity = Identity { key, kind, from, to, holds };
-        Some(Self { seen: Ok(Seen { identity, object }), inode, kept })
+        let seen = Ok(Seen { identity, object });
+        Some(Self { seen, inode, is_packets, kept, _slow: None })
     }
 }
 

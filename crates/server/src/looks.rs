@@ -33,6 +33,14 @@ struct Asked {
     then: Then,
 }
 
+impl Asked {
+    /// Lets the ticket go, before anybody hears of the answer. Nobody else has it, so the set forgets it, too.
+    fn close(self) -> Then {
+        drop(self.ticket);
+        self.then
+    }
+}
+
 #[derive(Default)]
 struct Questions {
     /// By number, and so by age.
@@ -116,8 +124,7 @@ impl Looks {
                 let asked = self.lock().asked.remove(&number);
                 if let Some(asked) = asked {
                     let looked = receive(&asked.ticket).ok().flatten();
-                    let _ = epoll::delete(&self.set, &asked.ticket);
-                    (asked.then)(looked);
+                    (asked.close())(looked);
                 }
             }
             self.give_up();
@@ -131,8 +138,7 @@ impl Looks {
             let late = questions.asked.first_entry().filter(|first| first.get().until <= now);
             let Some(asked) = late.map(|late| late.remove()) else { return };
             drop(questions);
-            let _ = epoll::delete(&self.set, &asked.ticket);
-            (asked.then)(None);
+            (asked.close())(None);
         }
     }
 }

@@ -46,6 +46,20 @@ pub(crate) fn netns_cookie(fd: impl AsFd) -> Result<u64, Errno> {
     }
 }
 
+/// Whether a packet socket is bound to no protocol and no interface (packet(7)).
+pub(crate) fn is_unbound_packets(fd: impl AsFd) -> bool {
+    // SAFETY: zeroes are a valid address, and the kernel writes `len` bytes of it at most.
+    unsafe {
+        let mut place: libc::sockaddr_ll = core::mem::zeroed();
+        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let fd = fd.as_fd().as_raw_fd();
+        libc::getsockname(fd, (&raw mut place).cast(), &raw mut len) == 0
+            && i32::from(place.sll_family) == libc::AF_PACKET
+            && place.sll_protocol == 0
+            && place.sll_ifindex == 0
+    }
+}
+
 /// A socket's network name space, to be entered.
 ///
 /// # Errors
@@ -65,6 +79,20 @@ pub(crate) fn setsockopt(fd: impl AsFd, level: i32, name: i32, value: &[u8]) -> 
     let status = unsafe {
         let fd = fd.as_fd().as_raw_fd();
         libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+    };
+    if status == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Binds a packet socket to the first interface, which is always there, for tests.
+#[cfg(test)]
+pub(crate) fn bind_packets(fd: impl AsFd) -> Result<(), Errno> {
+    // SAFETY: zeroes are a valid address, and the kernel reads no more than it.
+    let status = unsafe {
+        let mut place: libc::sockaddr_ll = core::mem::zeroed();
+        place.sll_family = libc::AF_PACKET as u16;
+        place.sll_ifindex = 1;
+        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        libc::bind(fd.as_fd().as_raw_fd(), (&raw const place).cast(), len)
     };
     if status == 0 { Ok(()) } else { Err(last_error()) }
 }

@@ -50,11 +50,11 @@ pub struct Options {
 /// How programs get to the packets of their sessions with other hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// Who holds `CAP_NET_RAW` by a packet socket on the interface, everybody else through a port.
-    #[default]
-    Rights,
     /// Everybody through a port.
+    #[default]
     Ports,
+    /// Who shows a packet socket of its own by one on the interface, everybody else through a port.
+    Rights,
     /// As `Rights`, but packet sockets have no mapped rings: to see what those give.
     Messages,
 }
@@ -295,6 +295,7 @@ fn serve(server: &mut Server, served: &Arc<Sojournd>, limit: Option<Duration>) {
             }
             Arrival::Connected(client, credentials) => {
                 idle.came();
+                served.came(client, server.process(client));
                 router.connected(client, credentials);
             }
             Arrival::Gone(client) => {

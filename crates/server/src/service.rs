@@ -21,6 +21,8 @@ use crate::registry::{
 };
 use crate::scanner::{self, Job};
 use ends::Looker;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
@@ -28,11 +30,12 @@ use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
     ENDS_MAX, EventT, FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_NOT_ALLOWED, FAULT_RESOURCES, InboxT,
     JoinT, OfferT, PROGRAM_MAX, ReasonT, RecallT, RefusalT, SessionAdoptDeferredReply,
-    SessionOfferDeferredReply, SessionServer, WantedT, WhereT,
+    SessionOfferDeferredReply, SessionServer, SessionShowPacketsDeferredReply, WantedT, WhereT,
 };
 use sojourn_shm::fault::point;
+use std::collections::HashMap;
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -68,6 +71,8 @@ pub struct Sojournd {
     begun: Instant,
     jobs: Mutex<Sender<Job>>,
     own_user: u32,
+    /// The processes that clients connected as, until they say hello.
+    peers: Mutex<HashMap<ClientId, Result<OwnedFd, Errno>>>,
     stop: AtomicU8,
     /// Where sockets go whose peers are on other hosts, if there is a carrier.
     door: OnceLock<Mutex<Door>>,
@@ -149,6 +154,7 @@ impl Sojournd {
             begun: Instant::now(),
             jobs: Mutex::new(sender),
             own_user: user.as_raw(),
+            peers: Mutex::default(),
             stop: AtomicU8::new(Stop::Not as u8),
             door: OnceLock::new(),
         });
@@ -181,6 +187,31 @@ impl Sojournd {
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn lock_peers(&self) -> MutexGuard<'_, HashMap<ClientId, Result<OwnedFd, Errno>>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client has connected, as that process.
+    pub(crate) fn came(&self, client: ClientId, process: Result<OwnedFd, Errno>) {
+        self.lock_peers().insert(client, process);
+    }
+
+    /// The process that says hello. Who connected may have handed the connection on and ended, and its number be another's by now: so the
+    /// kernel is asked whom the connection was made by, and that one must be there. While its descriptor says so the
+    /// number is its own (`holders` looks by it, and `counted` whether it was).
+    fn process(&self, client: ClientId, pid: Pid) -> Result<OwnedFd, Fault> {
+        let process = match self.lock_peers().remove(&client) {
+            Some(Ok(process)) => process,
+            // Before Linux 6.5. Who connected a moment ago is taken to be there; a number that is another's by now shows in
+            // its descriptors, which are not those that are offered.
+            None | Some(Err(Errno::NOPROTOOPT)) => {
+                pidfd_open(pid, PidfdFlags::empty()).map_err(|_| fault(FAULT_RESOURCES))?
+            }
+            Some(Err(_)) => return Err(fault(FAULT_ARGUMENT)),
+        };
+        if has_ended(&process) { Err(fault(FAULT_ARGUMENT)) } else { Ok(process) }
     }
 
     /// What an administrator asked for.
@@ -231,7 +262,11 @@ impl Sojournd {
         registry.count_scan();
         let now_ms = self.now_ms();
         for (job, verdict) in jobs.iter().zip(verdicts) {
-            registry.counted(job.process, job.local, job.number, *verdict, now_ms, &mut Memory);
+            // The look was for a process number: it was this process's only if that is still there.
+            let process = registry.who(job.process).map(|who| who.process.clone());
+            let is_there = process.is_none_or(|it| it.as_fd().is_some_and(|fd| !has_ended(fd)));
+            let verdict = if is_there { *verdict } else { Err(ReasonT::Closed) };
+            registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
         }
         Self::ring(registry, errands);
     }
@@ -253,11 +288,8 @@ impl SessionServer for Sojournd {
             return Err(fault(FAULT_ARGUMENT));
         }
         let pid = u32::try_from(caller.credentials.pid).unwrap_or(0);
-        // The caller is alive, for it waits for the answer; so this is it, and not one that came after.
         let process = match Pid::from_raw(caller.credentials.pid) {
-            Some(pid) => {
-                pidfd_open(pid, PidfdFlags::empty()).map_err(|_| fault(FAULT_RESOURCES))?.into()
-            }
+            Some(pid) => self.process(caller.client, pid)?.into(),
             None => Descriptor::NONE,
         };
         let mut program = program.to_string_lossy().into_owned();
@@ -366,12 +398,40 @@ impl SessionServer for Sojournd {
         self.lock().registry.declined(caller.client, inode, reason, self.now_ms());
     }
 
+    fn show_packets(
+        &self,
+        caller: &Caller,
+        packets: Option<OwnedFd>,
+        reply: SessionShowPacketsDeferredReply,
+    ) {
+        let Some(packets) = packets else {
+            let _ = reply.fault(fault(FAULT_ARGUMENT));
+            return;
+        };
+        let client = caller.client;
+        self.look(packets, move |server, looked| {
+            let is_shown = looked.is_some_and(|looked| looked.is_packets);
+            if is_shown {
+                server.lock().registry.show_packets(client);
+            }
+            let _ = reply.send(is_shown);
+        });
+    }
+
     fn client_gone(&self, client: ClientId) {
+        self.lock_peers().remove(&client);
         let mut state = self.lock();
         let State { registry, errands } = &mut *state;
         registry.gone(client, self.now_ms(), &Memory);
         Self::ring(registry, errands);
     }
+}
+
+/// Whether the process of a descriptor (pidfd_open(2)) has ended.
+fn has_ended(process: impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut set = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut set, Some(&now)) != Ok(0)
 }
 
 fn wish_of(what: &OfferT, inode: u64) -> Wish {

@@ -90,6 +90,28 @@ fn calls_out_of_order_are_answered_with_faults() {
 }
 
 #[test]
+fn who_connected_and_has_ended_says_no_hello() {
+    let folder = Folder::new();
+    let _server = Server::start(&folder.server(), &[]);
+    let mut program = Program::start(&folder.server());
+    let number = program.tell("connect", None)[0].parse().unwrap();
+    let pid = rustix::process::Pid::from_child(&program.child);
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    let flags = rustix::process::PidfdGetfdFlags::empty();
+    let Ok(socket) = rustix::process::pidfd_getfd(&process, number, flags) else {
+        return eprintln!("skipped: descriptors of others cannot be had here");
+    };
+    // Its number is still its own, but it is not who has the connection.
+    program.child.kill().unwrap();
+    assert!(common::stirs(process.as_fd()));
+    let connection = Connection::connect(Address::Descriptor(socket), &session_connect_options());
+    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    let mut client = SessionClient::bind(connection.unwrap()).unwrap();
+    let error = client.hello(c"x", Some(bell.as_fd())).unwrap_err();
+    assert_eq!(error.status() as i32, sojourn_session::FAULT_ARGUMENT);
+}
+
+#[test]
 fn of_servers_that_begin_at_once_one_serves() {
     let folder = Folder::new();
     for _ in 0..5 {

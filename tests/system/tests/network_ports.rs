@@ -131,6 +131,38 @@ fn play(link: &Link, plan: Plan<'_>) {
 }
 
 #[test]
+fn only_who_shows_packets_gets_them() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    if std::env::var_os("LAB_PORTS").is_some() {
+        return;
+    }
+    for shows in [false, true] {
+        let world = world(&link);
+        let address = format!("{}:{}", link.v4(End::A), next_port());
+        let until = world.folder().join("end");
+        let start = |mut command: Command, how: &str| {
+            command.args([how, "tcp", &address, "--way", "blocking", "--until"]).arg(&until);
+            Running::start(command).unwrap()
+        };
+        let under = match shows {
+            true => world.command(Mode::Sojourn, world.built().path("lab-peer")),
+            false => rights::none(&world, "lab-peer"),
+        };
+        let mut plain = Command::new(world.built().path("lab-peer"));
+        link.host(End::B).place(&mut plain);
+        let running = [start(under, "serve"), start(plain, "call")];
+        wait_until_away(&mut Admin::new(&world).unwrap());
+        let ports = traces(&world, &a).interfaces.len();
+        std::fs::write(&until, "").unwrap();
+        for peer in running {
+            assert_eq!(peer.finish(LIMIT).unwrap().status, 0);
+        }
+        assert_eq!(ports, usize::from(!shows), "it shows packets: {shows}");
+    }
+}
+
+#[test]
 fn streams_in_both_directions() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();

@@ -269,7 +269,10 @@ impl Carrier {
     fn lend(&mut self, local: u64, way: Way, record: SessionRecord, parcel: OwnedFd) {
         let Self { entries, links, sessions, tokens, flows, peer_inboxes, .. } = self;
         let Some(entry) = entries.get_mut(&local) else { return };
-        let Some(Place { peer_pid, peer_inbox, peer_slot, .. }) = entry.place else { return };
+        let Some(Place { peer_pid, peer_inbox, peer_slot, peer_process, .. }) = entry.place.clone()
+        else {
+            return;
+        };
         let phase = core::mem::replace(&mut entry.phase, Phase::Between);
         let Phase::Waiting(waiting) = phase else { return };
         let Waiting { socket, stream, joined, turned, .. } = *waiting;
@@ -292,7 +295,7 @@ impl Carrier {
         };
         let inbox = peer_inboxes.descriptors(peer_inbox).unwrap_or_default();
         let kept = Kept { label, region: joined.region, inbox, own: None };
-        links.keeping.hold(&kept, Some(&socket), parcel.as_fd());
+        links.keeping.hold(&kept, peer_process.as_fd(), Some(&socket), parcel.as_fd());
         let hop = hop_of(&way, port);
         let lent = Lent {
             socket,
@@ -364,7 +367,7 @@ fn read_out(socket: &OwnedFd, tuning: &TcpTuning) -> Result<SessionRecord, TakeE
 
 /// The program at the other side of a stream.
 fn program_at(sessions: &dyn Sessions, place: &Place) -> Program {
-    let may_have_packets = sessions.may_have_packets(place.peer_pid);
+    let may_have_packets = sessions.may_have_packets(&place.peer_process);
     Program { process: place.peer_process.clone(), may_have_packets }
 }
 

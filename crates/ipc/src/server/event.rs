@@ -1,8 +1,11 @@
-//! What a server thread receives.
+//! What a server thread receives, and from whom.
 
-use super::Request;
+use super::{Request, Server};
+use crate::ancillary;
 use crate::reason::Reason;
 use crate::rt::{ClientId, Credentials};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 
 /// Nothing came before the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,4 +50,16 @@ pub enum Event<'s> {
         /// Why.
         reason: Reason,
     },
+}
+
+impl Server {
+    /// The process that a client connected as, as a descriptor that is readable once it has ended. Its number may be another's by
+    /// then, and whoever has the connection need not be it.
+    ///
+    /// # Errors
+    /// Those of getsockopt(2): `ENOPROTOOPT` before Linux 6.5, others if it has ended and is forgotten.
+    pub fn process(&self, client: ClientId) -> Result<OwnedFd, Errno> {
+        let lane = self.lanes.iter().flatten().find(|lane| lane.link.id == client);
+        ancillary::peer_process(lane.ok_or(Errno::NOTCONN)?.link.socket.as_fd())
+    }
 }

@@ -15,6 +15,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sojourn_ipc::{Connection, Deadline, rt};
 use sojourn_session::{EventT, InboxT, JoinT, LendT, SessionClient, session_connect_options};
 use sojourn_shm::aside::{Aside, keep_only};
@@ -79,6 +80,21 @@ pub(crate) struct Lent {
     pub(crate) lent: LendT,
     pub(crate) record: Option<sojourn_proto::record::SessionRecord>,
     pub(super) passed: usize,
+}
+
+/// What shows the server that this program may have packets, if it may; without the right nothing is tried, for that could be noted
+/// against the program.
+fn unbound_packets() -> Option<OwnedFd> {
+    const NET_RAW: u64 = 1 << 13;
+    // The program's first thread's: this one may have kept what the program has given up.
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let held = u64::from_str_radix(held.trim(), 16).ok()?;
+    if held & NET_RAW == 0 {
+        return None;
+    }
+    let flags = SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).ok()
 }
 
 impl Outside {
@@ -163,6 +179,9 @@ impl Outside {
         let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let program = std::ffi::CString::new(program.trim_end()).unwrap_or_default();
         client.with_deadline(deadline()).hello(&program, Some(self.doorbell.as_fd())).ok()?;
+        if let Some(packets) = unbound_packets() {
+            client.with_deadline(deadline()).show_packets(Some(packets.as_fd())).ok()?;
+        }
         self.client = Some(client);
         Some(())
     }

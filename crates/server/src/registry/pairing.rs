@@ -214,6 +214,7 @@ impl Registry {
         let (Some(a), Some(b)) = (who(sides[0]), who(sides[1])) else {
             return Err(ReasonT::PeerDied);
         };
+        // A number that has come again keeps these two apart, and nobody else.
         let is_within = sides[0].0 == sides[1].0 || a.pid == b.pid;
         if is_within && !self.limits.joins_within {
             return Err(ReasonT::SameProcess);

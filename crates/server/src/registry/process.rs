@@ -49,6 +49,8 @@ pub(super) struct Process {
     /// How many of its collected joins name an inbox in a role: while there are any, it has the
     /// inbox in that role. An inbox has both roles where both ends of a stream are this process's.
     pub(super) inboxes_known: HashMap<(u64, Role), u32>,
+    /// It has shown that it may have packets.
+    pub(super) has_packets: bool,
     /// What was refused or went home last, for administrators; the oldest first, each inode once.
     pub(super) refused: VecDeque<Refused>,
 }
@@ -104,6 +106,7 @@ impl Registry {
             events: VecDeque::new(),
             is_rung: false,
             inboxes_known: HashMap::new(),
+            has_packets: false,
             refused: VecDeque::new(),
         };
         self.processes.insert(process, fresh);
@@ -114,6 +117,20 @@ impl Registry {
     #[must_use]
     pub fn who(&self, process: ClientId) -> Option<&Who> {
         Some(&self.processes.get(&process)?.who)
+    }
+
+    /// A process has shown that it may have packets.
+    pub fn show_packets(&mut self, process: ClientId) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.has_packets = true;
+        }
+    }
+
+    /// Whether whoever has this process descriptor, of this registry, has shown that it may have packets.
+    #[must_use]
+    pub fn has_packets(&self, of: &Descriptor) -> bool {
+        let mut shown = self.processes.values().filter(|process| process.has_packets);
+        !of.is_none() && shown.any(|process| process.who.process == *of)
     }
 
     /// A session is home, or an offer is taken back. What is not known is passed over: the server may have

@@ -221,7 +221,7 @@ fn two_ends_of_one_process_are_joined_where_that_is_wanted_and_know_each_inbox_i
     let (one, other) = (world.join(1), world.join(1));
     assert_eq!((one.stream, one.own.id), (other.stream, other.peer.id));
     let brought = |inbox: &InboxOut| inbox.descriptors.iter().all(|one| !one.is_none());
-    let roles = [&one.own, &one.peer, &other.own, &other.peer].map(|inbox| brought(inbox));
+    let roles = [&one.own, &one.peer, &other.own, &other.peer].map(brought);
     assert_eq!(roles, [true, true, false, false], "once in each role: {one:?} {other:?}");
     world.left(1, 1);
     world.offer(1, socket(7, 8), wish(3));

@@ -133,6 +133,8 @@ impl Registry {
 
     /// Asks a process of that user's, or any for root, to offer what it has of a socket or pipe. False: there is none of that number.
     pub fn want(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
+        // Whom the number means is decided by the user who asks: only its own processes are looked at. A number that has come again wakes
+        // the wrong one of these.
         let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
         let Some((id, process)) =
             known.find(|(_, p)| p.who.pid == pid && pid != 0 && (uid == 0 || p.who.uid == uid))

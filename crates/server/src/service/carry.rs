@@ -103,6 +103,11 @@ impl Sojournd {
         }
     }
 
+    /// Whether the process, as a join names it, has shown that it may have packets.
+    pub(crate) fn has_packets(&self, process: &Descriptor) -> bool {
+        self.lock().registry.has_packets(process)
+    }
+
     /// Says something at the carrier's door. Whether there is one.
     pub(super) fn hand(&self, what: Handed) -> bool {
         let Some(door) = self.door.get() else { return false };

@@ -326,6 +326,7 @@ impl Fake {
             "pipes" => self.pipes(number(1)),
             "garbage" => self.garbage(number(1), number(2)),
             "hold" => self.hold(number(1), fd.unwrap()),
+            "connect" => self.connect(),
             "offer-held" => self.offer_held(number(1), words[2] == "close"),
             "send-held" => self.send_held(number(1)),
             _ => self.act_on(number(1), words),
@@ -354,6 +355,16 @@ impl Fake {
             std::mem::forget(end);
         }
         if answer.is_ok() { "answered".into() } else { "error".into() }
+    }
+
+    /// Connects and says nothing; the descriptor's number.
+    fn connect(&mut self) -> String {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&socket).to_string();
+        std::mem::forget(socket);
+        number
     }
 
     /// Sends a session's end beside what is no greeting, several times, and closes it.
