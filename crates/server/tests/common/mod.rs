@@ -373,10 +373,18 @@ impl Fake {
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         let address = rustix::net::SocketAddrUnix::new(&*self.server).unwrap();
         rustix::net::connect(&socket, &address).unwrap();
+        let fds = [end.as_fd()];
         for _ in 0..3 {
-            send(&socket, "what is no greeting, and as long as one.", Some(end.as_fd()));
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+            let bytes = [IoSlice::new(b"what is no greeting, and as long as one.")];
+            // The server may have hung up already.
+            let _ = sendmsg(&socket, &bytes, &mut control, SendFlags::NOSIGNAL);
         }
         std::mem::forget(socket);
+        // It waits where nobody else has it any more.
+        std::thread::spawn(move || drop(end));
         "ok".into()
     }
 
