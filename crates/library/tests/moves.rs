@@ -10,7 +10,7 @@ mod shell;
 
 use shell::{read, write};
 use sojourn_library::{Origin, library};
-use sojourn_server::run::{Options, Place};
+use sojourn_server::run::Options;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -135,7 +135,7 @@ fn serve(address: &str) {
     if std::env::var_os("MOVES_DEBUG").is_some() {
         sojourn_server::log::set(sojourn_server::log::Level::Debug);
     }
-    let options = Options { place: Place::At(address.into()), idle_exit: None, network: None };
+    let options = Options::at(address);
     sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
 }
 

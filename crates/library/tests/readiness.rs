@@ -11,7 +11,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use shell::{at, read, write};
 use sojourn_library::{EpollEvent, Origin, PollFd, library};
-use sojourn_server::run::{Options, Place};
+use sojourn_server::run::Options;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -36,7 +36,7 @@ fn role() {
     let Ok(role) = std::env::var("READINESS_ROLE") else { return };
     let words: Vec<&str> = role.split(' ').collect();
     if words[0] == "server" {
-        let options = Options { place: Place::At(words[1].into()), idle_exit: None, network: None };
+        let options = Options::at(words[1]);
         sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
         return;
     }

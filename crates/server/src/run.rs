@@ -47,6 +47,19 @@ pub struct Options {
     pub same_process: bool,
 }
 
+impl Options {
+    /// A server at that address, for programs of this host, until it is told to end.
+    #[must_use]
+    pub fn at(address: &str) -> Self {
+        Self {
+            place: Place::At(address.into()),
+            idle_exit: None,
+            network: None,
+            same_process: false,
+        }
+    }
+}
+
 /// How programs get to the packets of their sessions with other hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {

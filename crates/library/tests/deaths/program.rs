@@ -7,7 +7,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_library::{EpollEvent, Origin, PollFd, library};
-use sojourn_server::run::{Options, Place};
+use sojourn_server::run::Options;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub(crate) fn play(role: &str) {
     let words: Vec<&str> = role.split(' ').collect();
     if words[0] == "server" {
         sojourn_server::log::set(sojourn_server::log::Level::Warn);
-        let options = Options { place: Place::At(words[1].into()), idle_exit: None, network: None };
+        let options = Options::at(words[1]);
         sojourn_server::run::run(&options, |_| println!("ready")).unwrap();
         return;
     }
