@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
         int must = getenv("LD_PRELOAD") != 0, since = 0;
         int64_t start = now_ms();
         /* What is used in handlers alone need not move. */
-        for (int i = 0; i < 40; i++) once();
+        for (int i = 0; i < 400; i++) once();
         for (int i = 0; since < 600; i++) {
             CHECK(now_ms() - start < 20000), raise(SIGUSR1);
             if (since || !must || (i % 16 == 0 && is_away())) since++;
