@@ -114,6 +114,10 @@ pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
         engine.gives_up(library);
         return;
     };
+    if engine.is_preparing() {
+        // The program waits for that.
+        thread.prepare();
+    }
     // Before the first session joins, off the program's threads: takes about half a millisecond, once.
     sojourn_shm::wait::sleep_cost_ns();
     thread.serve();

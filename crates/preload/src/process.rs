@@ -5,7 +5,7 @@ use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::next;
 use crate::trampoline::{Entry, asks_first};
 use crate::{descriptors, errno, notice, objects, raw, tls};
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 type HandlerFn = unsafe extern "C" fn();
@@ -76,10 +76,16 @@ unsafe extern "C" fn in_child() {
 /// `fork` without the C library's handlers.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn _Fork() -> c_int {
+    // SAFETY: passed on.
+    let fork = || unsafe { next!(c"_Fork" as unsafe extern "C-unwind" fn() -> c_int)() };
+    forked_by(|| fork().into()) as c_int
+}
+
+/// Makes a `fork` of which the C library does not tell; what it answers.
+pub(crate) fn forked_by(fork: impl FnOnce() -> c_long) -> c_long {
     // SAFETY: as the C library calls it.
     unsafe { before_fork() };
-    // SAFETY: passed on.
-    let child = unsafe { next!(c"_Fork" as unsafe extern "C-unwind" fn() -> c_int)() };
+    let child = fork();
     if child == 0 {
         // SAFETY: this is the child.
         unsafe { in_child() };

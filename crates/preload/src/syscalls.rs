@@ -7,7 +7,7 @@
 use crate::descriptors::opened;
 use crate::gate::{is_inside, is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
-use crate::process::{ends_by_call, has_notification, is_filter, shut};
+use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, Terms, masked, terms};
 use crate::rings::{self, View};
@@ -32,6 +32,7 @@ unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> us
     }
     match arguments[0] as i64 {
         number if is_served(number) => return serve as NumberFn as usize,
+        libc::SYS_clone if is_fork(arguments) => return forked as NumberFn as usize,
         libc::SYS_clone if arguments[1] as c_int & libc::CLONE_THREAD == 0 => shut(ReasonT::Fork),
         libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => shut(ReasonT::Fork),
         libc::SYS_mq_notify => has_notification(),
@@ -51,6 +52,37 @@ unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> us
         _ => {}
     }
     entry.next()
+}
+
+/// What `clone` may share with the child, or do to who is whose child, and be no `fork` any more.
+const SHARED: c_int = libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_VFORK
+    | libc::CLONE_PARENT
+    | libc::CLONE_SETTLS;
+
+/// Whether `clone` by its number is a `fork`, perhaps with name spaces of the child's own (as vsftpd's).
+fn is_fork(arguments: &[usize; 6]) -> bool {
+    let [_, flags, stack, ..] = *arguments;
+    flags as c_int & SHARED == 0 && stack == 0
+}
+
+/// `clone`, where it is a `fork`.
+#[allow(clippy::too_many_arguments, reason = "as many as a system call has")]
+unsafe extern "C-unwind" fn forked(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let call = Numbered { number, arguments: [a, b, c, d, e, f] };
+    forked_by(|| call.make() as c_long)
 }
 
 /// If a ring cannot be seen into, the library is to know.

@@ -1,11 +1,12 @@
 //! Programs that confine themselves before their first hot session move all the same: another root folder, no more processes, another user.
 //!
-//! For root, who alone may do so; skipped with a message otherwise. The programs are `c/why`, which compare every byte, and vsftpd in
-//! `programs/vsftpd.sh` (`programs.rs`). Not here: programs that are confined already when they start (`why.rs`).
+//! For root, who alone may do so; skipped with a message otherwise. The programs are `c/why`, which compare every byte, and vsftpd
+//! (also in `programs/vsftpd.sh`). Not here: programs that are confined already when they start (`why.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use serde_json::Value;
+use sojourn_lab::net::Host;
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::free_port;
 use std::os::unix::fs::PermissionsExt;
@@ -105,5 +106,71 @@ fn with_all_of_that() {
 /// lowest, as the library's was in a table of its own).
 #[test]
 fn with_too_few_addresses_it_stays_and_is_whole() {
-    both_are("kernel", &[], &["memory=100000000"]);
+    both_are("kernel", &[], &["memory=40000000"]);
+}
+
+/// vsftpd as it is configured by default, but for its filter of system calls: each process of a session has name spaces, root folder, limits and
+/// user of its own.
+#[test]
+fn vsftpd_with_all_its_walls() {
+    if !rustix::process::geteuid().is_root() || !sojourn_lab::net::is_possible() {
+        eprintln!("skipped: not root with network namespaces");
+        return;
+    }
+    let Some(program) =
+        ["/usr/sbin/vsftpd", "/usr/bin/vsftpd"].into_iter().find(|at| Path::new(at).exists())
+    else {
+        eprintln!("skipped: no vsftpd");
+        return;
+    };
+    let host = Host::new().unwrap();
+    // vsftpd allows itself 200 MB of addresses: rings are as large as what the kernel would hold, which Linux leaves at this.
+    host.set("ipv4/tcp_rmem", "4096 131072 6291456").unwrap();
+    let sandbox = Sandbox::new().unwrap();
+    let folder = sandbox.folder().to_owned();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap()
+    };
+    mode(&folder, 0o755);
+    mode(&sandbox.address(), 0o666);
+    for name in ["pub", "pub/up", "empty"] {
+        std::fs::create_dir(folder.join(name)).unwrap();
+    }
+    mode(&folder.join("pub/up"), 0o777);
+    let bytes: Vec<u8> =
+        (0..32_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(folder.join("pub/large"), &bytes).unwrap();
+    std::fs::write(folder.join("conf"), configuration(&folder)).unwrap();
+    let start = |words: &[&str]| {
+        let mut command = sandbox.command(Mode::Sojourn, words[0]);
+        command.args(&words[1..]);
+        host.place(&mut command);
+        Running::start(command).unwrap()
+    };
+    let _server = start(&[program, folder.join("conf").to_str().unwrap()]);
+    let place = "ftp://127.0.0.1:2121";
+    let begun = Instant::now();
+    while start(&["curl", "-sS", "-l", place]).finish(PATIENCE).unwrap().status != 0 {
+        assert!(begun.elapsed() < PATIENCE, "vsftpd does not begin");
+    }
+    let joins = || sandbox.stats().unwrap()["joins"].as_u64().unwrap();
+    let before = joins();
+    let down = start(&["curl", "-sS", "-o", "down", &format!("{place}/large")]);
+    down.finish(PATIENCE).unwrap().success("download").unwrap();
+    assert!(std::fs::read(folder.join("down")).unwrap() == bytes, "other bytes come down");
+    assert!(joins() > before, "the download does not move");
+    let before = joins();
+    let up = start(&["curl", "-sS", "-T", "pub/large", &format!("{place}/up/large")]);
+    up.finish(PATIENCE).unwrap().success("upload").unwrap();
+    assert!(std::fs::read(folder.join("pub/up/large")).unwrap() == bytes, "other bytes come up");
+    assert!(joins() > before, "the upload does not move");
+}
+
+fn configuration(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "listen=YES\nbackground=NO\nlisten_address=127.0.0.1\nlisten_port=2121\nanonymous_enable=YES\nanon_root={folder}/pub\n\
+        anon_upload_enable=YES\nwrite_enable=YES\nanon_umask=022\nno_anon_password=YES\nallow_writeable_chroot=YES\n\
+        secure_chroot_dir={folder}/empty\nseccomp_sandbox=NO\nuse_sendfile=NO\nxferlog_enable=NO\n"
+    )
 }
