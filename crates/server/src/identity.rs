@@ -3,8 +3,8 @@
 //! Nothing a library says about an end is believed. A socket is named by its cookie and its peer's cookie; the
 //! peer is found with `sock_diag` (TCP by the mirrored addresses, Unix sockets by the peer's inode).
 //! Cookies are given out once in the life of a kernel, so a key cannot come to mean another connection, as
-//! addresses can. A pipe is named by device, inode and which end it is: its inode lives as long as either end, and
-//! the kernel gives a number out again after four thousand million others; that much staleness is accepted.
+//! addresses can. A pipe is seen by inode and which end it is; the kernel gives a number out again after four thousand million
+//! others, so the server does not pair by it (`pins`).
 //!
 //! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not here: who
 //! else holds the end (`holders`), pairing (`registry`).
@@ -29,15 +29,6 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
 use sojourn_session::{KindT, ReasonT};
 
-/// An end that can move, and how its holders are found.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// For the registry.
-    pub identity: Identity,
-    /// For the look at `/proc`.
-    pub object: Object,
-}
-
 /// Looks at an end.
 ///
 /// # Errors
@@ -45,7 +36,7 @@ pub struct Seen {
 /// both ends in one descriptor), [`ReasonT::State`] (listening, not connected, closing, not yet accepted),
 /// [`ReasonT::Option`], [`ReasonT::NoPeer`] (the other end of a TCP connection is not in this network name space),
 /// [`ReasonT::Namespace`] (an end in one that cannot be looked into), [`ReasonT::Resources`].
-pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Seen, ReasonT> {
+pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
     // Nothing is asked that a file system would have to answer: one in user space may never do so.
     let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;
     if flags.contains(OFlags::PATH) {
@@ -71,7 +62,7 @@ pub fn inode(end: BorrowedFd<'_>) -> u64 {
     found.map_or(0, |found| found.st_ino)
 }
 
-fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Seen, ReasonT> {
+fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Identity, ReasonT> {
     let found = rustix::fs::fstat(end).map_err(|_| ReasonT::Closed)?;
     let writes = match flags & OFlags::RWMODE {
         OFlags::RDONLY => false,
@@ -85,9 +76,9 @@ fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Seen, ReasonT> {
     let capacity = rustix::pipe::fcntl_getpipe_size(end).map_err(|_| ReasonT::Closed)?;
     let holds = [u32::try_from(capacity).unwrap_or(u32::MAX), 0];
     let name = format!("pipe:[{}]", found.st_ino);
-    let key = crate::registry::Key::Pipe { device: found.st_dev, inode: found.st_ino, writes };
-    Ok(Seen {
-        identity: Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, holds },
-        object: Object::Pipe { inode: found.st_ino, writes },
-    })
+    // Its own for as long as it is open: the server puts one in its place that lasts.
+    let key = crate::registry::Key::Pipe { object: found.st_ino, writes };
+    let object = Object::Pipe { inode: found.st_ino, writes };
+    let kind = KindT::Pipe;
+    Ok(Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None })
 }

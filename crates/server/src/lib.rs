@@ -18,6 +18,7 @@ pub mod log;
 mod looked;
 mod looks;
 pub mod memory;
+pub mod pins;
 pub mod privileges;
 mod proxies;
 pub mod proxy;

@@ -4,21 +4,23 @@
 //! Not here: looking (`identity`), the proxy (`proxy`), asking it (`looks`).
 
 use crate::holders::Object;
-use crate::identity::{self, Diag, Seen};
+use crate::identity::{self, Diag};
 use crate::registry::{Identity, Key};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use sojourn_session::{KindT, ReasonT};
 
 /// An end, as it was seen.
 #[derive(Debug)]
 pub(crate) struct Looked {
     /// What it is, or why it cannot move.
-    pub(crate) seen: Result<Seen, ReasonT>,
+    pub(crate) seen: Result<Identity, ReasonT>,
     /// Of the socket or pipe; 0 for anything else.
     pub(crate) inode: u64,
     /// It shows that its program may have packets.
     pub(crate) is_packets: bool,
-    /// The socket, for the carrier, if its peer is on another host.
+    /// What the server keeps of it: of a socket whose peer is on another host the socket, for the carrier; of a pipe its name,
+    /// which is neither reader nor writer.
     pub(crate) kept: Option<OwnedFd>,
     /// To be closed when the answer is given: closing a packet socket takes the kernel a while.
     _slow: Option<OwnedFd>,
@@ -34,10 +36,12 @@ impl Looked {
         let seen = identity::look(end.as_fd(), diag);
         let inode = identity::inode(end.as_fd());
         let is_packets = identity::is_packets(end.as_fd(), diag);
-        let is_carried = seen.as_ref().is_ok_and(|seen| seen.identity.key.is_carried());
+        let is_carried = seen.as_ref().is_ok_and(|seen| seen.key.is_carried());
+        let is_pipe = seen.as_ref().is_ok_and(|seen| matches!(seen.key, Key::Pipe { .. }));
         let (kept, slow) = match (is_carried, is_packets) {
             (true, _) => (Some(end), None),
             (_, true) => (None, Some(end)),
+            _ if is_pipe => (name(&end), None),
             _ => (None, None),
         };
         Self { seen, inode, is_packets, kept, _slow: slow }
@@ -59,11 +63,11 @@ impl Looked {
                 return bytes;
             }
         };
-        let Identity { key, kind, from, to, holds } = &seen.identity;
+        let Identity { key, kind, from, to, holds, .. } = seen;
         bytes.extend([1, *kind as u8]);
         let (what, words) = match *key {
             Key::Socket { own, peer } => (0, [own, peer]),
-            Key::Pipe { device, inode, writes } => (1 + u8::from(writes), [device, inode]),
+            Key::Pipe { object, writes } => (1 + u8::from(writes), [object, 0]),
         };
         bytes.push(what);
         words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
@@ -93,16 +97,21 @@ impl Looked {
         let (key, object) = match what {
             0 => (Key::Socket { own: words[0], peer: words[1] }, Object::Socket { inode }),
             writes => {
-                let ([device, inode], writes) = (words, writes == 2);
-                (Key::Pipe { device, inode, writes }, Object::Pipe { inode, writes })
+                let writes = writes == 2;
+                (Key::Pipe { object: words[0], writes }, Object::Pipe { inode, writes })
             }
         };
         let holds = [rest.half()?, rest.half()?];
         let (from, to) = (rest.text()?, rest.text()?);
-        let identity = Identity { key, kind, from, to, holds };
-        let seen = Ok(Seen { identity, object });
+        let seen = Ok(Identity { key, kind, from, to, holds, object, pin: None });
         Some(Self { seen, inode, is_packets, kept, _slow: None })
     }
+}
+
+/// A descriptor that only names what `end` is: see open(2), `O_PATH`.
+fn name(end: &OwnedFd) -> Option<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", end.as_raw_fd());
+    openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 /// What has not been read yet.

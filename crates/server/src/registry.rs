@@ -5,10 +5,10 @@
 //!
 //! # Theory of operation
 //! An **end** is one offered or joined session of one process, known by the library's number (`local`) and by
-//! its [`Key`], what the server saw of the kernel object. Keys name an object for ever: a socket by its
-//! cookie and its peer's, which the kernel never gives out again, so an offer that has become stale (its
-//! process closed the descriptor and did not say `left`) can never be paired with a later connection of the
-//! same addresses. An end that is offered pairs with the end that has the mirrored key, if that waits.
+//! its [`Key`], what the server saw of the kernel object. A key names one object: a socket by its
+//! cookie and its peer's, which the kernel never gives out again; a pipe by what the end itself keeps it by
+//! ([`crate::pins`]). So an offer that has become stale (its process closed the descriptor and did not say `left`) can never be
+//! paired with a later connection of the same addresses, or a pipe of the same number. An end that is offered pairs with the end that has the mirrored key, if that waits.
 //! What the server has to say is queued as events, which a process collects. A **stream** is two joined ends;
 //! it is forgotten when both sides have left. Only then are its slots used again, so nobody rings a slot that
 //! means something else by now.
@@ -30,6 +30,8 @@ mod tests;
 pub use events::{Carried, Delivery, InboxOut, JoinOut};
 pub use process::Who;
 
+use crate::holders::Object;
+use crate::pins::Pin;
 use inbox::Inboxes;
 use process::Process;
 use sojourn_ipc::ClientId;
@@ -38,6 +40,7 @@ use sojourn_pump::Counts;
 use sojourn_pump::figures::Figures;
 use sojourn_session::{KindT, ReasonT};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A kernel object as the server saw it, and which end of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,10 +55,8 @@ pub enum Key {
     },
     /// An end of a pipe.
     Pipe {
-        /// Device and inode, which both ends share.
-        device: u64,
-        /// See `device`.
-        inode: u64,
+        /// Both ends have the same, and no other pipe has: see [`crate::pins`]. What looks at an end only knows its inode.
+        object: u64,
         /// The end that writes.
         writes: bool,
     },
@@ -67,7 +68,7 @@ impl Key {
     pub fn mirror(self) -> Self {
         match self {
             Self::Socket { own, peer } => Self::Socket { own: peer, peer: own },
-            Self::Pipe { device, inode, writes } => Self::Pipe { device, inode, writes: !writes },
+            Self::Pipe { object, writes } => Self::Pipe { object, writes: !writes },
         }
     }
 
@@ -94,6 +95,10 @@ pub struct Identity {
     pub to: String,
     /// Bytes that the kernel holds without the reader's help: of what is written here, and beside that of what is read here.
     pub holds: [u32; 2],
+    /// How its holders are found.
+    pub object: Object,
+    /// What keeps a pipe's key its own.
+    pub pin: Option<Arc<Pin>>,
 }
 
 impl Identity {
@@ -192,6 +197,8 @@ struct End {
     set: u32,
     inode: u64,
     since_ms: u64,
+    /// The server has found that nobody else holds it. Else its library has said so.
+    is_counted: bool,
     state: State,
 }
 
@@ -276,6 +283,7 @@ pub struct Registry {
     last: u64,
     to_ring: Vec<ClientId>,
     to_drop: Vec<ClientId>,
+    to_count: Vec<(ClientId, u64, u64)>,
     counters: Counters,
 }
 
@@ -294,6 +302,7 @@ impl Registry {
             last: (u64::from(seed) | 1) << 31,
             to_ring: Vec::new(),
             to_drop: Vec::new(),
+            to_count: Vec::new(),
             counters: Counters {
                 offers: 0,
                 joins: 0,
@@ -360,6 +369,19 @@ impl Registry {
     /// One more look through the system's processes.
     pub fn count_scan(&mut self) {
         self.counters.scans += 1;
+    }
+
+    /// Ends whose holders must be counted as well, beside what [`Registry::offer`] answers: of which process, by which number of the
+    /// library's, under which number.
+    pub fn take_counts(&mut self) -> Vec<(ClientId, u64, u64)> {
+        core::mem::take(&mut self.to_count)
+    }
+
+    /// How the holders of an end are found, and whose it is.
+    #[must_use]
+    pub fn object(&self, process: ClientId, local: u64) -> Option<(u32, Object)> {
+        let object = self.end(process, local)?.identity.object;
+        Some((self.processes.get(&process)?.who.pid, object))
     }
 
     /// Processes whose doorbells are to be rung.

@@ -15,6 +15,7 @@ use crate::log::{self, Level};
 use crate::looked::Looked;
 use crate::looks::Looks;
 use crate::memory::{Memory, SLOTS};
+use crate::pins::Pins;
 use crate::proxies::Proxies;
 use crate::registry::{
     CallError, Carried, Delivery, InboxOut, JoinOut, Limits, Registry, Who, Wish,
@@ -64,6 +65,7 @@ struct State {
 pub struct Sojournd {
     state: Mutex<State>,
     looker: Looker,
+    pins: Pins,
     /// For looks at what the carrier has, which is the only one that waits for them.
     carriers_diag: Mutex<Diag>,
     me: Weak<Self>,
@@ -86,6 +88,9 @@ pub enum StartError {
         "the kernel does not tell who is at the other end of a socket (sock_diag, CONFIG_UNIX_DIAG, CONFIG_INET_DIAG): {0}"
     )]
     Diag(rustix::io::Errno),
+    /// No inotify.
+    #[error("the kernel does not tell pipes apart (inotify): {0}")]
+    Pins(Errno),
     /// No thread.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -144,10 +149,12 @@ impl Sojournd {
         let state = State { registry: Registry::new(limits, seed), errands: Errands::new() };
         let (sender, jobs) = scanner::queue();
         let diag = Diag::new().map_err(StartError::Diag)?;
+        let pins = Pins::new().map_err(StartError::Pins)?;
         let beat = beats.beat("scanner");
         let server = Arc::new_cyclic(|me| Self {
             state: Mutex::new(state),
             looker,
+            pins,
             carriers_diag: Mutex::new(diag),
             me: Weak::clone(me),
             beats,
@@ -269,6 +276,9 @@ impl Sojournd {
             registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
         }
         Self::ring(registry, errands);
+        let jobs = Self::jobs(registry);
+        drop(state);
+        self.count(jobs);
     }
 }
 

@@ -241,6 +241,36 @@ fn roots_server_joins_users_and_shows_each_its_own() {
 }
 
 #[test]
+fn another_users_word_that_it_is_sole_is_not_taken() {
+    if !can_be_others() || !sees_others() {
+        eprintln!("skipped: needs root, and to look into others' processes");
+        return;
+    }
+    let address = open_address("sole");
+    let server = Server::start(&address, &[]);
+    let [liar, honest] = USERS.map(|user| Program::start_as(Some(user), &address));
+    let other = Program::start_as(Some(USERS[0]), &address);
+    assert!(liar.hello() && honest.hello() && other.hello());
+    for (local, ends) in [pipe(), pipe()].into_iter().enumerate() {
+        let local = local as u64;
+        other.tell(&format!("keep {local}"), Some(ends.1.as_fd()));
+        assert!(honest.offer(local, ends.0, true));
+        liar.offer(local, ends.1, true);
+        assert_eq!(liar.told(), ("refused".into(), local, ReasonT::SeveralHolders));
+    }
+    // Of what really is its own the word is checked, and true.
+    let (reader, writer) = pipe();
+    assert!(honest.offer(7, reader, true));
+    liar.offer(7, writer, true);
+    assert_eq!(honest.joined().stream, liar.joined().stream);
+    assert!(server.admin().stats().unwrap().counters.scans >= 1);
+}
+
+fn pipe() -> (rustix::fd::OwnedFd, rustix::fd::OwnedFd) {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap()
+}
+
+#[test]
 fn a_users_server_counts_holders_without_privileges() {
     if !can_be_others() {
         return;

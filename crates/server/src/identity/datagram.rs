@@ -12,7 +12,6 @@
 //! connected from there to its peer; another that comes to be so later is none that a program has use for. Not connected
 //! and with one of the options set, it may be joined at any time, of which nobody is told: it is refused, alone or not.
 
-use super::Seen;
 use super::diag::Diag;
 use super::headers::{self, is_long, is_set};
 use super::socket::{canonical, has_any_of_kernels_own};
@@ -46,7 +45,7 @@ const OF_UDP: [i32; 4] = [
     101, // UDP_NO_CHECK6_TX
     102, // UDP_NO_CHECK6_RX
 ];
-pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Seen, ReasonT> {
+pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
     let is_udp = sockopt::socket_protocol(end) == Ok(Some(rustix::net::ipproto::UDP));
     let is_v6 = match sockopt::socket_domain(end) {
         Ok(AddressFamily::INET) if is_udp => false,
@@ -74,7 +73,8 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
     if is_shared(end, (local, remote), cookie, diag)? {
         return Err(ReasonT::SharedPort);
     }
-    Ok(Seen { identity: of_datagrams(cookie, local, remote), object: Object::Socket { inode } })
+    let object = Object::Socket { inode };
+    Ok(Identity { object, ..of_datagrams(cookie, local, remote) })
 }
 
 /// What a UDP socket is known by.
@@ -86,6 +86,8 @@ pub fn of_datagrams(cookie: u64, local: SocketAddr, remote: Option<SocketAddr>) 
         from: local.to_string(),
         to: remote.map_or_else(|| "*".into(), |remote| remote.to_string()),
         holds: [0; 2],
+        object: Object::Socket { inode: 0 },
+        pin: None,
     }
 }
 

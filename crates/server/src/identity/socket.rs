@@ -1,6 +1,5 @@
 //! Sockets: what they are, which options they have, who is at the other end.
 
-use super::Seen;
 use super::diag::{Diag, DiagError};
 use crate::holders::Object;
 use crate::raw;
@@ -39,7 +38,7 @@ const KERNELS_OWN: [(i32, i32); 14] = [
 const SO_ATTACH_FILTER: i32 = 26;
 const SO_RCVLOWAT: i32 = 18;
 
-pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Seen, ReasonT> {
+pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
         return super::datagram::look(end, inode, diag);
     }
@@ -64,12 +63,10 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<S
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
-    let object = Object::Socket { inode };
-    let identity = match kind {
-        KindT::Unix => unix(end, (local, remote), (inode, cookie), diag)?,
-        _ => tcp(end, (local, remote), cookie, diag)?,
-    };
-    Ok(Seen { identity, object })
+    match kind {
+        KindT::Unix => unix(end, (local, remote), (inode, cookie), diag),
+        _ => tcp(end, (local, remote), (inode, cookie), diag),
+    }
 }
 
 /// Whether an option is set that only the kernel honours, other than these.
@@ -99,7 +96,7 @@ fn option_is(end: BorrowedFd<'_>, name: i32, usual: i32) -> bool {
 fn tcp(
     end: BorrowedFd<'_>,
     (local, remote): (SocketAddrAny, Option<SocketAddrAny>),
-    cookie: u64,
+    (inode, cookie): (u64, u64),
     diag: &mut Diag,
 ) -> Result<Identity, ReasonT> {
     let mut info = [0; 8];
@@ -139,6 +136,8 @@ fn tcp(
         from: local.to_string(),
         to: remote.to_string(),
         holds: tcp_holds(end),
+        object: Object::Socket { inode },
+        pin: None,
     })
 }
 
@@ -214,6 +213,8 @@ fn unix(
         from: unix_name(Some(local), inode),
         to: unix_name(remote, peer.inode),
         holds,
+        object: Object::Socket { inode: inode.into() },
+        pin: None,
     })
 }
 

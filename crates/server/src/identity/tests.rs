@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-fn see(end: impl AsFd) -> Result<Seen, ReasonT> {
+fn see(end: impl AsFd) -> Result<Identity, ReasonT> {
     look(end.as_fd(), &mut Diag::new().unwrap())
 }
 
@@ -21,11 +21,11 @@ fn reason(end: impl AsFd) -> ReasonT {
 /// Two ends that must be each other's mirror image.
 fn assert_pair(a: impl AsFd, b: impl AsFd, kind: KindT) -> [Identity; 2] {
     let (a, b) = (see(a).unwrap(), see(b).unwrap());
-    assert_eq!(a.identity.key, b.identity.key.mirror());
-    assert_ne!(a.identity.key, b.identity.key);
-    assert_eq!((a.identity.kind, b.identity.kind), (kind, kind));
-    assert_eq!(a.identity.from, b.identity.to);
-    [a.identity, b.identity]
+    assert_eq!(a.key, b.key.mirror());
+    assert_ne!(a.key, b.key);
+    assert_eq!((a.kind, b.kind), (kind, kind));
+    assert_eq!(a.from, b.to);
+    [a, b]
 }
 
 fn tcp(address: &str) -> (TcpStream, TcpStream) {
@@ -78,7 +78,7 @@ fn a_connection_that_has_the_addresses_of_one_before_is_another() {
     };
     let (old, _peer) = connect("127.0.0.1:0".parse().unwrap());
     let from = old.local_addr().unwrap();
-    let stale = see(&old).unwrap().identity;
+    let stale = see(&old).unwrap();
     drop(old);
     let (new, peer) = connect(from);
     let [own, other] = assert_pair(&new, &peer, KindT::Tcp);
@@ -100,9 +100,9 @@ fn tcp_that_is_not_connected_to_this_host_is_refused() {
     assert_eq!(reason(&b), ReasonT::State);
     // Not accepted yet, but there already.
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let early = see(&client).unwrap().identity.key;
+    let early = see(&client).unwrap().key;
     let server = listener.accept().unwrap().0;
-    assert_eq!(see(&server).unwrap().identity.key, early.mirror());
+    assert_eq!(see(&server).unwrap().key, early.mirror());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn unix_sockets_of_every_origin_are_paired() {
 #[test]
 fn many_unix_sockets_are_asked_for_at_once_and_still_paired_right() {
     let mut diag = Diag::new().unwrap();
-    let mut key = |end: &UnixStream| look(end.as_fd(), &mut diag).unwrap().identity.key;
+    let mut key = |end: &UnixStream| look(end.as_fd(), &mut diag).unwrap().key;
     // More than single questions are worth: the later ones come from what was learnt, or from a new look.
     let pairs: Vec<_> = (0..300).map(|_| unix()).collect();
     for _ in 0..3 {
@@ -171,7 +171,7 @@ fn unix_sockets_that_are_half_closed_or_alone_are_refused() {
 }
 
 /// Looks at it as a server does that carries.
-fn see_carried(end: &UdpSocket) -> Result<Seen, ReasonT> {
+fn see_carried(end: &UdpSocket) -> Result<Identity, ReasonT> {
     let mut diag = Diag::new().unwrap();
     diag.carries();
     look(end.as_fd(), &mut diag)
@@ -199,9 +199,9 @@ fn udp_sockets_that_want_to_be_told_can_be_carried() {
         (libc::IPPROTO_IP, libc::IP_RECVTTL),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     ];
-    assert_eq!(see_carried(&udp(any, &obeyed)).unwrap().identity.kind, KindT::Udp);
+    assert_eq!(see_carried(&udp(any, &obeyed)).unwrap().kind, KindT::Udp);
     let fine = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
-    assert_eq!(see_carried(&udp(any, &[fine])).unwrap().identity.kind, KindT::Udp);
+    assert_eq!(see_carried(&udp(any, &[fine])).unwrap().kind, KindT::Udp);
     for other in [(libc::SOL_SOCKET, libc::SO_RXQ_OVFL), (libc::IPPROTO_IP, libc::IP_RECVOPTS)] {
         assert_eq!(see_carried(&udp(any, &[other])).unwrap_err(), ReasonT::Option, "{other:?}");
     }
@@ -325,7 +325,7 @@ fn options_that_only_the_kernel_honours_are_refused() {
     }
     let (a, _b) = unix();
     rustix::net::sockopt::set_socket_send_buffer_size(&a, 1).unwrap();
-    assert!(see(&a).unwrap().identity.holds[0] < 8192);
+    assert!(see(&a).unwrap().holds[0] < 8192);
 }
 
 #[test]
@@ -335,9 +335,9 @@ fn pipes_are_told_apart_and_by_their_ends() {
     assert!(matches!(identity.key, Key::Pipe { writes: false, .. }));
     assert_eq!(identity.holds, [64 << 10, 0]);
     let (other, _writer) = pipe(PipeFlags::empty());
-    assert_ne!(see(&other).unwrap().identity.key, identity.key);
+    assert_ne!(see(&other).unwrap().key, identity.key);
     rustix::pipe::fcntl_setpipe_size(&other, 4096).unwrap();
-    assert_eq!(see(&other).unwrap().identity.holds, [4096, 0]);
+    assert_eq!(see(&other).unwrap().holds, [4096, 0]);
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl Registry {
         self.keys.insert(identity.key, (process, wish.local));
         let Wish { ring_bytes, set, inode, .. } = wish;
         owner.forget_refusal(inode);
-        let end = End { identity, ring_bytes, set, inode, since_ms, state };
+        let is_counted = false;
+        let end = End { identity, ring_bytes, set, inode, since_ms, is_counted, state };
         owner.ends.insert(wish.local, end);
     }
 
@@ -103,7 +104,10 @@ impl Registry {
     ) {
         match self.end_mut(process, local) {
             // Not the offer that was asked about: taken back, or refused meanwhile.
-            Some(end) if end.state == State::Counting(number) => end.state = State::Waiting,
+            Some(end) if end.state == State::Counting(number) => {
+                end.state = State::Waiting;
+                end.is_counted = true;
+            }
             _ => return,
         }
         match verdict {
@@ -157,6 +161,10 @@ impl Registry {
         if self.end(other.0, other.1).is_none_or(|end| end.state != State::Waiting) {
             return Offered::Waits;
         }
+        if self.count_believed([(process, local), other]) {
+            return Offered::Waits;
+        }
+        let Some(end) = self.end(process, local) else { return Offered::Decided };
         // Side 0 of a pipe writes; of two sockets the one that came first is side 0.
         let own = (process, local);
         let is_reader = matches!(end.identity.key, super::Key::Pipe { writes: false, .. });
@@ -168,6 +176,32 @@ impl Registry {
             }
         }
         Offered::Decided
+    }
+
+    /// Between users a library's word that nobody else holds its end is not enough. Who lies would be joined with the end of another's
+    /// session, while that other's bytes also come from, or go to, somebody who holds the liar's end rightfully, in the
+    /// kernel. Within one user, who has both ends, it harms nothing that it could not harm anyway; root is believed.
+    /// Whether any of these two must be counted first.
+    fn count_believed(&mut self, sides: [(ClientId, u64); 2]) -> bool {
+        let uids = sides.map(|(id, _)| self.processes.get(&id).map_or(0, |one| one.who.uid));
+        let is_theirs = uids[0] != uids[1] && self.limits.serves_everybody;
+        if !is_theirs || sides.iter().any(|(id, _)| *id == CARRIER) {
+            return false;
+        }
+        let mut must_wait = false;
+        for ((process, local), uid) in sides.into_iter().zip(uids) {
+            let is_counted = self.end(process, local).is_none_or(|end| end.is_counted);
+            if is_counted || uid == 0 {
+                continue;
+            }
+            let number = self.fresh();
+            if let Some(end) = self.end_mut(process, local) {
+                end.state = State::Counting(number);
+                self.to_count.push((process, local, number));
+                must_wait = true;
+            }
+        }
+        must_wait
     }
 
     fn join(

@@ -76,13 +76,17 @@ pub(super) fn limits() -> Limits {
 pub(super) fn socket(own: u64, peer: u64) -> Identity {
     let name = |n| format!("socket:[{n}]");
     let key = Key::Socket { own, peer };
-    Identity { key, kind: KindT::Unix, from: name(own), to: name(peer), holds: [64 << 10, 0] }
+    let object = Object::Socket { inode: own };
+    let (kind, holds) = (KindT::Unix, [64 << 10, 0]);
+    Identity { key, kind, from: name(own), to: name(peer), holds, object, pin: None }
 }
 
 pub(super) fn pipe(inode: u64, writes: bool) -> Identity {
-    let key = Key::Pipe { device: 1, inode, writes };
+    let key = Key::Pipe { object: inode, writes };
     let name = format!("pipe:[{inode}]");
-    Identity { key, kind: KindT::Pipe, from: name.clone(), to: name, holds: [64 << 10, 0] }
+    let object = Object::Pipe { inode, writes };
+    let (kind, holds) = (KindT::Pipe, [64 << 10, 0]);
+    Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None }
 }
 
 pub(super) fn wish(local: u64) -> Wish {
@@ -106,6 +110,13 @@ impl World {
 
     fn offer(&mut self, process: u32, identity: Identity, wish: Wish) -> Offered {
         self.registry.offer(client(process), Ok(identity), wish, 5, &mut self.maker).unwrap()
+    }
+
+    /// The holders of what nobody is believed about have been counted.
+    fn counted(&mut self, verdict: Result<(), ReasonT>) {
+        for (process, local, number) in self.registry.take_counts() {
+            self.registry.counted(process, local, number, verdict, 5, &mut self.maker);
+        }
     }
 
     fn left(&mut self, process: u32, local: u64) {
@@ -241,9 +252,22 @@ fn roots_server_joins_users_and_keeps_their_inboxes_apart() {
     world.offer(1, socket(5, 6), wish(1));
     world.offer(2, socket(6, 5), wish(2));
     world.offer(1, socket(7, 8), wish(3));
-    world.offer(4, socket(8, 7), wish(4));
+    assert_eq!(world.offer(4, socket(8, 7), wish(4)), Offered::Waits, "both are counted");
+    world.counted(Ok(()));
     let (of_own_user, of_other) = (world.join(1).own, world.join(1).own);
     assert_ne!(of_own_user.id, of_other.id);
+}
+
+#[test]
+fn between_users_nobody_is_believed_but_root() {
+    let mut world = World::new(Limits { serves_everybody: true, ..limits() });
+    world.registry.hello(client(5), who(5, 0)).unwrap();
+    world.offer(5, socket(5, 6), wish(1));
+    assert_eq!(world.offer(4, socket(6, 5), wish(2)), Offered::Waits);
+    assert_eq!(world.registry.to_count.len(), 1, "root's is not counted");
+    world.counted(Err(ReasonT::SeveralHolders));
+    assert_eq!(world.refused(4), Some((2, ReasonT::SeveralHolders)));
+    assert_eq!(world.next(5), None, "it waits for another");
 }
 
 #[test]

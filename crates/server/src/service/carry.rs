@@ -4,7 +4,7 @@ use super::ends::Looker;
 use super::{Sojournd, State, fault, wish_of};
 use crate::identity::{self, Diag};
 use crate::memory::Memory;
-use crate::registry::{CARRIER, CallError, Carried, Who, Wish};
+use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sojourn_carrier::{Adopted, Door, Handed};
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
@@ -46,7 +46,7 @@ impl Sojournd {
     ) {
         let (identity, inode) = match what {
             Adopted::Socket(socket) => match identity::look(socket, &mut self.carriers_diag()) {
-                Ok(seen) => (seen.identity, identity::inode(socket)),
+                Ok(seen) => (seen, identity::inode(socket)),
                 // One that the kernel has ended meanwhile is not listed.
                 Err(_) => return,
             },
@@ -76,7 +76,7 @@ impl Sojournd {
     /// The carrier offers the other end of what a program has offered.
     pub(crate) fn offer_carried(&self, end: BorrowedFd<'_>, what: &OfferT) {
         let seen = identity::look(end, &mut self.carriers_diag());
-        let seen = seen.map(|seen| seen.identity.mirrored());
+        let seen = seen.map(Identity::mirrored);
         let wish = wish_of(what, identity::inode(end));
         let mut state = self.lock();
         let State { registry, errands } = &mut *state;
@@ -91,7 +91,7 @@ impl Sojournd {
         let mut state = self.lock();
         let State { registry, errands } = &mut *state;
         if let Ok(seen) = seen {
-            registry.decline_carried(&seen.identity.mirrored(), reason, self.now_ms());
+            registry.decline_carried(&seen.mirrored(), reason, self.now_ms());
         }
         Self::ring(registry, errands);
     }

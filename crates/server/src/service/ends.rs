@@ -4,16 +4,18 @@
 
 use super::{Sojournd, State, wish_of};
 use crate::holders;
-use crate::identity::{Diag, Seen};
+use crate::identity::Diag;
 use crate::log::{self, Level};
 use crate::looked::Looked;
 use crate::looks::Looks;
 use crate::memory::Memory;
 use crate::proxies::Proxies;
-use crate::registry::{CallError, Offered};
+use crate::registry::{CallError, Identity, Key, Offered, Registry};
 use crate::scanner::Job;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 use sojourn_carrier::Handed;
+use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{OfferT, ReasonT};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -53,6 +55,40 @@ impl Sojournd {
         }
     }
 
+    /// A pipe gets a key that is no other's, and keeps it for as long as the end is known.
+    fn pinned(&self, mut seen: Identity, kept: Option<&OwnedFd>) -> Result<Identity, ReasonT> {
+        let Key::Pipe { writes, .. } = seen.key else { return Ok(seen) };
+        let name = kept.ok_or(ReasonT::Resources)?;
+        let pin = self.pins.pin(name.as_fd()).map_err(|error| match error {
+            // Somebody else made it, and holds or held the other end.
+            Errno::ACCESS => ReasonT::OtherUser,
+            _ => ReasonT::Resources,
+        })?;
+        seen.key = pin.key(writes);
+        seen.pin = Some(Arc::new(pin));
+        Ok(seen)
+    }
+
+    fn job(registry: &Registry, (process, local, number): (ClientId, u64, u64)) -> Option<Job> {
+        let (pid, object) = registry.object(process, local)?;
+        Some(Job { process, local, number, pid, object })
+    }
+
+    /// Ends whose holders are to be counted although their libraries know them.
+    pub(super) fn jobs(registry: &mut Registry) -> Vec<Job> {
+        let counts = registry.take_counts();
+        counts.into_iter().filter_map(|count| Self::job(registry, count)).collect()
+    }
+
+    /// Has the scanner count.
+    pub(super) fn count(&self, jobs: Vec<Job>) {
+        let queue = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        // The scanner lives as long as this object.
+        for job in jobs {
+            let _ = queue.send(job);
+        }
+    }
+
     /// Takes an end that was looked at as an offer. True: it is not decided yet.
     pub(super) fn offered(
         &self,
@@ -78,8 +114,8 @@ impl Sojournd {
             _ if !self.serves(uid) => Err(ReasonT::OtherUser),
             _ => looked.seen,
         };
-        let object = seen.as_ref().ok().map(|seen| seen.object);
-        let identity = seen.map(|seen: Seen| seen.identity);
+        let identity = seen.and_then(|seen| self.pinned(seen, looked.kept.as_ref()));
+        let is_carried = identity.as_ref().is_ok_and(|seen| seen.key.is_carried());
         if let Err(reason) = &identity {
             log::say(
                 Level::Debug,
@@ -89,17 +125,16 @@ impl Sojournd {
         let wish = wish_of(what, looked.inode);
         let now_ms = self.now_ms();
         let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
-        if offered != Offered::Decided {
+        if offered != Offered::Decided && is_carried {
             self.hand_on(looked.kept);
         }
         Self::ring(registry, errands);
-        drop(state);
-        if let (Offered::Count(number), Some(object)) = (offered, object) {
-            let job = Job { process: caller.client, local: wish.local, number, pid, object };
-            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            // The scanner lives as long as this object.
-            let _ = jobs.send(job);
+        let mut jobs = Self::jobs(registry);
+        if let Offered::Count(number) = offered {
+            jobs.extend(Self::job(registry, (caller.client, wish.local, number)));
         }
+        drop(state);
+        self.count(jobs);
         Ok(offered != Offered::Decided)
     }
 
@@ -119,17 +154,18 @@ impl Sojournd {
         what: &OfferT,
         (stream, side): (u64, u8),
     ) -> Result<bool, CallError> {
-        let Ok(seen) = looked.seen else { return Ok(false) };
+        let seen = looked.seen.and_then(|seen| self.pinned(seen, looked.kept.as_ref()));
+        let Ok(seen) = seen else { return Ok(false) };
         let wish = wish_of(what, looked.inode);
         let mut state = self.lock();
         let registry = &mut state.registry;
         let now_ms = self.now_ms();
-        let (is_carried, client) = (seen.identity.key.is_carried(), caller.client);
+        let (is_carried, client) = (seen.key.is_carried(), caller.client);
         if is_carried && !registry.has_stream(stream) {
             // Its packets would not be known here: it is not one that the carrier has adopted.
             return Ok(false);
         }
-        let is_adopted = registry.adopt(client, seen.identity, wish, stream, side, now_ms)?;
+        let is_adopted = registry.adopt(client, seen, wish, stream, side, now_ms)?;
         let pid = registry.who(client).map_or(0, |who| who.pid);
         drop(state);
         if is_carried && is_adopted {

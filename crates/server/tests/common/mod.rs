@@ -302,6 +302,10 @@ impl Fake {
                 self.ends.insert(what.local, fd);
                 format!("{answer:?}").trim_start_matches("Ok(").trim_end_matches(')').into()
             }
+            "keep" => {
+                self.ends.insert(number(1), fd.unwrap());
+                "ok".into()
+            }
             "again" => {
                 let end = self.ends[&number(1)].try_clone().unwrap();
                 self.client().offer(Some(end.as_fd()), &offer(number(2), true)).unwrap().to_string()
