@@ -6,7 +6,7 @@
 //! descriptor of such a pipe waits as well, and so does closing a file of such a file system. Nothing ends that wait, not even
 //! `SIGKILL`. So no descriptor that a client may have chosen comes into the server's table. One proxy for each user receives them
 //! ([`sojourn_ipc::proxy`]), keeps sockets and pipes, and hands the server **tickets** in their place: one end of a socket pair, over
-//! which the server asks what the thing is ([`crate::looks`]). Event descriptors and memory go to the server themselves: the kernel
+//! which the server asks what the thing is (`looks`). Event descriptors and memory go to the server themselves: the kernel
 //! makes nobody wait for these.
 //!
 //! The first thread waits for nothing but the server. Looking and closing is done by a few others, each of which may be
