@@ -5,7 +5,7 @@ mod common;
 
 use common::{Folder, Program, Server, be_fake, is_there, until};
 use sojourn_ipc::{Address, Connection};
-use sojourn_session::{ReasonT, SessionClient, session_connect_options};
+use sojourn_session::{AdminClient, ReasonT, SessionClient, session_connect_options};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -87,6 +87,33 @@ fn calls_out_of_order_are_answered_with_faults() {
     assert!(client.offer(Some(end.as_fd()), &what).unwrap());
     assert_eq!(code(client.offer(Some(end.as_fd()), &what).map(drop)), argument);
     assert_eq!(code(client.adopt(Some(end.as_fd()), &what, 1, 0).map(drop)), argument);
+}
+
+/// A program may connect as root and give up that right: what has its connection afterwards is no administrator.
+#[test]
+fn a_librarys_connection_is_no_administrators() {
+    let folder = Folder::new();
+    let _server = Server::start(&folder.server(), &[]);
+    let address = Address::parse(&folder.server()).unwrap();
+    let connection = Connection::connect(address, &session_connect_options()).unwrap();
+    let mut admin = AdminClient::bind(connection).unwrap();
+    assert!(admin.list().is_ok());
+    let mut client = SessionClient::bind(admin.into_inner()).unwrap();
+    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    client.hello(c"x", Some(bell.as_fd())).unwrap();
+    let mut admin = AdminClient::bind(client.into_inner()).unwrap();
+    let code = |error: sojourn_ipc::CallError| error.status() as i32;
+    let errors = [
+        admin.list().map(drop).unwrap_err(),
+        admin.refused().map(drop).unwrap_err(),
+        admin.connections().map(drop).unwrap_err(),
+        admin.processes().map(drop).unwrap_err(),
+        admin.recall_stream(1).map(drop).unwrap_err(),
+        admin.move_in(1, 1).map(drop).unwrap_err(),
+    ];
+    assert_eq!(errors.map(code), [sojourn_session::FAULT_NOT_ALLOWED; 6]);
+    let _ = admin.stop(true);
+    assert_serves(&folder.server());
 }
 
 #[test]

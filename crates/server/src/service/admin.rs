@@ -1,19 +1,31 @@
 //! The interface `admin`: what `sojourn` and other tools ask, and tell the server to do.
 //!
-//! Everybody sees what is their own, root everything; the registry decides that. Not here: what programs' libraries say (`service`).
+//! Everybody sees what is their own, root everything; the registry decides that. Not here: what
+//! programs' libraries say (`service`).
 
-use super::{Sojournd, State, Stop};
+use super::{Sojournd, State, Stop, fault};
 use crate::memory::Memory;
 use sojourn_ipc::rt::{Caller, Fault};
 use sojourn_session::{
     AdminConnectionsOut, AdminListOut, AdminProcessesOut, AdminRefusedOut, AdminServer,
-    AdminStatsOut, ServerStatsT,
+    AdminStatsOut, FAULT_NOT_ALLOWED, ServerStatsT,
 };
 use std::sync::atomic::Ordering;
 
+impl Sojournd {
+    /// The user whose rights an administrator's connection has. A library's connection has none: its
+    /// program may have made it as root, and given up that right since (`prepare` in the library).
+    fn administrator(&self, caller: &Caller) -> Result<u32, Fault> {
+        match self.lock().registry.who(caller.client) {
+            Some(_) => Err(fault(FAULT_NOT_ALLOWED)),
+            None => Ok(caller.credentials.uid),
+        }
+    }
+}
+
 impl AdminServer for Sojournd {
     fn list(&self, caller: &Caller) -> Result<AdminListOut, Fault> {
-        let uid = caller.credentials.uid;
+        let uid = self.administrator(caller)?;
         let sessions = self.lock().registry.list(uid, self.now_ms(), &Memory);
         Ok(AdminListOut { count: sessions.len() as u32, sessions: Some(sessions) })
     }
@@ -39,39 +51,44 @@ impl AdminServer for Sojournd {
     }
 
     fn refused(&self, caller: &Caller) -> Result<AdminRefusedOut, Fault> {
-        let refusals = self.lock().registry.refused(caller.credentials.uid, self.now_ms());
+        let uid = self.administrator(caller)?;
+        let refusals = self.lock().registry.refused(uid, self.now_ms());
         Ok(AdminRefusedOut { count: refusals.len() as u32, refusals: Some(refusals) })
     }
 
     fn connections(&self, caller: &Caller) -> Result<AdminConnectionsOut, Fault> {
-        let connections = self.lock().registry.connections(caller.credentials.uid, &Memory);
+        let uid = self.administrator(caller)?;
+        let connections = self.lock().registry.connections(uid, &Memory);
         let count = connections.len() as u32;
         Ok(AdminConnectionsOut { count, connections: Some(connections) })
     }
 
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
+        let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, errands } = &mut *state;
-        let is_there = registry.recall_for(stream, caller.credentials.uid, self.now_ms());
+        let is_there = registry.recall_for(stream, uid, self.now_ms());
         Self::ring(registry, errands);
         Ok(is_there)
     }
 
     fn move_in(&self, caller: &Caller, pid: u32, inode: u64) -> Result<bool, Fault> {
+        let uid = self.administrator(caller)?;
         let mut state = self.lock();
         let State { registry, errands } = &mut *state;
-        let is_told = registry.want(pid, inode, caller.credentials.uid, self.now_ms());
+        let is_told = registry.want(pid, inode, uid, self.now_ms());
         Self::ring(registry, errands);
         Ok(is_told)
     }
 
     fn processes(&self, caller: &Caller) -> Result<AdminProcessesOut, Fault> {
-        let pids = self.lock().registry.processes(caller.credentials.uid);
+        let uid = self.administrator(caller)?;
+        let pids = self.lock().registry.processes(uid);
         Ok(AdminProcessesOut { count: pids.len() as u32, pids: Some(pids) })
     }
 
     fn stop(&self, caller: &Caller, force: bool) {
-        let uid = caller.credentials.uid;
+        let Ok(uid) = self.administrator(caller) else { return };
         if uid == 0 || uid == self.own_user {
             let wanted = if force { Stop::Now } else { Stop::WhenEmpty };
             self.stop.fetch_max(wanted as u8, Ordering::Relaxed);
