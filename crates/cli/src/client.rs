@@ -7,10 +7,11 @@ use crate::server::Silent;
 use crate::sessions::{Row, of_server};
 use anyhow::{Context as _, Result, anyhow};
 use sojourn_ipc::{Address, Connection, Deadline, Wait};
+use sojourn_session::pages;
 use sojourn_session::place::Surroundings;
 use sojourn_session::{
-    AdminClient, AdminListOut, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionClient,
-    SessionInfoT, admin_connect_options, config, session_connect_options,
+    AdminClient, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionClient, SessionInfoT,
+    admin_connect_options, config, session_connect_options,
 };
 use std::time::Duration;
 
@@ -116,9 +117,7 @@ impl Client {
 
     /// Sessions it knows.
     pub(crate) fn list(&mut self) -> Result<Vec<SessionInfoT>> {
-        let AdminListOut { sessions, .. } =
-            self.ask().list().with_context(|| format!("{}: list", self.address))?;
-        Ok(sessions.unwrap_or_default())
+        pages::sessions(self.ask()).with_context(|| format!("{}: list", self.address))
     }
 
     /// The same, as they are shown.
@@ -128,17 +127,17 @@ impl Client {
 
     /// Offers that it has refused. A server of an older version does not tell.
     pub(crate) fn refused(&mut self) -> Vec<RefusedInfoT> {
-        self.ask().refused().ok().and_then(|told| told.refusals).unwrap_or_default()
+        pages::refused(self.ask()).unwrap_or_default()
     }
 
     /// Processes that have found it. As above.
     pub(crate) fn processes(&mut self) -> Vec<u32> {
-        self.ask().processes().ok().and_then(|told| told.pids).unwrap_or_default()
+        pages::processes(self.ask()).unwrap_or_default()
     }
 
     /// How sessions with other hosts are. As above.
     pub(crate) fn connections(&mut self) -> Vec<ConnectionInfoT> {
-        self.ask().connections().ok().and_then(|told| told.connections).unwrap_or_default()
+        pages::connections(self.ask()).unwrap_or_default()
     }
 
     /// Its counters.

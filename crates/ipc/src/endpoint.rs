@@ -45,7 +45,7 @@ pub struct ServerOptions {
     pub max_inflight: u32,
     /// Clients at one time.
     pub max_clients: u32,
-    /// Clients at one time that run as the same user; 0: half of `max_clients` for every user but the
+    /// Clients at one time that run as the same user; 0: half of what others leave of `max_clients` for every user but the
     /// one that the server runs as, who may have all. More are refused with
     /// [`crate::Reason::TooManyOfUser`]. Users whom the server's user name space does not know count as
     /// one (`/proc/sys/kernel/overflowuid`).
@@ -73,6 +73,15 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
+    /// Whether user `uid` has as many clients as it may have, where it has `theirs` and there are `all`. Where nothing else is said, each user but
+    /// the server's own leaves as many places to the others as it has, so that however many take what they can, some are left.
+    pub(crate) fn is_full_for(&self, uid: u32, own: u32, (theirs, all): (usize, usize)) -> bool {
+        let left = (self.max_clients as usize).saturating_sub(all + 1);
+        let takes_too_much =
+            self.clients_per_user_max == 0 && uid != own && theirs > 0 && theirs + 1 > left;
+        theirs >= self.clients_of(uid, own) || takes_too_much
+    }
+
     /// Clients that user `uid` may have, of a server that runs as `own`.
     pub(crate) fn clients_of(&self, uid: u32, own: u32) -> usize {
         match self.clients_per_user_max {
@@ -388,6 +397,11 @@ mod tests {
         };
         assert_eq!(of(4096, 0), (usize::MAX, 2048));
         assert_eq!(of(1, 0), (usize::MAX, 1));
+        let options = ServerOptions { max_clients: 100, ..ServerOptions::default() };
+        let is_full = |theirs, all| options.is_full_for(8, 7, (theirs, all));
+        assert!(!is_full(49, 49) && is_full(50, 50));
+        assert!(!is_full(24, 74) && is_full(25, 75), "another has fifty");
+        assert!(!is_full(0, 99), "one more");
         assert_eq!(of(100, 3), (3, 3));
     }
 }

@@ -254,11 +254,15 @@ impl Lobby {
         let is_theirs = |who: &Credentials| who.uid == uid;
         let links = lock(&self.shared.links);
         let served = links.iter().filter_map(|slot| slot.link.as_ref());
-        let served = served.filter(|link| is_theirs(&link.credentials)).count();
+        let (mut all, mut theirs) = (self.waiting.len(), 0);
+        for link in served {
+            all += 1;
+            theirs += usize::from(is_theirs(&link.credentials));
+        }
         drop(links);
-        let waiting = self.waiting.iter().filter(|guest| is_theirs(&guest.credentials)).count();
+        theirs += self.waiting.iter().filter(|guest| is_theirs(&guest.credentials)).count();
         let own = rustix::process::geteuid().as_raw();
-        served + waiting >= self.shared.options.clients_of(uid, own)
+        self.shared.options.is_full_for(uid, own, (theirs, all))
     }
 
     /// Gives a client that greeted its region and its thread.

@@ -164,7 +164,7 @@ impl World {
 
     /// A stream that somebody is in.
     fn stream(&self, which: u64) -> u64 {
-        let listed = AdminServer::list(&*self.server, &self.caller(CLIENTS));
+        let listed = AdminServer::list(&*self.server, &self.caller(CLIENTS), 0);
         let all = listed.ok().and_then(|listed| listed.sessions).unwrap_or_default();
         all.get(which as usize % all.len().max(1)).map_or(which, |session| session.stream)
     }
@@ -253,6 +253,11 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
             let size = admin_wire::stop_request_size(Forms::BODY, force).ok()?;
             build(size, |writer| admin_wire::put_stop_request(writer, force)).ok()
         }
+        8 => {
+            let after = program.number();
+            let size = admin_wire::list_request_size(Forms::BODY, after).ok()?;
+            build(size, |writer| admin_wire::put_list_request(writer, after)).ok()
+        }
         14 => {
             let (pid, inode) = (1 + u32::from(which), program.number());
             let size = admin_wire::move_in_request_size(Forms::BODY, pid, inode).ok()?;
@@ -329,7 +334,7 @@ pub fn messages(bytes: &[u8]) -> u64 {
     assert!(world.server.is_empty(), "processes are left");
     let stats = AdminServer::stats(&*world.server, &world.caller(CLIENTS)).unwrap();
     assert_eq!((stats.counters.streams, stats.counters.processes), (0, 0));
-    let listed = AdminServer::list(&*world.server, &world.caller(CLIENTS)).unwrap();
+    let listed = AdminServer::list(&*world.server, &world.caller(CLIENTS), 0).unwrap();
     assert_eq!(listed.count, 0, "ends are left");
     stats.counters.joins
 }

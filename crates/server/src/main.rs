@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
     let network = flags.network.map(Network::from);
-    match run(&Options { place, idle_exit, network, same_process }, ready) {
+    match run(&Options { place, idle_exit, network, same_process, proxies: true }, ready) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

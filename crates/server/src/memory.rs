@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 pub const SLOTS: u32 = Inbox::SLOTS;
 
 /// Descriptors kept free for clients to come and for what they send.
-const RESERVE: u64 = 128;
+pub(crate) const RESERVE: u64 = 128;
 
 /// Makes regions and inboxes.
 #[derive(Clone, Copy, Debug, Default)]

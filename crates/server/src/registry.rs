@@ -20,6 +20,7 @@ mod events;
 mod inbox;
 mod pairing;
 mod process;
+mod shares;
 mod view;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ use crate::holders::Object;
 use crate::pins::Pin;
 use inbox::Inboxes;
 use process::Process;
+use shares::Shares;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_pump::Counts;
@@ -141,6 +143,9 @@ pub enum CallError {
     /// Not a process that said hello, or one that was dropped.
     #[error("no hello from this client, or it was dropped")]
     NoHello,
+    /// The caller's user has as many processes here as it may have.
+    #[error("no room for another process of that user")]
+    Quota,
     /// A number in use, a side that cannot be.
     #[error("arguments that contradict the rules")]
     Argument,
@@ -165,8 +170,12 @@ pub trait Maker {
 pub struct Limits {
     /// Ends one process may have.
     pub ends: usize,
-    /// Streams one user may have a side of.
-    pub streams_per_user: usize,
+    /// Ends that all processes may have, each user its share: see `shares`.
+    pub all_ends: usize,
+    /// Descriptors that there may be, each user its share.
+    pub descriptors: usize,
+    /// The user who may have all of that, as root may.
+    pub own_user: u32,
     /// Slots of an inbox.
     pub slots: u32,
     /// Ends of different users may be paired.
@@ -196,6 +205,8 @@ struct End {
     ring_bytes: u32,
     set: u32,
     inode: u64,
+    /// Where it stands in lists.
+    serial: u64,
     since_ms: u64,
     /// The server has found that nobody else holds it. Else its library has said so.
     is_counted: bool,
@@ -279,6 +290,9 @@ pub struct Registry {
     inboxes: Inboxes,
     /// Streams of each user.
     users: HashMap<u32, usize>,
+    /// Ends of each user, and descriptors that are kept for it.
+    ends: Shares,
+    descriptors: Shares,
     /// Numbers of streams, inboxes and counts are given out from here.
     last: u64,
     to_ring: Vec<ClientId>,
@@ -299,6 +313,8 @@ impl Registry {
             streams: HashMap::new(),
             inboxes: Inboxes::new(limits.slots),
             users: HashMap::new(),
+            ends: Shares::new(limits.all_ends, limits.own_user),
+            descriptors: Shares::new(limits.descriptors, limits.own_user),
             last: (u64::from(seed) | 1) << 31,
             to_ring: Vec::new(),
             to_drop: Vec::new(),
@@ -334,7 +350,11 @@ impl Registry {
 
     /// Forgets an end, whatever its state; its stream, if any, is the caller's to care for.
     fn take_end(&mut self, process: ClientId, local: u64) -> Option<End> {
-        let end = self.processes.get_mut(&process)?.ends.remove(&local)?;
+        let owner = self.processes.get_mut(&process)?;
+        let end = owner.ends.remove(&local)?;
+        if process != CARRIER {
+            self.ends.give_back(owner.who.uid, 1);
+        }
         self.keys.remove(&end.identity.key);
         Some(end)
     }
@@ -352,8 +372,8 @@ impl Registry {
         {
             let end = self.take_end(process, local);
             self.counters.refusals += 1;
-            if let (Some(end), Some(process)) = (end, self.processes.get_mut(&process)) {
-                process.note_refusal(end.inode, reason, now_ms);
+            if let Some(end) = end {
+                self.note_refusal(process, end.inode, reason, now_ms);
             }
             self.push(process, events::Event::Refused { local, reason }, now_ms);
         }

@@ -45,10 +45,14 @@ pub struct Options {
     pub network: Option<Network>,
     /// Sessions move whose two ends are in one process, too.
     pub same_process: bool,
+    /// What clients send is received and looked at by processes of their own: this very program, run
+    /// with [`crate::proxy::ARGUMENT`]. Without them a client can hold the server up.
+    pub proxies: bool,
 }
 
 impl Options {
-    /// A server at that address, for programs of this host, until it is told to end.
+    /// A server at that address, for programs of this host, until it is told to end, which is all in
+    /// one process: for tests, whose programs are no proxies.
     #[must_use]
     pub fn at(address: &str) -> Self {
         Self {
@@ -56,6 +60,7 @@ impl Options {
             idle_exit: None,
             network: None,
             same_process: false,
+            proxies: false,
         }
     }
 }
@@ -145,8 +150,12 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     signals::block();
     let work = Work { is_public, network: options.network.is_some(), socket };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
-    let proxies = Arc::new(Proxies::default());
-    let served = Sojournd::with_proxies(Arc::clone(&proxies), options.same_process)?;
+    let proxies = (options.proxies && is_public).then(|| Arc::new(Proxies::default()));
+    let served = match &proxies {
+        Some(proxies) => Sojournd::with_proxies(Arc::clone(proxies), options.same_process)?,
+        // Of its own user's programs each may end it anyhow.
+        None => Sojournd::alone(options.same_process)?,
+    };
     if let Some(network) = options.network
         && let Err(missing) = carried::start(&served, network, socket.map(keeper_of))
     {
@@ -158,7 +167,10 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     // Who may connect is decided by the socket's mode; everybody may to root's server.
     let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
     let before = umask(mask);
-    let endpoint = Endpoint::bind_with(address, server_options(), proxies);
+    let endpoint = match proxies {
+        Some(proxies) => Endpoint::bind_with(address, server_options(), proxies),
+        None => Endpoint::bind(address, server_options()),
+    };
     umask(before);
     let endpoint = match endpoint {
         Err(BindError::InUse(_)) if lock.is_none() => return Ok(another(&text, ready)),

@@ -14,7 +14,7 @@ use crate::identity::Diag;
 use crate::log::{self, Level};
 use crate::looked::Looked;
 use crate::looks::Looks;
-use crate::memory::{Memory, SLOTS};
+use crate::memory::{Memory, RESERVE, SLOTS};
 use crate::pins::Pins;
 use crate::proxies::Proxies;
 use crate::registry::{
@@ -41,6 +41,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
+
+/// Ends that all programs together may have with the server: half a kilobyte each.
+const ALL_ENDS: usize = 4 * ENDS_MAX as usize;
 
 /// What an administrator asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,19 +107,25 @@ impl From<CallError> for Fault {
     fn from(error: CallError) -> Self {
         match error {
             CallError::NoHello => fault(FAULT_NO_HELLO),
+            CallError::Quota => fault(FAULT_RESOURCES),
             CallError::Argument => fault(FAULT_ARGUMENT),
         }
     }
 }
 
 impl Sojournd {
-    /// A server that knows nobody, and its scanner. It looks at what is sent itself: for tests.
+    /// A server that knows nobody, and its scanner. It looks itself at what is sent.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn new() -> Result<Arc<Self>, StartError> {
+        Self::alone(false)
+    }
+
+    /// The same; `joins_within`: [`Limits::joins_within`].
+    pub(crate) fn alone(joins_within: bool) -> Result<Arc<Self>, StartError> {
         let diag = Diag::new().map_err(StartError::Diag)?;
-        Self::with(Looker::Here(Box::new(Mutex::new(diag))), Beats::new(), false)
+        Self::with(Looker::Here(Box::new(Mutex::new(diag))), Beats::new(), joins_within)
     }
 
     /// The same with proxies that look. `joins_within`: [`Limits::joins_within`].
@@ -135,8 +144,9 @@ impl Sojournd {
         let files = files.map_or(usize::MAX, |files| files as usize);
         let limits = Limits {
             ends: ENDS_MAX as usize,
-            // A stream costs a descriptor; no user takes them all from the others.
-            streams_per_user: if user.is_root() { files / 2 } else { files },
+            all_ends: ALL_ENDS,
+            descriptors: files.saturating_sub(RESERVE as usize),
+            own_user: user.as_raw(),
             slots: SLOTS,
             serves_everybody: user.is_root(),
             joins_within,

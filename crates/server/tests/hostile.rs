@@ -37,7 +37,7 @@ fn garbage_and_thousands_of_offers_disturb_nobody() {
     eprintln!("an offer that waits: {} µs", taken[0]);
     assert_eq!(hostile.tell("garbage 500 500", None), ["ok"]);
     assert_serves(&folder.server());
-    let rows = server.admin().list().unwrap().sessions.unwrap();
+    let rows = server.sessions();
     assert_eq!(rows.iter().filter(|row| row.pid == hostile.pid()).count(), 10_000);
     hostile.kill();
     until("all of it is gone", || {
@@ -97,17 +97,17 @@ fn a_librarys_connection_is_no_administrators() {
     let address = Address::parse(&folder.server()).unwrap();
     let connection = Connection::connect(address, &session_connect_options()).unwrap();
     let mut admin = AdminClient::bind(connection).unwrap();
-    assert!(admin.list().is_ok());
+    assert!(admin.list(0).is_ok());
     let mut client = SessionClient::bind(admin.into_inner()).unwrap();
     let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     client.hello(c"x", Some(bell.as_fd())).unwrap();
     let mut admin = AdminClient::bind(client.into_inner()).unwrap();
     let code = |error: sojourn_ipc::CallError| error.status() as i32;
     let errors = [
-        admin.list().map(drop).unwrap_err(),
-        admin.refused().map(drop).unwrap_err(),
-        admin.connections().map(drop).unwrap_err(),
-        admin.processes().map(drop).unwrap_err(),
+        admin.list(0).map(drop).unwrap_err(),
+        admin.refused(0).map(drop).unwrap_err(),
+        admin.connections(0).map(drop).unwrap_err(),
+        admin.processes(0).map(drop).unwrap_err(),
         admin.recall_stream(1).map(drop).unwrap_err(),
         admin.move_in(1, 1).map(drop).unwrap_err(),
     ];
@@ -262,9 +262,44 @@ fn roots_server_joins_users_and_shows_each_its_own() {
     assert!(a.offer(1, first, true));
     assert!(b.offer(1, second, false), "its holders are counted");
     assert_eq!(a.joined().stream, b.joined().stream);
-    let rows = server.admin().list().unwrap().sessions.unwrap();
+    let rows = server.sessions();
     assert_eq!(rows.iter().map(|row| row.uid).collect::<Vec<_>>().len(), 2);
     assert_eq!(rows.iter().filter(|row| row.uid == USERS[0]).count(), 1);
+}
+
+#[test]
+fn no_user_takes_all_descriptors() {
+    if !can_be_others() {
+        return;
+    }
+    let address = open_address("share");
+    let _server = Server::start_with(600, &address, &[]);
+    let greedy = [(); 2].map(|()| Program::start_as(Some(USERS[0]), &address));
+    assert!(greedy.iter().all(Program::hello));
+    let mut refused = None;
+    for local in 0..300 {
+        let ends = pipe();
+        let ends = [ends.0, ends.1];
+        for (program, end) in greedy.iter().zip(&ends) {
+            let text = format!("offer-apart {local}");
+            assert!(program.tell(&text, Some(end.as_fd()))[0].starts_with("Ok"));
+        }
+        let told = greedy[0].tell("next", None);
+        assert_eq!(told[0], greedy[1].tell("next", None)[0]);
+        if told[0] == "refused" {
+            refused = Some((local, told[2].clone()));
+            break;
+        }
+    }
+    let (streams, reason) = refused.unwrap();
+    assert_eq!(reason, "quota", "after {streams} streams");
+    assert!((20..60).contains(&streams), "{streams}: half of what there is, seven for each");
+    let other = [(); 2].map(|()| Program::start_as(Some(USERS[1]), &address));
+    assert!(other.iter().all(Program::hello));
+    let (reader, writer) = pipe();
+    assert!(other[0].offer(1, reader, true));
+    assert!(!other[1].offer(1, writer, true));
+    assert_eq!(other[0].joined().stream, other[1].joined().stream);
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn ends_of_every_kind_are_joined_by_the_same_memory() {
     }
     world.a.tell("ring 0 peer", None);
     assert_eq!(world.b.tell("rung 0", None), ["true"]);
-    let rows = world.server.admin().list().unwrap().sessions.unwrap();
+    let rows = world.server.sessions();
     assert_eq!(rows.len(), 6);
     assert!(rows.iter().all(|row| row.home == HomeT::Library && row.stream != 0));
 }
@@ -171,7 +171,7 @@ fn sessions_outlive_the_server_and_the_next_one_takes_them_over() {
         let side = u32::from(program.pid() == world.b.pid());
         assert_eq!(program.tell(&format!("adopt 1 {} {side}", a.stream), None), ["true"]);
     }
-    let rows = next.admin().list().unwrap().sessions.unwrap();
+    let rows = next.sessions();
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.stream == a.stream && row.home == HomeT::Library));
     std::mem::swap(&mut world.server, &mut next);

@@ -16,6 +16,7 @@ pub use stubs::*;
 
 pub mod config;
 pub mod notice;
+pub mod pages;
 pub mod place;
 pub mod reason;
 

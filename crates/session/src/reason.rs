@@ -20,7 +20,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Every reason, by number.
-pub const ALL: [Words; 40] = [
+pub const ALL: [Words; 41] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -192,6 +192,11 @@ pub const ALL: [Words; 40] = [
         ReasonT::OtherNetwork,
         "other-network",
         "The other end is on this host, but in another network name space. Run both in one, or have the server carry sessions between hosts (sojournd --network), which counts this as one.",
+    ),
+    words(
+        ReasonT::Quota,
+        "quota",
+        "Its user, or its peer's, has its share of the sessions, offers and descriptors that the server can have: half of what there is at most, and less if others need theirs. More open files for the server (LimitNOFILE) make more of it.",
     ),
 ];
 

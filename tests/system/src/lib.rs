@@ -12,6 +12,7 @@ pub mod world;
 use anyhow::{Context, Result};
 use sojourn_ipc::{Address, Connection, Deadline};
 use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_session::pages;
 use sojourn_session::{
     AdminClient, ConnectionInfoT, RefusedInfoT, SessionInfoT, admin_connect_options,
 };
@@ -53,9 +54,9 @@ impl Admin {
     /// # Errors
     /// If the server does not answer.
     pub fn away(&mut self) -> Result<Vec<SessionInfoT>> {
-        let all = self.client().list().context("list")?;
+        let all = pages::sessions(self.client()).context("list")?;
         let is_away = |session: &SessionInfoT| session.home != sojourn_session::HomeT::Kernel;
-        Ok(all.sessions.into_iter().flatten().filter(is_away).collect())
+        Ok(all.into_iter().filter(is_away).collect())
     }
 
     /// How the sessions with other hosts are that are away.
@@ -63,8 +64,7 @@ impl Admin {
     /// # Errors
     /// If the server does not answer.
     pub fn connections(&mut self) -> Result<Vec<ConnectionInfoT>> {
-        let all = self.client().connections().context("connections")?;
-        Ok(all.connections.into_iter().flatten().collect())
+        pages::connections(self.client()).context("connections")
     }
 
     /// What the server has refused, and what came home and why.
@@ -72,8 +72,7 @@ impl Admin {
     /// # Errors
     /// If the server does not answer.
     pub fn refused(&mut self) -> Result<Vec<RefusedInfoT>> {
-        let all = self.client().refused().context("refused")?;
-        Ok(all.refusals.into_iter().flatten().collect())
+        pages::refused(self.client()).context("refused")
     }
 
     /// Streams made, and sessions that came home, since the server started.

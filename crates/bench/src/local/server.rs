@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sojourn_ipc::{Address, Connection, Deadline};
-use sojourn_session::{AdminClient, admin_connect_options, reason};
+use sojourn_session::{AdminClient, admin_connect_options, pages, reason};
 
 /// Ends that came home, by reason.
 pub(crate) type Returns = BTreeMap<&'static str, u64>;
@@ -46,9 +46,8 @@ impl Admin {
 
     /// The sessions that are away from the kernel: stream and process.
     fn away(&mut self) -> Result<Vec<(u64, u32)>> {
-        let all = self.client.with_deadline(soon()).list().context("list")?;
-        let sessions = all.sessions.into_iter().flatten();
-        let away = sessions.filter(|session| session.home != sojourn_session::HomeT::Kernel);
+        let all = pages::sessions(self.client.with_deadline(soon())).context("list")?;
+        let away = all.into_iter().filter(|session| session.home != sojourn_session::HomeT::Kernel);
         Ok(away.map(|session| (session.stream, session.pid)).collect())
     }
 

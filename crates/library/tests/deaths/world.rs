@@ -3,7 +3,7 @@
 use crate::program::ROLE;
 use crate::record::{Numbers, Record};
 use sojourn_ipc::{Address, Connection, Deadline};
-use sojourn_session::{AdminClient, HomeT, SessionInfoT, admin_connect_options};
+use sojourn_session::{AdminClient, HomeT, SessionInfoT, admin_connect_options, pages};
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -134,9 +134,8 @@ impl World {
 
     /// The ends that are away. A server that dies just now knows of none.
     pub(crate) fn away(&self) -> Vec<SessionInfoT> {
-        let listed = self.try_admin().and_then(|mut client| client.list().ok());
-        let all = listed.and_then(|listed| listed.sessions).unwrap_or_default();
-        all.into_iter().filter(|session| session.home == HomeT::Library).collect()
+        let listed = self.try_admin().and_then(|mut client| pages::sessions(&mut client).ok());
+        listed.into_iter().flatten().filter(|session| session.home == HomeT::Library).collect()
     }
 
     /// Two programs at the two ends of a fresh session; `points`: where they die.

@@ -28,7 +28,8 @@ impl Registry {
             return Err(CallError::Argument);
         }
         let uid = who.who.uid;
-        let is_full = who.ends.len() >= self.limits.ends;
+        let is_full =
+            who.ends.len() >= self.limits.ends || process != CARRIER && !self.ends.may_take(uid, 1);
         let is_wrong_side = identity.kind == KindT::Pipe
             && matches!(identity.key, super::Key::Pipe { writes, .. } if writes != (side == 0));
         if is_full || is_wrong_side || self.keys.contains_key(&identity.key) {

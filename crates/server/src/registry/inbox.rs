@@ -13,6 +13,8 @@ type Owner = (ClientId, u32, u32);
 #[derive(Debug)]
 pub(super) struct Inbox {
     owner: Owner,
+    /// The user whose it is.
+    user: u32,
     /// Memory, ready, attention.
     pub(super) descriptors: [Descriptor; 3],
     /// Slots that were used and are free again.
@@ -50,8 +52,14 @@ impl Inboxes {
     }
 
     /// One more inbox for an owner.
-    pub(super) fn add(&mut self, owner: Owner, number: u64, descriptors: [Descriptor; 3]) {
-        let inbox = Inbox { owner, descriptors, free: Vec::new(), fresh: 0 };
+    pub(super) fn add(
+        &mut self,
+        owner: Owner,
+        user: u32,
+        number: u64,
+        descriptors: [Descriptor; 3],
+    ) {
+        let inbox = Inbox { owner, user, descriptors, free: Vec::new(), fresh: 0 };
         self.by_number.insert(number, inbox);
         self.by_owner.entry(owner).or_default().push(number);
     }
@@ -60,14 +68,14 @@ impl Inboxes {
         self.by_number.get(&number)
     }
 
-    /// Gives a slot back.
-    pub(super) fn free(&mut self, number: u64, slot: u32) {
-        let Some(inbox) = self.by_number.get_mut(&number) else { return };
+    /// Gives a slot back. If the inbox is gone with it, whose it was.
+    pub(super) fn free(&mut self, number: u64, slot: u32) -> Option<u32> {
+        let inbox = self.by_number.get_mut(&number)?;
         inbox.free.push(slot);
         if inbox.free.len() < inbox.fresh as usize {
-            return;
+            return None;
         }
-        let owner = inbox.owner;
+        let (owner, user) = (inbox.owner, inbox.user);
         self.by_number.remove(&number);
         if let Some(numbers) = self.by_owner.get_mut(&owner) {
             numbers.retain(|other| *other != number);
@@ -75,6 +83,7 @@ impl Inboxes {
                 self.by_owner.remove(&owner);
             }
         }
+        Some(user)
     }
 
     #[cfg(test)]

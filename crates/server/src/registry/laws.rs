@@ -216,6 +216,8 @@ impl World {
         assert_eq!(places.len(), 2 * (registry.streams.len() - adopted));
         let of_user = registry.users.get(&1000).copied().unwrap_or(0);
         assert_eq!(of_user, registry.streams.len());
+        let ends = registry.processes.values().map(|process| process.ends.len()).sum::<usize>();
+        assert_eq!(registry.ends.of(1000), ends);
     }
 }
 
@@ -236,5 +238,6 @@ proptest! {
         prop_assert!(registry.streams.is_empty() && registry.keys.is_empty());
         prop_assert!(registry.inboxes.is_empty() && registry.users.is_empty());
         prop_assert!(registry.processes.is_empty());
+        prop_assert!(registry.ends.is_empty() && registry.descriptors.is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Offers, what is refused, and how two become a stream.
 
 use super::events::Event;
+use super::process::{OF_INBOX, OF_STREAM, each_once};
 use super::{
     CARRIER, CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
     State, Stream, Wish,
@@ -29,17 +30,17 @@ impl Registry {
             return Err(CallError::Argument);
         }
         let is_full = who.ends.len() >= self.limits.ends;
+        let is_beyond = process != CARRIER && !self.ends.may_take(who.who.uid, 1);
         self.counters.offers += 1;
         let key = seen.as_ref().ok().map(|identity| identity.key);
-        let taken = seen.and_then(|identity| {
-            if is_full { Err(ReasonT::Resources) } else { self.unshared(process, identity, now_ms) }
+        let taken = seen.and_then(|identity| match is_full || is_beyond {
+            true => Err(ReasonT::Quota),
+            false => self.unshared(process, identity, now_ms),
         });
         let identity = match taken {
             Ok(identity) => identity,
             Err(reason) => {
-                if let Some(process) = self.processes.get_mut(&process) {
-                    process.note_refusal(wish.inode, reason, now_ms);
-                }
+                self.note_refusal(process, wish.inode, reason, now_ms);
                 self.refuse(process, wish.local, reason, now_ms);
                 if let Some(key) = key.filter(|_| process == CARRIER) {
                     // Nobody else will offer the other end: its program may try again.
@@ -64,12 +65,16 @@ impl Registry {
         state: State,
         since_ms: u64,
     ) {
+        let serial = self.fresh();
         let Some(owner) = self.processes.get_mut(&process) else { return };
+        if process != CARRIER {
+            self.ends.take(owner.who.uid, 1);
+        }
         self.keys.insert(identity.key, (process, wish.local));
         let Wish { ring_bytes, set, inode, .. } = wish;
         owner.forget_refusal(inode);
         let is_counted = false;
-        let end = End { identity, ring_bytes, set, inode, since_ms, is_counted, state };
+        let end = End { identity, ring_bytes, set, inode, serial, since_ms, is_counted, state };
         owner.ends.insert(wish.local, end);
     }
 
@@ -120,8 +125,8 @@ impl Registry {
 
     pub(super) fn refuse(&mut self, process: ClientId, local: u64, reason: ReasonT, now_ms: u64) {
         let end = self.take_end(process, local);
-        if let (Some(end), Some(process)) = (&end, self.processes.get_mut(&process)) {
-            process.note_refusal(end.inode, reason, now_ms);
+        if let Some(end) = &end {
+            self.note_refusal(process, end.inode, reason, now_ms);
         }
         self.counters.refusals += 1;
         self.push(process, Event::Refused { local, reason }, now_ms);
@@ -215,7 +220,7 @@ impl Registry {
         let region = maker.region(ring_bytes).ok_or(ReasonT::Resources)?;
         let first = self.place(sides[0], users[1], maker).ok_or(ReasonT::Resources)?;
         let Some(second) = self.place(sides[1], users[0], maker) else {
-            self.inboxes.free(first.0, first.1);
+            self.free_slot(first.0, first.1);
             return Err(ReasonT::Resources);
         };
         let number = self.fresh();
@@ -231,6 +236,7 @@ impl Registry {
         };
         self.streams.insert(number, stream);
         self.count_users(users, true);
+        each_once(users).for_each(|user| self.descriptors.take(user, OF_STREAM));
         self.counters.joins += 1;
         for (side, (process, local)) in sides.into_iter().enumerate() {
             if let Some(end) = self.end_mut(process, local) {
@@ -262,9 +268,11 @@ impl Registry {
         if users[0] != users[1] && !self.limits.serves_everybody {
             return Err(ReasonT::OtherUser);
         }
-        let is_full =
-            |user| self.users.get(user).is_some_and(|n| *n >= self.limits.streams_per_user);
-        if users.iter().any(is_full) { Err(ReasonT::Resources) } else { Ok(users) }
+        // As many as it may take, if neither has an inbox for it.
+        let inboxes = if users[0] == users[1] { 2 } else { 1 };
+        let most = OF_STREAM + inboxes * OF_INBOX;
+        let is_beyond = |user: &u32| !self.descriptors.may_take(*user, most);
+        if users.iter().any(is_beyond) { Err(ReasonT::Quota) } else { Ok(users) }
     }
 
     /// Kind and ring sizes: of the smaller wish, and so that a writer is never held up where the kernel would have taken its bytes.
@@ -292,9 +300,11 @@ impl Registry {
         if let Some(place) = self.inboxes.place(owner) {
             return Some(place);
         }
+        let user = self.processes.get(&process)?.who.uid;
         let descriptors = maker.inbox()?;
         let number = self.fresh();
-        self.inboxes.add(owner, number, descriptors);
+        self.inboxes.add(owner, user, number, descriptors);
+        self.descriptors.take(user, OF_INBOX);
         self.inboxes.place(owner)
     }
 }

@@ -1,7 +1,7 @@
 //! Processes: their coming, what they hold, their end.
 
 use super::events::Event;
-use super::{CallError, End, Maker, Registry, State};
+use super::{CARRIER, CallError, End, Maker, Registry, State};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_session::ReasonT;
@@ -61,7 +61,16 @@ pub(super) struct Refused {
     pub(super) inode: u64,
     pub(super) reason: ReasonT,
     pub(super) since_ms: u64,
+    /// Where it stands in lists.
+    pub(super) serial: u64,
 }
+
+/// Descriptors that are kept for a process: its socket and the line to its proxy, the process, its doorbell.
+const OF_PROCESS: usize = 4;
+/// For an inbox: memory and two events.
+pub(super) const OF_INBOX: usize = 3;
+/// For a stream, of each of its users: its region.
+pub(super) const OF_STREAM: usize = 1;
 
 /// So many are remembered of each process.
 const REFUSED_MAX: usize = 256;
@@ -72,15 +81,12 @@ impl Process {
         self.refused.retain(|refused| refused.inode != inode);
     }
 
-    pub(super) fn note_refusal(&mut self, inode: u64, reason: ReasonT, since_ms: u64) {
-        if inode == 0 {
-            return;
-        }
-        self.forget_refusal(inode);
+    fn note_refusal(&mut self, refused: Refused) {
+        self.forget_refusal(refused.inode);
         if self.refused.len() >= REFUSED_MAX {
             self.refused.pop_front();
         }
-        self.refused.push_back(Refused { inode, reason, since_ms });
+        self.refused.push_back(refused);
     }
 }
 
@@ -100,6 +106,12 @@ impl Registry {
         if self.processes.contains_key(&process) {
             return Err(CallError::Argument);
         }
+        if process != CARRIER {
+            if !self.descriptors.may_take(who.uid, OF_PROCESS) {
+                return Err(CallError::Quota);
+            }
+            self.descriptors.take(who.uid, OF_PROCESS);
+        }
         let fresh = Process {
             who,
             ends: HashMap::new(),
@@ -111,6 +123,20 @@ impl Registry {
         };
         self.processes.insert(process, fresh);
         Ok(())
+    }
+
+    /// Remembers why something of a process stays in the kernel.
+    pub(super) fn note_refusal(
+        &mut self,
+        process: ClientId,
+        inode: u64,
+        reason: ReasonT,
+        since_ms: u64,
+    ) {
+        let serial = self.fresh();
+        if let Some(process) = self.processes.get_mut(&process).filter(|_| inode != 0) {
+            process.note_refusal(Refused { inode, reason, since_ms, serial });
+        }
     }
 
     /// Who a process is.
@@ -145,11 +171,9 @@ impl Registry {
         maker: &dyn Maker,
     ) {
         let Some(end) = self.take_end(process, local) else { return };
-        if let Some(process) = self.processes.get_mut(&process)
-            && reason != ReasonT::Closed
-        {
+        if reason != ReasonT::Closed {
             // It lives on in the kernel, for that reason.
-            process.note_refusal(end.inode, reason, now_ms);
+            self.note_refusal(process, end.inode, reason, now_ms);
         }
         let State::Joined { stream, side, is_known } = end.state else {
             self.drop_mirror(end.identity.key, reason, now_ms);
@@ -171,6 +195,10 @@ impl Registry {
         let Some(gone) = self.processes.remove(&process) else { return };
         self.to_ring.retain(|id| *id != process);
         self.to_drop.retain(|id| *id != process);
+        if process != CARRIER {
+            self.descriptors.give_back(gone.who.uid, OF_PROCESS);
+            self.ends.give_back(gone.who.uid, gone.ends.len());
+        }
         for end in gone.ends.into_values() {
             self.keys.remove(&end.identity.key);
             if let State::Joined { stream, side, .. } = end.state {
@@ -232,21 +260,36 @@ impl Registry {
         for bytes in stream.totals(maker) {
             self.counters.bytes = self.counters.bytes.saturating_add(bytes.min(most));
         }
+        let is_made_here = stream.places != [None; 2];
         for (inbox, slot) in stream.places.into_iter().flatten() {
-            self.inboxes.free(inbox, slot);
+            self.free_slot(inbox, slot);
         }
         self.count_users(stream.users, false);
+        if is_made_here {
+            each_once(stream.users).for_each(|user| self.descriptors.give_back(user, OF_STREAM));
+        }
+    }
+
+    pub(super) fn free_slot(&mut self, inbox: u64, slot: u32) {
+        if let Some(user) = self.inboxes.free(inbox, slot) {
+            self.descriptors.give_back(user, OF_INBOX);
+        }
     }
 
     /// Each user counts once for a stream.
     pub(super) fn count_users(&mut self, users: [u32; 2], is_more: bool) {
-        let once = if users[0] == users[1] { &users[..1] } else { &users[..] };
-        for user in once {
-            let count = self.users.entry(*user).or_default();
+        for user in each_once(users) {
+            let count = self.users.entry(user).or_default();
             *count = if is_more { *count + 1 } else { count.saturating_sub(1) };
             if *count == 0 {
-                self.users.remove(user);
+                self.users.remove(&user);
             }
         }
     }
+}
+
+/// The users of a stream, once if they are one.
+pub(super) fn each_once(users: [u32; 2]) -> impl Iterator<Item = u32> {
+    let count = if users[0] == users[1] { 1 } else { 2 };
+    users.into_iter().take(count)
 }

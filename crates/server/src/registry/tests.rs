@@ -64,9 +64,12 @@ pub(super) fn who(pid: u32, uid: u32) -> Who {
 }
 
 pub(super) fn limits() -> Limits {
+    let (all_ends, descriptors, own_user) = (1000, 10_000, 1000);
     Limits {
         ends: 64,
-        streams_per_user: 1000,
+        all_ends,
+        descriptors,
+        own_user,
         slots: 4,
         serves_everybody: false,
         joins_within: false,
@@ -221,7 +224,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
     world.registry.offer(client(1), seen, wish(5), 0, &mut world.maker).unwrap();
     assert_eq!(world.refused(1), Some((5, ReasonT::State)));
     assert_eq!(world.registry.counters().0.refusals, 5);
-    assert_eq!(world.registry.list(0, 9, &world.maker), []);
+    assert_eq!(world.registry.list((0, 0), 9, &world.maker), (vec![], 0));
 }
 
 #[test]
@@ -308,7 +311,8 @@ fn the_same_process_may_not_offer_an_end_twice() {
 fn refusals_are_remembered_until_the_end_is_offered_again() {
     let mut world = World::new(limits());
     let told = |world: &World, uid| -> Vec<_> {
-        let rows = world.registry.refused(uid, 10);
+        let (mut rows, _) = world.registry.refused((uid, 0), 10);
+        rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.inode));
         rows.into_iter().map(|row| (row.pid, row.inode, row.reason, row.age_ms)).collect()
     };
     let World { registry, maker } = &mut world;
@@ -477,15 +481,63 @@ fn without_memory_both_are_refused_and_nothing_is_kept() {
 
 #[test]
 fn there_are_limits_for_each_process_and_user() {
-    let mut world = World::new(Limits { ends: 2, streams_per_user: 1, ..limits() });
-    for n in 0..3 {
+    // User 1000 is not the server's own here, and has three of four processes.
+    let limits = || Limits { ends: 3, own_user: 7, serves_everybody: true, ..limits() };
+    let mut world = World::new(limits());
+    for n in 0..4 {
         world.offer(1, socket(10 + n, 20 + n), wish(n));
     }
-    assert_eq!(world.refused(1), Some((2, ReasonT::Resources)));
-    world.offer(2, socket(20, 10), wish(1));
-    world.offer(2, socket(21, 11), wish(2));
+    assert_eq!(world.refused(1), Some((3, ReasonT::Quota)), "of a process");
+
+    let mut world = World::new(Limits { all_ends: 5, ..limits() });
+    for process in 1..=3 {
+        world.offer(process, socket(10 + u64::from(process), 20), wish(1));
+    }
+    assert_eq!(world.refused(3), Some((1, ReasonT::Quota)), "as much is left for others");
+    assert_eq!(world.offer(4, socket(30, 40), wish(1)), Offered::Waits);
+    world.left(1, 1);
+    assert_eq!(world.offer(3, socket(50, 60), wish(2)), Offered::Waits);
+
+    // What is kept for four processes, and for one stream with both inboxes.
+    let mut world = World::new(Limits { descriptors: 16 + 4 + 2 * 19 - 4, ..limits() });
+    for (n, set) in [(0, 1), (1, 2)] {
+        world.offer(1, socket(10 + n, 20 + n), Wish { set, ..wish(n) });
+        world.offer(2, socket(20 + n, 10 + n), Wish { set, ..wish(n) });
+    }
     world.join(1);
-    assert_eq!(world.refused(1), Some((1, ReasonT::Resources)));
+    assert_eq!(world.refused(1), Some((1, ReasonT::Quota)));
+    assert_eq!(world.registry.descriptors.of(1000), 3 * 4 + 7);
+    for process in [1, 2] {
+        world.left(process, 0);
+    }
+    assert_eq!(world.registry.descriptors.of(1000), 3 * 4);
+    world.registry.gone(client(1), 9, &world.maker);
+    assert_eq!(world.registry.descriptors.of(1000), 2 * 4);
+}
+
+#[test]
+fn lists_come_in_pages() {
+    let mut world = World::new(Limits { ends: 10_000, all_ends: 10_000, ..limits() });
+    for n in 0..5000 {
+        world.offer(1 + n as u32 % 3, socket(10_000 + n, 1), wish(n));
+    }
+    let (mut rows, mut after, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let (page, last) = world.registry.list((0, after), 9, &world.maker);
+        rows.extend(page.into_iter().map(|row| row.from));
+        (pages, after) = (pages + 1, last);
+        // What comes and goes meanwhile changes nothing of the rest.
+        world.left(2, 4);
+        world.offer(4, socket(9000 + pages, 1), wish(pages));
+        if after == 0 {
+            break;
+        }
+    }
+    assert_eq!(pages, 3);
+    let count = rows.len();
+    rows.sort();
+    rows.dedup();
+    assert!(rows.len() == count && (5000..5003).contains(&count), "{count}");
 }
 
 #[test]
@@ -516,7 +568,7 @@ fn streams_of_a_server_before_are_taken_over() {
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 2), Err(CallError::Argument));
     assert_eq!(adopt(2, pipe(3, false), 21, 78, 0), Ok(false), "side 0 writes");
     assert_eq!(adopt(2, socket(6, 5), 20, 77, 1), Ok(true));
-    let rows = world.registry.list(1000, 9, &world.maker);
+    let (rows, _) = world.registry.list((1000, 0), 9, &world.maker);
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.stream == 77 && row.home == HomeT::Library));
     assert_eq!((rows[0].peer_pid, rows[1].peer_pid), (2, 1));
@@ -532,7 +584,7 @@ fn streams_of_a_server_before_are_taken_over() {
 
 #[test]
 fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program() {
-    let mut world = World::new(Limits { streams_per_user: 1, ..limits() });
+    let mut world = World::new(limits());
     world.registry.hello(CARRIER, who(99, 0)).unwrap();
     let mut adopt = |process, identity, local, side| {
         world.registry.adopt(process, identity, wish(local), 77, side, 5)
@@ -545,7 +597,7 @@ fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program
     assert_eq!(world.registry.users.get(&1000), Some(&1));
     assert_eq!(world.registry.users.get(&0), None);
     world.registry.set_region(77, SOMETHING.clone());
-    let rows = world.registry.list(1000, 9, &world.maker);
+    let (rows, _) = world.registry.list((1000, 0), 9, &world.maker);
     assert_eq!((rows.len(), rows[0].stream, rows[0].peer_pid), (1, 77, 99));
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10), "as its memory says");
     world.registry.gone(client(1), 9, &world.maker);
@@ -560,11 +612,11 @@ fn a_stream_to_another_host_is_taken_over_by_the_carrier_and_then_by_its_program
 fn users_see_and_recall_their_own() {
     let (mut world, stream) = World::joined();
     world.offer(4, socket(50, 60), wish(40));
-    assert_eq!(world.registry.list(0, 9, &world.maker).len(), 3);
-    let rows = world.registry.list(1001, 9, &world.maker);
+    assert_eq!(world.registry.list((0, 0), 9, &world.maker).0.len(), 3);
+    let (rows, _) = world.registry.list((1001, 0), 9, &world.maker);
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].home, rows[0].reason, rows[0].age_ms), (HomeT::Kernel, ReasonT::NoPeer, 4));
-    let rows = world.registry.list(1000, 9, &world.maker);
+    let (rows, _) = world.registry.list((1000, 0), 9, &world.maker);
     assert_eq!((rows[0].sent, rows[0].received), (1000, 10));
     assert_eq!((rows[1].sent, rows[1].received), (10, 1000));
     assert_eq!(rows[0].from.as_deref(), rows[1].to.as_deref());

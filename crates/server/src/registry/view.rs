@@ -1,34 +1,69 @@
 //! What administrators see, and what they may do.
 
 use super::events::Event;
+use super::process::Refused;
 use super::{CARRIER, End, Maker, Process, Registry, State};
 use sojourn_ipc::ClientId;
 use sojourn_session::{ConnectionInfoT, HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
 use std::ffi::CString;
 
+/// Rows of one page.
+const PAGE: usize = 2048;
+/// Events that a process may have waiting and still be asked for something.
+const WANTED_MAX: usize = 1024;
+
+/// Those of the items behind `after` that come first, in order; and the last one's number if there are more.
+fn page<T>(items: impl Iterator<Item = (u64, T)>, after: u64) -> (Vec<T>, u64) {
+    let mut items: Vec<_> = items.filter(|(serial, _)| *serial > after).collect();
+    let is_more = items.len() > PAGE;
+    if is_more {
+        items.select_nth_unstable_by_key(PAGE, |(serial, _)| *serial);
+        items.truncate(PAGE);
+    }
+    items.sort_unstable_by_key(|(serial, _)| *serial);
+    let last = items.last().map_or(0, |(serial, _)| *serial);
+    (items.into_iter().map(|(_, item)| item).collect(), if is_more { last } else { 0 })
+}
+
 impl Registry {
-    /// All ends that user `uid` may see: its own, or all for root; in order of process and age.
+    /// Ends that user `uid` may see, its own, or all for root: those behind `after`, as many as go on a page, and what the next page is
+    /// behind; 0: there is no more.
     #[must_use]
-    pub fn list(&self, uid: u32, now_ms: u64, maker: &dyn Maker) -> Vec<SessionInfoT> {
-        let mut rows = Vec::new();
-        let programs = self.processes.iter().filter(|(id, _)| **id != CARRIER).map(|(_, p)| p);
-        for process in programs.filter(|p| uid == 0 || p.who.uid == uid) {
-            rows.extend(process.ends.values().map(|end| self.row(process, end, now_ms, maker)));
-        }
-        rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.stream));
-        rows
+    pub fn list(
+        &self,
+        (uid, after): (u32, u64),
+        now_ms: u64,
+        maker: &dyn Maker,
+    ) -> (Vec<SessionInfoT>, u64) {
+        let ends = self.seen_by(uid).flat_map(|process| {
+            let ends = process.ends.values();
+            ends.map(move |end| (end.serial, (process, end)))
+        });
+        let (ends, last) = page(ends, after);
+        (
+            ends.into_iter().map(|(process, end)| self.row(process, end, now_ms, maker)).collect(),
+            last,
+        )
     }
 
-    /// How the ends that are carried to other hosts are, as far as user `uid` may see them.
+    /// How the ends that are carried to other hosts are, in pages as [`Self::list`].
     #[must_use]
-    pub fn connections(&self, uid: u32, maker: &dyn Maker) -> Vec<ConnectionInfoT> {
+    pub fn connections(
+        &self,
+        (uid, after): (u32, u64),
+        maker: &dyn Maker,
+    ) -> (Vec<ConnectionInfoT>, u64) {
+        let ends = self.seen_by(uid).flat_map(|process| {
+            let carried = process.ends.values().filter(|end| end.identity.key.is_carried());
+            carried.map(move |end| (end.serial, (process.who.pid, end)))
+        });
+        let (ends, last) = page(ends, after);
+        (ends.into_iter().filter_map(|(pid, end)| self.connection(pid, end, maker)).collect(), last)
+    }
+
+    fn seen_by(&self, uid: u32) -> impl Iterator<Item = &Process> {
         let programs = self.processes.iter().filter(|(id, _)| **id != CARRIER).map(|(_, p)| p);
-        let seen = programs.filter(|p| uid == 0 || p.who.uid == uid);
-        let ends = seen.flat_map(|p| p.ends.values().map(|end| (p.who.pid, end)));
-        let mut rows: Vec<_> =
-            ends.filter_map(|(pid, end)| self.connection(pid, end, maker)).collect();
-        rows.sort_by_key(|row| (row.pid, row.stream));
-        rows
+        programs.filter(move |process| uid == 0 || process.who.uid == uid)
     }
 
     fn connection(&self, pid: u32, end: &End, maker: &dyn Maker) -> Option<ConnectionInfoT> {
@@ -55,28 +90,29 @@ impl Registry {
         })
     }
 
-    /// Numbers of the programs that have said hello and that user `uid` may see.
+    /// Numbers of the programs that have said hello and that user `uid` may see, in pages as
+    /// [`Self::list`]. A program that the server cannot see has the number 0, and is behind none.
     #[must_use]
-    pub fn processes(&self, uid: u32) -> Vec<u32> {
-        let all = self.processes.iter().filter(|(id, _)| **id != CARRIER);
-        let seen = all.filter(|(_, process)| uid == 0 || process.who.uid == uid);
-        seen.map(|(_, process)| process.who.pid).collect()
+    pub fn processes(&self, (uid, after): (u32, u64)) -> (Vec<u32>, u64) {
+        let numbers = self.seen_by(uid).map(|process| process.who.pid);
+        page(numbers.map(|pid| (u64::from(pid), pid)), after)
     }
 
-    /// The refusals that are remembered, as far as user `uid` may see them; in order of process and age.
+    /// The refusals that are remembered, as far as user `uid` may see them, in pages as [`Self::list`].
     #[must_use]
-    pub fn refused(&self, uid: u32, now_ms: u64) -> Vec<RefusedInfoT> {
-        let mut rows = Vec::new();
-        for process in self.processes.values().filter(|p| uid == 0 || p.who.uid == uid) {
-            rows.extend(process.refused.iter().map(|refused| RefusedInfoT {
-                pid: process.who.pid,
-                reason: refused.reason,
-                inode: refused.inode,
-                age_ms: now_ms.saturating_sub(refused.since_ms),
-            }));
-        }
-        rows.sort_by_key(|row| (row.pid, core::cmp::Reverse(row.age_ms), row.inode));
-        rows
+    pub fn refused(&self, (uid, after): (u32, u64), now_ms: u64) -> (Vec<RefusedInfoT>, u64) {
+        let refusals = self.seen_by(uid).flat_map(|process| {
+            let refused = process.refused.iter();
+            refused.map(move |refused| (refused.serial, (process.who.pid, refused)))
+        });
+        let (refusals, last) = page(refusals, after);
+        let row = |(pid, refused): (u32, &Refused)| RefusedInfoT {
+            pid,
+            reason: refused.reason,
+            inode: refused.inode,
+            age_ms: now_ms.saturating_sub(refused.since_ms),
+        };
+        (refusals.into_iter().map(row).collect(), last)
     }
 
     fn row(&self, process: &Process, end: &End, now_ms: u64, maker: &dyn Maker) -> SessionInfoT {
@@ -141,6 +177,10 @@ impl Registry {
         else {
             return false;
         };
+        if process.events.len() >= WANTED_MAX {
+            // It does not collect what it was asked before.
+            return false;
+        }
         // What is remembered from now on is what came of it.
         process.forget_refusal(inode);
         let id = *id;
@@ -150,9 +190,7 @@ impl Registry {
 
     /// A process does not offer what was wanted.
     pub fn declined(&mut self, id: ClientId, inode: u64, reason: ReasonT, now_ms: u64) {
-        if let Some(process) = self.processes.get_mut(&id) {
-            process.note_refusal(inode, reason, now_ms);
-        }
+        self.note_refusal(id, inode, reason, now_ms);
     }
 
     /// Bytes through streams, those that have ended and those that live.

@@ -24,10 +24,10 @@ impl Sojournd {
 }
 
 impl AdminServer for Sojournd {
-    fn list(&self, caller: &Caller) -> Result<AdminListOut, Fault> {
-        let uid = self.administrator(caller)?;
-        let sessions = self.lock().registry.list(uid, self.now_ms(), &Memory);
-        Ok(AdminListOut { count: sessions.len() as u32, sessions: Some(sessions) })
+    fn list(&self, caller: &Caller, after: u64) -> Result<AdminListOut, Fault> {
+        let from = (self.administrator(caller)?, after);
+        let (sessions, last) = self.lock().registry.list(from, self.now_ms(), &Memory);
+        Ok(AdminListOut { last, count: sessions.len() as u32, sessions: Some(sessions) })
     }
 
     fn stats(&self, _caller: &Caller) -> Result<AdminStatsOut, Fault> {
@@ -50,17 +50,17 @@ impl AdminServer for Sojournd {
         Ok(AdminStatsOut { counters, count, returns_by_reason: Some(returns) })
     }
 
-    fn refused(&self, caller: &Caller) -> Result<AdminRefusedOut, Fault> {
-        let uid = self.administrator(caller)?;
-        let refusals = self.lock().registry.refused(uid, self.now_ms());
-        Ok(AdminRefusedOut { count: refusals.len() as u32, refusals: Some(refusals) })
+    fn refused(&self, caller: &Caller, after: u64) -> Result<AdminRefusedOut, Fault> {
+        let from = (self.administrator(caller)?, after);
+        let (refusals, last) = self.lock().registry.refused(from, self.now_ms());
+        Ok(AdminRefusedOut { last, count: refusals.len() as u32, refusals: Some(refusals) })
     }
 
-    fn connections(&self, caller: &Caller) -> Result<AdminConnectionsOut, Fault> {
-        let uid = self.administrator(caller)?;
-        let connections = self.lock().registry.connections(uid, &Memory);
+    fn connections(&self, caller: &Caller, after: u64) -> Result<AdminConnectionsOut, Fault> {
+        let from = (self.administrator(caller)?, after);
+        let (connections, last) = self.lock().registry.connections(from, &Memory);
         let count = connections.len() as u32;
-        Ok(AdminConnectionsOut { count, connections: Some(connections) })
+        Ok(AdminConnectionsOut { last, count, connections: Some(connections) })
     }
 
     fn recall_stream(&self, caller: &Caller, stream: u64) -> Result<bool, Fault> {
@@ -81,10 +81,10 @@ impl AdminServer for Sojournd {
         Ok(is_told)
     }
 
-    fn processes(&self, caller: &Caller) -> Result<AdminProcessesOut, Fault> {
-        let uid = self.administrator(caller)?;
-        let pids = self.lock().registry.processes(uid);
-        Ok(AdminProcessesOut { count: pids.len() as u32, pids: Some(pids) })
+    fn processes(&self, caller: &Caller, after: u64) -> Result<AdminProcessesOut, Fault> {
+        let from = (self.administrator(caller)?, after);
+        let (pids, last) = self.lock().registry.processes(from);
+        Ok(AdminProcessesOut { last, count: pids.len() as u32, pids: Some(pids) })
     }
 
     fn stop(&self, caller: &Caller, force: bool) {

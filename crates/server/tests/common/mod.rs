@@ -86,10 +86,22 @@ impl Server {
 
     pub(crate) fn start_as(user: Option<u32>, address: &str, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sojournd"));
-        command.args(["--log", "warn", "--address", address]).args(flags).stdout(Stdio::piped());
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
+        Self::started(command, address, flags)
+    }
+
+    /// One that may have so many descriptors.
+    pub(crate) fn start_with(descriptors: u32, address: &str, flags: &[&str]) -> Self {
+        let mut command = Command::new("/bin/sh");
+        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_sojournd")]);
+        Self::started(command, address, flags)
+    }
+
+    fn started(mut command: Command, address: &str, flags: &[&str]) -> Self {
+        command.args(["--log", "warn", "--address", address]).args(flags).stdout(Stdio::piped());
         let mut child = spawn(&mut command);
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -101,6 +113,11 @@ impl Server {
         let address = Address::parse(&self.address).unwrap();
         let connection = Connection::connect(address, &admin_connect_options()).unwrap();
         AdminClient::bind(connection).unwrap()
+    }
+
+    /// All that it lists.
+    pub(crate) fn sessions(&self) -> Vec<sojourn_session::SessionInfoT> {
+        sojourn_session::pages::sessions(&mut self.admin()).unwrap()
     }
 
     /// Descriptors that it has open.
@@ -301,6 +318,14 @@ impl Fake {
                 let answer = self.client().offer(Some(fd.as_fd()), &what);
                 self.ends.insert(what.local, fd);
                 format!("{answer:?}").trim_start_matches("Ok(").trim_end_matches(')').into()
+            }
+            // In a set of its own.
+            "offer-apart" => {
+                let what = OfferT { set: number(1) as u32 + 1, ..offer(number(1), true) };
+                let fd = fd.unwrap();
+                let answer = self.client().offer(Some(fd.as_fd()), &what);
+                self.ends.insert(what.local, fd);
+                format!("{answer:?}")
             }
             "keep" => {
                 self.ends.insert(number(1), fd.unwrap());
