@@ -73,12 +73,10 @@ impl Session {
 
     /// Waits until the kernel has what the peer had sent, or as much of it as there is room for.
     pub(crate) fn await_rest(&self, stream: &Stream, until: Deadline) {
-        let begun = now_ns();
         if !until.is_over() {
             self.attend_other_end();
         }
         self.await_residue(stream, until);
-        library().patience.waited_since(begun);
         self.put_back_rest(stream);
         self.settle();
     }
@@ -168,6 +166,7 @@ impl Session {
 
     /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or has gone.
     fn await_residue(&self, stream: &Stream, deadline: Deadline) {
+        let begun = now_ns();
         let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
         while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
             let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
@@ -176,6 +175,7 @@ impl Session {
             }
             stream.withdraw_reader();
         }
+        library().patience.waited_since(begun);
     }
 
     /// Whether the peer still owes bytes. Ends the residue if not.
@@ -267,7 +267,7 @@ impl Session {
             && let Some(stream) = stream
         {
             // With the bytes in its queue the kernel does at the close what it always does.
-            self.await_rest(&stream, library().patience.until(UNREAD_LIMIT));
+            self.await_residue(&stream, library().patience.until(UNREAD_LIMIT));
         }
         if unread > 0
             && self.kind() == KindT::Tcp

@@ -15,7 +15,8 @@ use sojourn_shm::Held;
 use sojourn_stream::Stream;
 
 impl Session {
-    /// See the head of this file. Nothing is changed if the writer is there still, or nothing is owed.
+    /// See the head of this file; on a stack of the library's own, for it takes a page. Nothing is changed if the writer is there still, or nothing is owed.
+    #[inline(never)]
     pub(crate) fn put_back_rest(&self, stream: &Stream) {
         let mut rx = lock(&self.rx);
         let Ok(owed) = stream.peer_leftover() else { return };

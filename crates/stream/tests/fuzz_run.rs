@@ -48,7 +48,7 @@ fn regions() {
 
 #[test]
 fn ways_home() {
-    run("ways home", 13, 15_000, fuzz::way_home);
+    run("ways home", 13, 6_000, fuzz::way_home);
 }
 
 #[test]
