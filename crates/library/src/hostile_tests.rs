@@ -6,13 +6,19 @@
 use crate::calls::Recv;
 use crate::library;
 use crate::session_fakes::{Hostile, Pair, is_away, read, receive, write};
+use crate::set::op;
+use crate::set_entry::bit;
+use crate::set_fakes::{LONG, World};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use sojourn_session::ReasonT;
+use sojourn_shm::wait::Wait;
 use sojourn_stream::CONTROL_BYTES;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Instant;
 
@@ -342,5 +348,24 @@ fn what_was_counted_is_received_though_the_peer_takes_it_back() {
         assert_eq!((read(pair.fd(0), &mut buf), &buf[..5]), (Ok(5), &b"hello"[..]));
         assert_eq!(read(pair.fd(0), &mut buf), Err(Errno::AGAIN));
         assert!(!is_away(pair.fd(0)), "it is the kernel's: {frozen}");
+    }
+}
+
+/// Bits that mean nothing, set as fast as they are looked at, keep nobody from what else is in the set.
+#[test]
+fn a_flood_of_bits_hides_nothing_of_the_kernels() {
+    let _guard = watchdog(60);
+    for wait in [Wait::Park, Wait::Spin(Some(Duration::from_micros(50)))] {
+        let world = World::joined(1, wait, bit::IN);
+        let (mut near, far) = UnixStream::pair().unwrap();
+        world.control_fd(op::ADD, far.as_raw_fd(), (bit::IN, 100)).unwrap();
+        assert_eq!(world.now(), []);
+        world.is_flooded.store(true, Ordering::SeqCst);
+        near.write_all(b"x").unwrap();
+        assert_eq!(world.wait(8, Some(LONG), None), Ok(vec![(bit::IN, 100)]));
+        // And a time limit is one.
+        let mut byte = [0];
+        (&far).read_exact(&mut byte).unwrap();
+        assert_eq!(world.wait(8, Some(Duration::from_millis(5)), None), Ok(vec![]));
     }
 }

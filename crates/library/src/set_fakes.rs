@@ -91,6 +91,8 @@ pub(crate) struct World {
     pub(crate) host: FakeHost,
     pub(crate) wait: Wait,
     pub(crate) all: Vec<Fake>,
+    /// Before each look at the inbox somebody has set a bit there that means nothing.
+    pub(crate) is_flooded: AtomicBool,
     by_fd: HashMap<i32, usize>,
 }
 
@@ -122,7 +124,16 @@ impl World {
         };
         let all: Vec<Fake> = (0..sessions).map(fake).collect();
         let by_fd = all.iter().enumerate().map(|(at, fake)| (fake.fd(), at)).collect();
-        Self { epoll, set, inbox: inbox(), host: FakeHost::default(), wait, all, by_fd }
+        Self {
+            epoll,
+            set,
+            inbox: inbox(),
+            host: FakeHost::default(),
+            wait,
+            all,
+            is_flooded: AtomicBool::new(false),
+            by_fd,
+        }
     }
 
     /// As `new`, all sessions registered for `events` with their index as data, and joined.
@@ -259,6 +270,12 @@ impl Look for World {
 
     fn kernel(&self, fd: i32, events: u32) -> u32 {
         crate::library().kernel(fd, events)
+    }
+
+    fn turn(&self) {
+        if self.is_flooded.load(Ordering::SeqCst) {
+            self.inbox.post_ready(Inbox::SLOTS - 1);
+        }
     }
 
     fn stirred(&self, fd: i32) {

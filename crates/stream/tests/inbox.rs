@@ -113,3 +113,20 @@ fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
     ours[0].take_attention(&mut |slot| slots.push(slot));
     assert_eq!(slots, [5]);
 }
+
+/// Everybody who has an event can have it block. The owner that empties it must not.
+#[test]
+fn an_event_that_blocks_holds_nobody_up() {
+    let _guard = common::watchdog("an empty event", 20);
+    let (_, memory) =
+        sojourn_shm::Segment::create("test", Inbox::LEN, sojourn_shm::Access::ReadWrite).unwrap();
+    let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    let owner = Inbox::new(memory, event(), event()).unwrap();
+    owner.clear_event();
+    owner.take_attention(&mut |slot| panic!("{slot}"));
+    owner.post_own(3);
+    assert!(is_readable(owner.ready_fd()));
+    assert_eq!(ready(&owner), [3]);
+    owner.clear_event();
+    assert!(!is_readable(owner.ready_fd()));
+}
