@@ -5,6 +5,7 @@
 
 use crate::Library;
 use crate::bulk::Histories;
+use crate::measured::Pasts;
 use crate::net::Net;
 use crate::own::Own;
 use crate::rings::Looks;
@@ -96,6 +97,8 @@ pub(crate) struct Engine {
     pub(crate) has_net_thread: AtomicBool,
     /// What is remembered of bulk transfers.
     pub(crate) bulk: Mutex<Histories>,
+    /// What is remembered of sessions on this host that were measured.
+    pub(crate) measured: Mutex<Pasts>,
     /// Epoll sets that nobody has told of.
     pub(crate) strangers: Mutex<Strangers>,
     /// Rings that nobody sees into.
@@ -136,6 +139,7 @@ impl Engine {
             net: OnceLock::new(),
             has_net_thread: AtomicBool::new(false),
             bulk: Mutex::default(),
+            measured: Mutex::default(),
             own: Own::default(),
         })
     }

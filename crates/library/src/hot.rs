@@ -119,6 +119,10 @@ impl Library {
             entry.cool();
             return;
         }
+        if entry.has(mark::MEASURED) && !self.may_move_again(fd, entry, entry.counted()) {
+            entry.cool();
+            return;
+        }
         let Some(kind) = kind_of(fd) else {
             entry.mark(mark::FIXED);
             return;

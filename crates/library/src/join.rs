@@ -104,6 +104,9 @@ impl Library {
         session.learn_flags(offer.fd);
         session.learn_timeouts(offer.fd);
         session.set_wait(self.policy.wait());
+        let watches = self.table.known(offer.fd).map(|entry| self.watches(offer.fd, entry));
+        *lock(&session.progress) = watches.filter(|_| !join.is_carried).unwrap_or_default();
+        session.is_due.store(false, Ordering::SeqCst);
         *lock(&session.facts) = Facts {
             local: offer.local,
             place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),

@@ -34,6 +34,9 @@ mod late;
 #[cfg(test)]
 mod late_tests;
 mod look;
+mod measured;
+#[cfg(test)]
+mod measured_tests;
 mod net;
 pub mod numbers;
 mod offer;
@@ -45,6 +48,7 @@ mod poll_sleep;
 #[cfg(test)]
 mod poll_tests;
 mod prepare;
+mod progress;
 mod protocol;
 mod put_back;
 mod readiness;

@@ -6,6 +6,7 @@
 use crate::calls::Send;
 use crate::kernel;
 use crate::library;
+use crate::measured::RINGS;
 use crate::session::{RxPhase, Sender, Session, TxPhase, lock, switch};
 use crate::sleep::Waited;
 use crate::table::Way;
@@ -77,6 +78,10 @@ impl Session {
                         return Some(Ok(sent));
                     }
                     if sent >= wanted {
+                        if self.is_due.load(Ordering::Relaxed) {
+                            self.is_due.store(false, Ordering::Relaxed);
+                            self.measure(generation);
+                        }
                         return Some(Ok(sent));
                     }
                     continue;
@@ -169,7 +174,12 @@ impl Session {
             self.acknowledge();
         }
         match stream.write(bufs, at_least) {
-            Ok(len) => Step::Done(Ok(len)),
+            Ok(len) => {
+                if stream.has_rung(RINGS) {
+                    self.is_due.store(true, Ordering::Relaxed);
+                }
+                Step::Done(Ok(len))
+            }
             Err(Stop::Full) => Step::Full,
             Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
             Err(Stop::Violation) => Step::Leave(ReasonT::Violation),

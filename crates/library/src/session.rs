@@ -9,6 +9,7 @@
 //! as long as it takes by a return; never while sleeping for the peer's data.
 
 use crate::peeked::Peeked;
+use crate::progress::Away;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
 use sojourn_pump::Waiting;
@@ -161,6 +162,9 @@ pub struct Session {
     pub(crate) tx: Mutex<Sender>,
     pub(crate) rx: Mutex<Receiver>,
     pub(crate) facts: Mutex<Facts>,
+    /// It is time for a sample of `progress`.
+    pub(crate) is_due: AtomicBool,
+    pub(crate) progress: Mutex<Away>,
     rx_policy: Mutex<Policy>,
     tx_policy: Mutex<Policy>,
 }
@@ -203,6 +207,8 @@ impl Session {
             tx: Mutex::default(),
             rx: Mutex::default(),
             facts: Mutex::default(),
+            is_due: AtomicBool::new(false),
+            progress: Mutex::default(),
             rx_policy: policy(),
             tx_policy: policy(),
         }

@@ -135,6 +135,10 @@ impl Pair {
         let engine = library().engine_or_new().unwrap();
         let joined = library().join(engine, &offer, &join, parts).is_ok();
         entry.unmark(mark::OFFERED);
+        // Nobody would pair it again after a trial.
+        if let Some(session) = library().session_of(fd) {
+            *crate::session::lock(&session.progress) = crate::progress::Away::default();
+        }
         joined && is_away(fd)
     }
 

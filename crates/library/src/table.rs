@@ -47,6 +47,8 @@ pub(crate) mod mark {
     pub(crate) const UNTOLD: u32 = 256;
     /// It has been put off once because moving it is dear: see `hot`.
     pub(crate) const WAITED: u32 = 512;
+    /// It has been in the kernel for a trial: see `measured`.
+    pub(crate) const MEASURED: u32 = 1024;
 }
 
 /// One descriptor number.
@@ -170,7 +172,12 @@ impl Entry {
         self.was_refused();
     }
 
-    /// Of [`Entry::keep_for_now`]: the reason is gone.
+    /// It does not move now, for that reason; who says so sees to it.
+    pub(crate) fn note_kept(&self, reason: ReasonT) {
+        self.kept_for.store(reason as u8, Ordering::Relaxed);
+    }
+
+    /// Of [`Entry::keep_for_now`] and [`Entry::note_kept`]: the reason is gone.
     pub(crate) fn let_go(&self, reason: ReasonT) {
         if !self.has(mark::FIXED) && self.kept_for() == Some(reason) {
             self.kept_for.store(ReasonT::None as u8, Ordering::Relaxed);

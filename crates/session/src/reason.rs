@@ -126,12 +126,12 @@ pub const ALL: [Words; 41] = [
     words(
         ReasonT::Slower,
         "slower",
-        "It is a bulk transfer with another host, and was measured to do better in the kernel. It is tried again later, less and less often; measure_bulk=off leaves it away.",
+        "It was measured to do better in the kernel: a bulk transfer with another host, or a session whose ends sleep again and again. It is tried again later, less and less often; measure_bulk=off leaves it away.",
     ),
     words(
         ReasonT::Trial,
         "trial",
-        "It is a long bulk transfer with another host, and is in the kernel for about a second to see which is faster. measure_bulk=off leaves it away.",
+        "It is in the kernel for a moment to see which is faster: a long bulk transfer with another host, or a session whose ends sleep again and again. measure_bulk=off leaves it away.",
     ),
     words(
         ReasonT::SharedPort,

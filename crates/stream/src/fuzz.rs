@@ -346,7 +346,9 @@ pub fn inbox(bytes: &[u8]) {
             10 => inbox.announce(),
             11 => inbox.withdraw(),
             12 => inbox.clear_event(),
-            13 => inbox.post_ready(slot),
+            13 => {
+                inbox.post_ready(slot);
+            }
             14 => inbox.post_attention(slot),
             _ => {
                 inbox.post_own(slot % Inbox::SLOTS);

@@ -82,17 +82,19 @@ impl Inbox {
         unsafe { self.region.as_ref() }
     }
 
-    /// A peer's: marks `slot` as ready and wakes the owner if it sleeps. Slots that do not exist are ignored.
-    pub fn post_ready(&self, slot: u32) {
+    /// A peer's: marks `slot` as ready and wakes the owner if it sleeps; whether it did. Slots that do not exist are ignored.
+    pub fn post_ready(&self, slot: u32) -> bool {
         let (region, now_ns) = (self.region(), now_ns());
         region.arrivals.note(slot, now_ns);
         region.ready.post(slot);
         fault::point("stream.posted");
-        if region.door.must_ring() {
+        let rings = region.door.must_ring();
+        if rings {
             fault::point("stream.ringing");
             region.door.rings_for(now_ns);
             signal(&self.ready);
         }
+        rings
     }
 
     /// The owner's own: as [`Inbox::post_ready`], but relies on no peer's word that the event is written.

@@ -74,6 +74,8 @@ pub struct Stream {
     pub(crate) said: AtomicU64,
     /// It is somebody else who reads and writes on this side: the positions are what the rings say.
     pub(crate) is_told: bool,
+    /// How often the peer had to be woken, since [`Stream::has_rung`] last said yes.
+    rung: AtomicU32,
     pub(crate) peer_inbox: Arc<Inbox>,
     pub(crate) peer_slot: u32,
 }
@@ -142,6 +144,7 @@ impl Stream {
             end: AtomicU32::new(LIVES),
             said: AtomicU64::new(0),
             is_told: false,
+            rung: AtomicU32::new(0),
             peer_inbox,
             peer_slot,
         };
@@ -287,9 +290,26 @@ impl Stream {
         if flags & bell::FUTEX != 0 {
             futex::wake_all(bell.word());
         }
-        if flags & bell::INBOX != 0 {
-            self.peer_inbox.post_ready(self.peer_slot);
+        let is_inbox = flags & bell::INBOX != 0;
+        if (is_inbox && self.peer_inbox.post_ready(self.peer_slot)) || flags & bell::FUTEX != 0 {
+            // A count lost between threads does no harm.
+            self.rung.store(self.rung.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the peer had to be woken that often since this last said yes.
+    #[inline]
+    pub fn has_rung(&self, times: u32) -> bool {
+        let has = self.rung.load(Ordering::Relaxed) >= times;
+        if has {
+            self.rung.store(0, Ordering::Relaxed);
+        }
+        has
+    }
+
+    /// Whether this is side 0.
+    pub fn is_first(&self) -> bool {
+        self.side == 0
     }
 
     /// Asks the peer's protocol thread to look at this stream.

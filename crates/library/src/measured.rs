@@ -1,0 +1,117 @@
+//! Sessions on one host that get on better in the kernel: who measures, and what is done about it.
+//!
+//! The decision is `progress`'s. Away, the end that has woken its peer a few times looks at the clock once and at how far the rings are; that end
+//! sends the session home for a trial. In the kernel its calls are counted as for any descriptor, and each time a threshold is reached is a sample,
+//! too ([`Library::may_move_again`]). Only sessions that have had a trial are remembered. Sessions with other hosts: `bulk`.
+
+use crate::late::Telling;
+use crate::progress::{Away, Next, Past};
+use crate::session::{Session, TxPhase, lock};
+use crate::table::{Entry, mark};
+use crate::{Library, library};
+use core::sync::atomic::Ordering;
+use sojourn_session::ReasonT;
+use sojourn_shm::deadline::now_ns;
+use sojourn_stream::Stream;
+use std::collections::HashMap;
+
+/// So many times the peer is woken between two samples.
+pub(crate) const RINGS: u32 = 32;
+/// More are not remembered: those that are closed are not taken out one by one.
+const MOST: usize = 4096;
+
+/// By descriptor number, with what the number was then.
+pub(crate) type Pasts = HashMap<i32, (u32, Past)>;
+
+impl Library {
+    /// A descriptor that has had a trial has reached a threshold, after so many bytes. Whether it may be offered.
+    pub(crate) fn may_move_again(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
+        self.may_move_at(now_ns(), fd, entry, bytes)
+    }
+
+    pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &Entry, bytes: u64) -> bool {
+        let Some(engine) = self.engine() else { return true };
+        let version = entry.version.load(Ordering::SeqCst);
+        let next = match lock(&engine.measured).get_mut(&fd) {
+            Some((known, past)) if *known == version => past.count(now_ns, bytes),
+            _ => Next::Leave,
+        };
+        match next {
+            Next::Stay => false,
+            Next::Slower => {
+                entry.note_kept(ReasonT::Slower);
+                self.tell_kept(fd, entry, Telling::Now);
+                false
+            }
+            Next::Leave => {
+                entry.let_go(ReasonT::Slower);
+                true
+            }
+        }
+    }
+
+    /// Who watches a session while it is away.
+    pub(crate) fn watches(&self, fd: i32, entry: &Entry) -> Away {
+        if !self.policy.config().measure_bulk {
+            return Away::default();
+        }
+        let version = entry.version.load(Ordering::SeqCst);
+        let measured = self.engine().map(|engine| lock(&engine.measured));
+        match measured.as_ref().and_then(|all| all.get(&fd)) {
+            Some((known, past)) if *known == version => past.away(),
+            _ => Past::new().away(),
+        }
+    }
+
+    fn remember_trial(&self, fd: i32, entry: &Entry, now_ns: u64, rate: u64) {
+        let Some(engine) = self.engine() else { return };
+        let version = entry.version.load(Ordering::SeqCst);
+        let mut all = lock(&engine.measured);
+        if all.len() >= MOST {
+            all.clear();
+        }
+        let known = all.entry(fd).or_insert((version, Past::new()));
+        if known.0 != version {
+            *known = (version, Past::new());
+        }
+        known.1.goes_home(now_ns, rate);
+        entry.mark(mark::MEASURED);
+    }
+}
+
+impl Session {
+    /// The peer has been woken a few times since this was last called: a sample, and home if it is time for a trial.
+    #[cold]
+    pub(crate) fn measure(&self, generation: u32) {
+        let (now_ns, rate) = {
+            let tx = lock(&self.tx);
+            if self.generation.load(Ordering::Relaxed) != generation || tx.phase != TxPhase::Ring {
+                return;
+            }
+            let Some(stream) = tx.stream.as_ref().filter(|stream| judges(stream)) else { return };
+            let (sent, received) = stream.totals();
+            let now_ns = now_ns();
+            let rate = lock(&self.progress).sample(now_ns, sent.saturating_add(received));
+            let Some(rate) = rate else { return };
+            (now_ns, rate)
+        };
+        // Of one that is about to end, perhaps, nothing is to be learnt.
+        if self.is_carried() || self.has_stirred.load(Ordering::Relaxed) {
+            return;
+        }
+        let library = library();
+        // Whichever of its numbers the program uses in the kernel.
+        let numbers = lock(&self.facts).numbers.clone();
+        for fd in numbers {
+            if let Some(entry) = library.table.known(fd) {
+                library.remember_trial(fd, entry, now_ns, rate);
+            }
+        }
+        self.leave(ReasonT::Trial, false);
+    }
+}
+
+/// One end of a stream judges: that of side 0, if it hears the other at all, else the one that sends.
+fn judges(stream: &Stream) -> bool {
+    stream.is_first() || stream.totals().1 == 0
+}

@@ -1,0 +1,136 @@
+//! Sessions with made-up rates, on made-up time: where they end up, and how often they move.
+
+use super::*;
+
+/// Noise from -1 to 1.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as f64 / f64::from(1u32 << 30) - 1.0
+    }
+}
+
+/// Rates in the kernel and away (bytes a second), and how much each step differs.
+struct World {
+    kernel: f64,
+    away: f64,
+    noise: f64,
+    seed: u64,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Story {
+    trials: u32,
+    slower: u32,
+    /// Of the time.
+    in_kernel: f64,
+    bytes: f64,
+}
+
+/// A sample each five milliseconds, as sleepers are woken or calls counted.
+const STEP_NS: u64 = 5_000_000;
+
+fn play(world: &World, seconds: u64) -> Story {
+    let (mut noise, mut past, mut story) = (Noise(world.seed), Past::new(), Story::default());
+    let mut away = Some(past.away());
+    let steps = seconds * SECOND_NS / STEP_NS;
+    let mut total = 0;
+    for step in 0..steps {
+        let now_ns = SECOND_NS + step * STEP_NS;
+        let rate = if away.is_some() { world.away } else { world.kernel };
+        let bytes = (rate * (1.0 + world.noise * noise.next()) / 200.0) as u64;
+        story.bytes += bytes as f64;
+        total += bytes;
+        match &mut away {
+            Some(watch) => {
+                if let Some(rate) = watch.sample(now_ns, total) {
+                    story.trials += 1;
+                    past.goes_home(now_ns, rate);
+                    away = None;
+                }
+            }
+            None => {
+                story.in_kernel += 1.0 / steps as f64;
+                match past.count(now_ns, bytes) {
+                    Next::Stay => {}
+                    Next::Slower => story.slower += 1,
+                    Next::Leave => (away, total) = (Some(past.away()), 0),
+                }
+            }
+        }
+    }
+    story
+}
+
+const HOUR: u64 = 3600;
+
+#[test]
+fn equal_rates_stay_away_but_for_a_few_short_trials() {
+    // With more noise a trial may be wrong, which costs a session that does as well in the kernel nothing.
+    for (rate, noise, most) in [(1e5, 0.0, 0), (1e6, 0.1, 0), (5e9, 0.3, 1)] {
+        for seed in 0..3 {
+            let story = play(&World { kernel: rate, away: rate, noise, seed }, HOUR);
+            assert!(story.slower <= most, "{rate}, {noise}, seed {seed}: {story:?}");
+            assert!(story.trials <= 9, "{story:?}");
+            assert!(story.in_kernel < 0.002, "{story:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_faster_away_stays_away() {
+    let story = play(&World { kernel: 1e6, away: 1.2e6, noise: 0.3, seed: 3 }, HOUR);
+    assert_eq!(story.slower, 0);
+    assert!(story.in_kernel < 0.001, "{story:?}");
+}
+
+#[test]
+fn what_is_slower_away_goes_home_and_comes_back_less_and_less() {
+    for (share, noise) in [(0.85, 0.1), (0.6, 0.3), (0.1, 0.3)] {
+        let story = play(&World { kernel: 1e7, away: 1e7 * share, noise, seed: 5 }, HOUR);
+        assert_eq!(story.trials, story.slower, "{share}: {story:?}");
+        assert!((5..=12).contains(&story.slower), "{share}: {story:?}");
+        assert!(story.in_kernel > 0.99, "{share}: {story:?}");
+    }
+}
+
+#[test]
+fn within_twenty_seconds_most_of_what_the_kernel_would_have_done_is_done() {
+    let world = World { kernel: 1e7, away: 5e6, noise: 0.1, seed: 7 };
+    let story = play(&world, 20);
+    assert!(story.bytes > 0.9 * 20.0 * world.kernel, "{story:?}");
+    let world = World { kernel: 1e6, away: 3e7, noise: 0.1, seed: 7 };
+    let story = play(&world, 20);
+    assert!(story.bytes > 0.95 * 20.0 * world.away, "{story:?}");
+}
+
+#[test]
+fn sessions_with_pauses_are_never_tried() {
+    let mut away = Past::new().away();
+    let mut total = 0;
+    for burst in 0..1000u64 {
+        for step in 0..30 {
+            total += 1000;
+            let now_ns = burst * SECOND_NS + step * STEP_NS;
+            assert_eq!(away.sample(now_ns, total), None);
+        }
+    }
+}
+
+#[test]
+fn a_trial_that_finds_nothing_to_measure_ends_and_the_next_is_later() {
+    let mut past = Past::new();
+    past.goes_home(SECOND_NS, 1000);
+    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS - 1, 10), Next::Stay);
+    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS, 10), Next::Leave);
+    assert_eq!(past.away().trial_after_ns, 4 * TRIAL_AFTER_NS);
+    assert_eq!(past.count(SECOND_NS + TRIAL_MAX_NS, 10), Next::Leave, "until it has left");
+}
+
+#[test]
+fn one_that_is_not_watched_is_never_tried() {
+    let mut away = Away::default();
+    assert!((0..100_000).all(|step| away.sample(step * STEP_NS, step << 10).is_none()));
+}
