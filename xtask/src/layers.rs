@@ -17,7 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-wire", &[]),
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
-    ("sojourn-filter", &["sojourn-wire"]),
+    ("sojourn-filter", &["sojourn-ipc", "sojourn-wire"]),
     (
         "sojourn-pump",
         &["sojourn-netif", "sojourn-proto", "sojourn-shm", "sojourn-stream", "sojourn-wire"],

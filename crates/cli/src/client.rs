@@ -13,6 +13,7 @@ use sojourn_session::{
     AdminClient, AdminStatsOut, ConnectionInfoT, RefusedInfoT, SessionClient, SessionInfoT,
     admin_connect_options, config, session_connect_options,
 };
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 /// No question takes longer.
@@ -97,7 +98,7 @@ impl Client {
         options.wait = Wait::Park;
         options.timeout = ANSWER_WITHIN;
         let connection = Connection::connect(Address::parse(text)?, &options)?;
-        let who = crate::server::peer(connection.socket())?;
+        let who = sojourn_ipc::peer(connection.socket().as_fd())?;
         let admin = AdminClient::bind_by(connection, Deadline::after(ANSWER_WITHIN))
             .with_context(|| format!("{text}: is no session server"))?;
         Ok(Self { admin, address: text.into(), pid: who.pid.unsigned_abs(), uid: who.uid })

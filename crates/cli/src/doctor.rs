@@ -76,6 +76,7 @@ pub(crate) fn doctor(options: &Report) -> Result<u8> {
         kernel::futex_waitv(),
         kernel::events(),
         kernel::seals(),
+        kernel::tables(),
         kernel::unix_diag(),
         kernel::processes(),
         machine::processors(),

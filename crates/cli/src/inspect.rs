@@ -53,6 +53,9 @@ pub(crate) enum Obstacle {
     /// We may run it but not look.
     #[error("its file cannot be read ({0}), so that nobody knows whether it can be preloaded")]
     Unreadable(Errno),
+    /// Where a library should be.
+    #[error("it is a program")]
+    Program,
     /// Neither ELF nor script.
     #[error("it is neither an ELF program nor a script")]
     Unknown,
@@ -103,7 +106,8 @@ pub(crate) fn inspect_library(file: &Path) -> Result<(), Obstacle> {
         return Err(Obstacle::Unknown);
     }
     let read_more = |offset, buffer: &mut [u8]| read(&open, buffer, offset).unwrap_or(0);
-    Elf::read(bytes, read_more).map(drop).map_err(of_headers)
+    let elf = Elf::read(bytes, read_more).map_err(of_headers)?;
+    if elf.is_program { Err(Obstacle::Program) } else { Ok(()) }
 }
 
 fn of_headers(error: ElfError) -> Obstacle {
@@ -138,7 +142,7 @@ fn inspect_nested(file: &Path, runner: Runner, depth: usize) -> Result<(), Obsta
         return Err(Obstacle::Sanitizer(sanitizer));
     }
     // The loader itself, told to load a program: it preloads into that.
-    if elf.interpreter.is_none() && std::fs::canonicalize(file).is_ok_and(|f| is_our_loader(&f)) {
+    if elf.interpreter.is_none() && is_a_name_of_our_loader(file) {
         return Ok(());
     }
     let loader = elf.interpreter.ok_or(Obstacle::Static)?;
@@ -194,6 +198,23 @@ fn privileges(file: &File, runner: Runner) -> Result<(), Obstacle> {
     let has = runner.uid != 0
         && rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 64][..]).is_ok();
     if has { Err(Obstacle::Capabilities) } else { Ok(()) }
+}
+
+/// Whether a file is the loader itself, whichever of its names that is (`ld-2.31.so`, `/usr/bin/ld.so`).
+fn is_a_name_of_our_loader(file: &Path) -> bool {
+    if is_our_loader(file) {
+        return true;
+    }
+    // Where programs name it; the file behind may have its version for a name.
+    let usual = match std::env::consts::ARCH {
+        "x86_64" => "/lib64/ld-linux-x86-64.so.2",
+        "aarch64" => "/lib/ld-linux-aarch64.so.1",
+        _ => return std::fs::canonicalize(file).is_ok_and(|file| is_our_loader(&file)),
+    };
+    let identity =
+        |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    std::fs::canonicalize(file).is_ok_and(|file| is_our_loader(&file))
+        || identity(file).is_some() && identity(file) == identity(Path::new(usual))
 }
 
 /// Whether a loader is the one of the C library that the preload library needs. Its path may differ (another

@@ -15,7 +15,7 @@ use sojourn_ipc::Address;
 use sojourn_session::place::Surroundings;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -81,32 +81,11 @@ pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
         Err(Errno::AGAIN) => return Ok(()),
         Err(error) => return Err(silent(error)),
     }
-    let owner = peer(&socket).map_err(silent)?.uid;
+    let owner = sojourn_ipc::peer(socket.as_fd()).map_err(silent)?.uid;
     match owner == 0 || owner == user {
         true => Ok(()),
         false => Err(Silent::Foreign(address.into(), owner)),
     }
-}
-
-/// Who is at the other end of a socket. The process number is 0 if it has none here: that of another
-/// process namespace, as a container's side-car is. (rustix takes 0 for a failure of the call.)
-pub(crate) fn peer(socket: impl AsFd) -> Result<libc::ucred, Errno> {
-    let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, all of which `who` has.
-    let answer = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut who).cast(),
-            &raw mut len,
-        )
-    };
-    if answer == 0 {
-        return Ok(who);
-    }
-    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 /// Sees to it that a server answers. `configured` is the setting `server`, empty for the usual places. If

@@ -3,10 +3,11 @@
 use crate::args::Ss;
 use crate::client::Client;
 use crate::output::{Table, bytes, note, print, print_json, span};
-use crate::sessions::{Row, gather};
+use crate::sessions::{PROC, Row, gather};
 use crate::terminal::terminal;
 use anyhow::Result;
 use serde::Serialize;
+use std::path::Path;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -31,6 +32,11 @@ pub(crate) fn ss(options: &Ss) -> Result<()> {
     }
     if let Some(error) = silent {
         note(&format!("only what /proc shows is listed: {error:#}"));
+    }
+    if let Err(error) = std::fs::read_link(Path::new(PROC).join("self")) {
+        note(&format!(
+            "{PROC}: {error}: sessions that no server knows cannot be seen, nor why they stay in the kernel; mount {PROC}"
+        ));
     }
     let columns = terminal().map(|terminal| terminal.columns);
     print(&text(&sessions, options.why, options.details, columns))

@@ -24,7 +24,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -188,8 +188,9 @@ impl Keeper {
 
 /// Whether this user's process, or root's, is at the other end.
 fn is_own(socket: &OwnedFd) -> bool {
-    let own = rustix::process::geteuid();
-    socket_peercred(socket).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+    let own = rustix::process::geteuid().as_raw();
+    // Of its process nothing is asked: one of another process name space has number 0 here.
+    sojourn_ipc::peer(socket.as_fd()).is_ok_and(|peer| peer.uid == own || peer.uid == 0)
 }
 
 fn unix_socket() -> io::Result<OwnedFd> {
@@ -341,5 +342,45 @@ impl Held {
             send(server.as_fd(), HOLD, name, &fds)?;
         }
         send(server.as_fd(), END, "", &[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// Set in the process that looks from a process name space of its own.
+    const ROLE: &str = "SOJOURN_KEEPER_LOOKS";
+
+    #[test]
+    fn who_has_no_number_here_is_known_by_its_user() {
+        if std::env::var_os(ROLE).is_some() {
+            let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+            assert_eq!(sojourn_ipc::peer(socket.as_fd()).unwrap().pid, 0, "it can be seen");
+            assert!(is_own(&socket));
+            return;
+        }
+        let (own, _other) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        assert!(is_own(&own));
+        let name = "keeper::tests::who_has_no_number_here_is_known_by_its_user";
+        let mut inside = Command::new("unshare");
+        inside.args(["--pid", "--fork", "--kill-child"]).arg(std::env::current_exe().unwrap());
+        inside.args(["--exact", name]).env(ROLE, "1").stdin(Stdio::from(own));
+        let said = inside.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+        let text = String::from_utf8_lossy(&said.stderr);
+        if text.contains("unshare failed") {
+            eprintln!("skipped: {text}");
+            return;
+        }
+        assert!(said.status.success(), "{text}{}", String::from_utf8_lossy(&said.stdout));
     }
 }

@@ -85,9 +85,13 @@ pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
     if got < 0 { Err(last_error()) } else { Ok(message.msg_flags & libc::MSG_CTRUNC != 0) }
 }
 
-/// Who connected, from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process is 0 for
-/// a peer in a pid name space that we cannot see.
-pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
+/// Who connected (or, of a client's socket, who listens), from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process
+/// is 0 if it has no number here: a peer in a process name space that we cannot see into, as a container's side-car is. (rustix, as of
+/// version 1.1, takes that for a failure of the call.)
+///
+/// # Errors
+/// The kernel's: it is no Unix socket.
+pub fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: `who` has `len` bytes, and any bytes are a valid value of it.

@@ -68,6 +68,7 @@ mod thread;
 mod threshold;
 
 pub use address::{Address, AddressError};
+pub use ancillary::peer;
 pub use connect::{ConnectError, ConnectOptions};
 pub use connection::{Connection, Pending, Reply};
 pub use deadline::{Deadline, now_ns};

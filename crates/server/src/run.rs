@@ -127,6 +127,14 @@ const LEAVE_EVERY: Duration = Duration::from_millis(5);
 /// [`RunError`].
 pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunError> {
     raise_limit();
+    if let Err(error) = std::fs::read_link("/proc/self") {
+        log::say(
+            Level::Warn,
+            format_args!(
+                "/proc: {error}: who else has a session open cannot be seen, so that inherited ones stay in the kernel; mount /proc"
+            ),
+        );
+    }
     let around = Surroundings::of_this_process("");
     let (text, is_public) = match &options.place {
         Place::User => (around.prepare_own()?.to_string_lossy().into_owned(), around.user == 0),

@@ -34,10 +34,21 @@ pub enum PlaceError {
     #[error("{0} is not a directory (or a symbolic link to one): remove it")]
     NotADirectory(PathBuf),
     /// The kernel refused.
-    #[error(
-        "{0}: {1}. Name a place in a folder that is there and can be written, such as SOJOURN_SERVER=DIR/server"
-    )]
+    #[error("{path}: {error}. {advice}", path = .0.display(), error = .1, advice = instead_of_refused(.0, *.1))]
     System(PathBuf, Errno),
+}
+
+/// What to do where the kernel refuses a directory.
+fn instead_of_refused(directory: &Path, error: Errno) -> &'static str {
+    let is_the_systems = Path::new(SYSTEM).parent() == Some(directory);
+    match error {
+        Errno::ACCESS | Errno::PERM if is_the_systems => {
+            "Only root can serve the whole system, and root of a user namespace is another user outside of it: start the server as root, with --user, or at a place of your own, such as SOJOURN_SERVER=DIR/server (sojournd --address DIR/server)"
+        }
+        _ => {
+            "Name a place in a folder that is there and can be written, such as SOJOURN_SERVER=DIR/server (sojournd --address DIR/server)"
+        }
+    }
 }
 
 /// What to do where a directory is another user's.
@@ -318,8 +329,10 @@ mod tests {
         assert!(foreign("/run/sojourn", 0).contains("user namespace"));
         assert!(foreign("/run/sojourn", 1000).contains("as root"));
         assert!(foreign("/run/user/1", 1000).contains("XDG_RUNTIME_DIR"));
-        let refused = PlaceError::System("/run/sojourn".into(), Errno::ROFS).to_string();
-        assert!(refused.contains("SOJOURN_SERVER"), "{refused}");
+        let refused = |error| PlaceError::System("/run/sojourn".into(), error).to_string();
+        assert!(refused(Errno::ROFS).contains("SOJOURN_SERVER"), "{}", refused(Errno::ROFS));
+        assert!(!refused(Errno::ROFS).contains("as root"), "{}", refused(Errno::ROFS));
+        assert!(refused(Errno::ACCESS).contains("as root, with --user"));
     }
 
     #[test]

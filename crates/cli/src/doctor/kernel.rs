@@ -87,6 +87,38 @@ pub(super) fn events() -> Item {
     }
 }
 
+/// A table of descriptors for one thread, without which the library moves nothing.
+pub(super) fn tables() -> Item {
+    const NAME: &str = "descriptor-tables";
+    // On a thread that ends with what it has got.
+    let tried = std::thread::spawn(|| {
+        // SAFETY: no descriptor is closed, and the table is this thread's that ends.
+        unsafe {
+            let most = libc::c_uint::MAX;
+            let flags = libc::CLOSE_RANGE_UNSHARE;
+            if libc::syscall(libc::SYS_close_range, most, most, flags) == 0
+                || libc::unshare(libc::CLONE_FILES) == 0
+            {
+                return Ok(());
+            }
+        }
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM))
+    });
+    match tried.join() {
+        Ok(Ok(())) => Item::ok(NAME, "a thread can have one of its own"),
+        Ok(Err(error)) => Item::missing(
+            NAME,
+            format!("close_range and unshare: {error}"),
+            "a system call filter forbids them (a container's seccomp profile): allow close_range with CLOSE_RANGE_UNSHARE, or unshare with CLONE_FILES; until then programs stay in the kernel (prohibited)",
+        ),
+        Err(_) => Item::missing(
+            NAME,
+            "no thread can be started",
+            "raise the limit of processes (ulimit -u)",
+        ),
+    }
+}
+
 /// Memory that can be shared with somebody who is not trusted.
 pub(super) fn seals() -> Item {
     const NAME: &str = "sealed-memory";

@@ -193,6 +193,12 @@ fn tried(
 ) -> Item {
     match result {
         Ok(()) => Item::ok(name, found),
+        // That says nothing about the kernel's age.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Item::limited(
+            name,
+            format!("forbidden here: {error}"),
+            "it takes the rights of root outside of user namespaces (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW), and a system call filter may forbid it: give the container both, or start the server outside",
+        ),
         Err(error) => Item::limited(name, error.to_string(), advice()),
     }
 }
@@ -257,6 +263,15 @@ mod tests {
         assert_eq!(item.state, State::Limited);
         assert!(item.found.starts_with("it lacks CAP_NET_RAW, CAP_BPF:"), "{}", item.found);
         assert_eq!(effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn what_is_forbidden_is_not_blamed_on_the_kernel() {
+        let denied =
+            tried("x", "", Err(io::ErrorKind::PermissionDenied.into()), || "Linux 6.6".into());
+        assert!(denied.found.starts_with("forbidden") && !denied.advice.contains("Linux"));
+        let old = tried("x", "", Err(io::ErrorKind::Unsupported.into()), || "Linux 6.6".into());
+        assert_eq!((old.state, old.advice.as_str()), (State::Limited, "Linux 6.6"));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Elf {
     pub(crate) interpreter: Option<PathBuf>,
     /// Linked by Go's own linker.
     pub(crate) is_go: bool,
+    /// A program, also if it can be loaded anywhere, and no library.
+    pub(crate) is_program: bool,
     /// A sanitizer's run-time library belongs to it.
     pub(crate) sanitizer: Option<&'static str>,
 }
@@ -48,6 +50,14 @@ const NAMES_AT: u64 = 5;
 const NAMES_LEN: u64 = 10;
 const PATH_LEN_MAX: u64 = 4096;
 const NOTES_LEN_MAX: u64 = 64 << 10;
+
+/// `DF_1_PIE` among `DT_FLAGS_1`, as linkers mark programs that can be loaded anywhere.
+fn is_position_independent_program(dynamic: &[u8]) -> bool {
+    const FLAGS: u64 = 0x6fff_fffb;
+    const PROGRAM: u64 = 0x0800_0000;
+    let mut entries = dynamic.chunks_exact(16);
+    entries.any(|entry| u64_at(entry, 0) == FLAGS && u64_at(entry, 8) & PROGRAM != 0)
+}
 
 /// Ours, as elf(5) numbers them.
 fn own_machine() -> u16 {
@@ -93,7 +103,9 @@ impl Elf {
             Ok(())
         };
         bytes(u64_at(header, 32), &mut table)?;
-        let mut elf = Self { interpreter: None, is_go: false, sanitizer: None };
+        let is_fixed = u16_at(header, 16) == TYPE_EXECUTABLE;
+        let mut elf =
+            Self { interpreter: None, is_go: false, is_program: is_fixed, sanitizer: None };
         let mut dynamic = Vec::new();
         for segment in table.chunks_exact(PROGRAM_HEADER_LEN) {
             let (offset, len) = (u64_at(segment, 8), u64_at(segment, 32));
@@ -108,6 +120,7 @@ impl Elf {
                 _ => {}
             }
         }
+        elf.is_program |= is_position_independent_program(&dynamic);
         if let Some((offset, len)) = names_of(&dynamic, &table) {
             let mut names = vec![0; usize::try_from(len).unwrap_or(0)];
             // What cannot be read is for the loader to complain of.
@@ -255,13 +268,23 @@ mod tests {
     #[test]
     fn loader_and_go_are_found() {
         let loader = file(&[(6, b""), (SEGMENT_INTERPRETER, b"/lib/ld.so\0")]);
-        let expected =
-            Elf { interpreter: Some("/lib/ld.so".into()), is_go: false, sanitizer: None };
+        let expected = Elf {
+            interpreter: Some("/lib/ld.so".into()),
+            is_go: false,
+            is_program: false,
+            sanitizer: None,
+        };
         assert_eq!(read(&loader), Ok(expected));
         let go = file(&[(SEGMENT_NOTE, GO)]);
-        assert_eq!(read(&go), Ok(Elf { interpreter: None, is_go: true, sanitizer: None }));
+        assert_eq!(
+            read(&go),
+            Ok(Elf { interpreter: None, is_go: true, is_program: false, sanitizer: None })
+        );
         let gnu = file(&[(SEGMENT_NOTE, &GO[..20])]);
-        assert_eq!(read(&gnu), Ok(Elf { interpreter: None, is_go: false, sanitizer: None }));
+        assert_eq!(
+            read(&gnu),
+            Ok(Elf { interpreter: None, is_go: false, is_program: false, sanitizer: None })
+        );
     }
 
     #[test]

@@ -1,0 +1,115 @@
+//! What Sojourn says where something is missing: each message names the thing, the true cause and the next step.
+//!
+//! Rights, name spaces and `/proc` are taken away for real, which takes root; skipped with a message otherwise. What needs no rights to
+//! try is in `crates/cli/tests/run.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
+
+use sojourn_lab::{Built, Running};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+
+/// Copies of the programs where everybody can run them, gone when this is dropped.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !sojourn_lab::net::is_possible() {
+            eprintln!("skipped: not root with name spaces");
+            return None;
+        }
+        let folder =
+            std::env::temp_dir().join(format!("sojourn-said-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let place = Self(folder);
+        let built = Built::find().unwrap();
+        for program in ["sojourn", "sojournd", "libsojourn_preload.so"] {
+            std::fs::copy(built.path(program), place.0.join(program)).unwrap();
+        }
+        std::fs::set_permissions(&place.0, PermissionsExt::from_mode(0o755)).unwrap();
+        Some(place)
+    }
+
+    /// What a shell says that has these programs in `$D`, behind other words; both outputs.
+    fn says(&self, before: &[&str], line: &str) -> String {
+        let mut command = Command::new("setsid");
+        command.args(before).args(["sh", "-c", line]).current_dir("/");
+        command.env("D", &self.0).env("HOME", "/nonexistent").env_remove("XDG_RUNTIME_DIR");
+        command.env_remove("SOJOURN_SERVER");
+        let said = Running::start(command).unwrap().finish(PATIENCE).unwrap();
+        format!("{}{}", said.out, said.err)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn has(said: &str, all: &[&str]) {
+    assert!(all.iter().all(|one| said.contains(one)), "not all of {all:?} in: {said}");
+}
+
+#[test]
+fn without_proc() {
+    let Some(place) = Place::new("proc") else { return };
+    let before = ["unshare", "-m"];
+    let said = place.says(&before, "umount -l /proc; $D/sojourn ss");
+    has(&said, &["/proc: No such file", "cannot be seen", "mount /proc"]);
+    let said = place.says(&before, "umount -l /proc; $D/sojourn run --strict true; echo $?");
+    has(&said, &["/proc/self/exe", "mount /proc", "125"]);
+    let said = place.says(&before, "umount -l /proc; $D/sojourn doctor");
+    has(&said, &["mount /proc here"]);
+    let served = "umount -l /proc; timeout 1 $D/sojournd --address @said-$$";
+    has(&place.says(&before, served), &["/proc", "stay in the kernel", "mount /proc"]);
+}
+
+#[test]
+fn root_of_a_user_namespace() {
+    let Some(place) = Place::new("user") else { return };
+    let inside: Vec<&str> =
+        ["setpriv"].into_iter().chain(NOBODY).chain(["unshare", "-Ur"]).collect();
+    let said = place.says(&inside, "$D/sojourn server start; echo $?");
+    if said.contains("unshare failed") {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    has(&said, &["/run/sojourn", "user namespace", "SOJOURN_SERVER=DIR/server", "1\n"]);
+    let said = place.says(&inside, "$D/sojourn doctor");
+    assert!(!said.contains("Linux 6.6 attaches"), "rights lack, not a later kernel: {said}");
+    has(&said, &["bpf-links", "user namespaces"]);
+}
+
+#[test]
+fn the_systems_server_without_rights() {
+    let Some(place) = Place::new("system") else { return };
+    let nobody: Vec<&str> = ["setpriv"].into_iter().chain(NOBODY).collect();
+    let said = place.says(&nobody, "$D/sojournd --system; echo $?");
+    has(&said, &["/run/sojourn", "Only root can serve the whole system", "--user", "1\n"]);
+}
+
+#[test]
+fn a_root_file_system_that_cannot_be_written() {
+    let Some(place) = Place::new("read") else { return };
+    let line = "mount -t tmpfs -o ro none /run && mount -t tmpfs -o ro none /mnt; $D/sojourn server start; echo $?";
+    let said = place.says(&["unshare", "-m"], line);
+    has(&said, &["/run/sojourn: Read-only file system", "SOJOURN_SERVER=DIR/server", "1\n"]);
+    assert!(!said.contains("as root"), "{said}");
+}
+
+#[test]
+fn a_filter_of_system_calls_is_not_an_old_kernel() {
+    let Some(place) = Place::new("filter") else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/why/why.c");
+    let why = place.0.join("why");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+    assert!(compiler.args(["-O1", "-o"]).arg(&why).arg(source).status().unwrap().success());
+    let said = place.says(&[], "$D/why forbid $D/sojourn doctor");
+    has(&said, &["descriptor-tables", "Operation not permitted", "seccomp", "CLOSE_RANGE_UNSHARE"]);
+}
