@@ -86,7 +86,7 @@ impl Sandbox {
     /// If it does not come up within five seconds.
     pub fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.built.path("sojournd"));
-        command.args(["--idle-exit", "600", "--address"]).arg(self.address());
+        command.args(["--idle-exit", "600", "--system", "--address"]).arg(self.address());
         if let Some(host) = &self.host {
             host.place(&mut command);
             // A namespace of its own: nothing else is disturbed.

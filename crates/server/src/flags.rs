@@ -9,15 +9,15 @@ use sojourn_server::run::Network;
 #[derive(Debug, Parser)]
 #[command(name = "sojournd", version)]
 pub(crate) struct Flags {
-    /// Serve this user's programs, at $XDG_RUNTIME_DIR/sojourn/server or /tmp/sojourn-UID/server. For root the
-    /// same as --system. The default.
+    /// Serve this user's programs, and root's, at $XDG_RUNTIME_DIR/sojourn/server or /tmp/sojourn-UID/server, for root at
+    /// /run/sojourn-root/server. The default.
     #[arg(long, conflicts_with = "system")]
     pub(crate) user: bool,
-    /// Serve everybody, at /run/sojourn/server.
+    /// Serve everybody, at /run/sojourn/server or the address that is given. Only root can.
     #[arg(long)]
     pub(crate) system: bool,
     /// Serve at this address instead: a path, @NAME, or fd:N.
-    #[arg(long, conflicts_with_all = ["user", "system"])]
+    #[arg(long, conflicts_with = "user")]
     pub(crate) address: Option<String>,
     /// End after so many seconds without a client, and leave the terminal's session at once: for servers that are
     /// started when they are needed. Without a number 10.

@@ -7,6 +7,7 @@ use flags::Flags;
 use sojourn_server::log::{self, Level};
 use sojourn_server::proxy;
 use sojourn_server::run::{Network, Options, Place, run};
+use sojourn_server::service::Rules;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error),
     }
     log::set(flags.log);
-    let same_process = flags.same_process;
+    let rules = Rules { is_public: flags.system, joins_within: flags.same_process };
     let place = match (flags.address, flags.system) {
         (Some(address), _) => Place::At(absolute(address)),
         (None, true) => Place::System,
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
     let network = flags.network.map(Network::from);
-    match run(&Options { place, idle_exit, network, same_process, proxies: true }, ready) {
+    match run(&Options { place, idle_exit, network, rules, proxies: true }, ready) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

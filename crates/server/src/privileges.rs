@@ -24,8 +24,8 @@ use std::path::Path;
 /// What a server does that takes capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<'p> {
-    /// It serves every user.
-    pub is_public: bool,
+    /// It is root's, and looks at processes of every user: those may hold what root's programs have.
+    pub is_roots: bool,
     /// It carries sessions with other hosts.
     pub network: bool,
     /// Its socket, where that has a name in the file system.
@@ -37,7 +37,7 @@ impl Work<'_> {
     #[must_use]
     pub fn capabilities(&self) -> CapabilitySet {
         let mut taken = CapabilitySet::empty();
-        if self.is_public {
+        if self.is_roots {
             taken |= CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
             taken |= CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
         }
@@ -93,7 +93,7 @@ pub fn keep_only(work: &Work<'_>) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    const PLAIN: Work<'_> = Work { is_public: false, network: false, socket: None };
+    const PLAIN: Work<'_> = Work { is_roots: false, network: false, socket: None };
 
     #[test]
     fn a_users_server_takes_nothing() {
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn only_a_server_with_sessions_of_other_hosts_takes_packets() {
         let packets = CapabilitySet::NET_RAW | CapabilitySet::BPF;
-        for is_public in [false, true] {
-            let work = Work { is_public, ..PLAIN };
+        for is_roots in [false, true] {
+            let work = Work { is_roots, ..PLAIN };
             assert!(!work.capabilities().intersects(packets));
             assert!(Work { network: true, ..work }.capabilities().contains(packets));
         }
@@ -117,7 +117,7 @@ mod tests {
         let one =
             |name: &str| CapabilitySet::from_name(name.strip_prefix("CAP_").unwrap()).unwrap();
         let allowed: CapabilitySet = line.unwrap().split_whitespace().map(one).collect();
-        let work = Work { is_public: true, network: true, socket: None };
+        let work = Work { is_roots: true, network: true, socket: None };
         assert_eq!(allowed, work.capabilities());
     }
 

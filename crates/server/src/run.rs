@@ -8,7 +8,7 @@ use crate::carried;
 use crate::log::{self, Level};
 use crate::privileges::{self, Work};
 use crate::proxies::Proxies;
-use crate::service::{Sojournd, StartError, Stop};
+use crate::service::{Rules, Sojournd, StartError, Stop};
 use crate::signals;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Where a server is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The user's own; for root the system's.
+    /// The user's own.
     User,
     /// The system's.
     System,
@@ -43,8 +43,8 @@ pub struct Options {
     pub idle_exit: Option<Duration>,
     /// Sessions with other hosts are carried, too, in this process's network namespace.
     pub network: Option<Network>,
-    /// Sessions move whose two ends are in one process, too.
-    pub same_process: bool,
+    /// Whom and what it serves.
+    pub rules: Rules,
     /// What clients send is received and looked at by processes of their own: this very program, run
     /// with [`crate::proxy::ARGUMENT`]. Without them a client can hold the server up.
     pub proxies: bool,
@@ -59,7 +59,7 @@ impl Options {
             place: Place::At(address.into()),
             idle_exit: None,
             network: None,
-            same_process: false,
+            rules: Rules::default(),
             proxies: false,
         }
     }
@@ -136,12 +136,13 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         );
     }
     let around = Surroundings::of_this_process("");
-    let (text, is_public) = match &options.place {
-        Place::User => (around.prepare_own()?.to_string_lossy().into_owned(), around.user == 0),
-        Place::System => (around.prepare_system()?.to_string_lossy().into_owned(), true),
-        // Root's server serves every user, wherever it is.
-        Place::At(text) => (text.clone(), around.user == 0),
+    let text = match &options.place {
+        Place::User => around.prepare_own()?.to_string_lossy().into_owned(),
+        Place::System => around.prepare_system()?.to_string_lossy().into_owned(),
+        Place::At(text) => text.clone(),
     };
+    let is_roots = around.user == 0;
+    let is_public = options.rules.is_public && is_roots;
     let address = Address::parse(&text).map_err(|error| RunError::Address(text.clone(), error))?;
     let lock = match &address {
         Address::Path(path) => match lock(path)? {
@@ -156,13 +157,14 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     };
     // Before there are threads: each has its own.
     signals::block();
-    let work = Work { is_public, network: options.network.is_some(), socket };
+    let work = Work { is_roots, network: options.network.is_some(), socket };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
     let proxies = (options.proxies && is_public).then(|| Arc::new(Proxies::default()));
+    let rules = Rules { is_public, ..options.rules };
     let served = match &proxies {
-        Some(proxies) => Sojournd::with_proxies(Arc::clone(proxies), options.same_process)?,
+        Some(proxies) => Sojournd::with_proxies(Arc::clone(proxies), rules)?,
         // Of its own user's programs each may end it anyhow.
-        None => Sojournd::alone(options.same_process)?,
+        None => Sojournd::alone(rules)?,
     };
     if let Some(network) = options.network
         && let Err(missing) = carried::start(&served, network, socket.map(keeper_of))
@@ -172,7 +174,7 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
             format_args!("sessions with other hosts stay in the kernel: {missing}"),
         );
     }
-    // Who may connect is decided by the socket's mode; everybody may to root's server.
+    // Who may connect is decided by the socket's mode, and once more by whoever says hello.
     let mask = if is_public { Mode::empty() } else { Mode::RWXG | Mode::RWXO };
     let before = umask(mask);
     let endpoint = match proxies {

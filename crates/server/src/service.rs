@@ -76,6 +76,8 @@ pub struct Sojournd {
     begun: Instant,
     jobs: Mutex<Sender<Job>>,
     own_user: u32,
+    /// Everybody may use it.
+    is_public: bool,
     /// The processes that clients connected as, until they say hello.
     peers: Mutex<HashMap<ClientId, Result<OwnedFd, Errno>>>,
     stop: AtomicU8,
@@ -113,32 +115,42 @@ impl From<CallError> for Fault {
     }
 }
 
+/// How a server is started, beside where.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Everybody may use it. Only root's can be so, and only if it is started so.
+    pub is_public: bool,
+    /// [`Limits::joins_within`].
+    pub joins_within: bool,
+}
+
 impl Sojournd {
     /// A server that knows nobody, and its scanner. It looks itself at what is sent.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn new() -> Result<Arc<Self>, StartError> {
-        Self::alone(false)
+        let is_public = rustix::process::geteuid().is_root();
+        Self::alone(Rules { is_public, ..Rules::default() })
     }
 
-    /// The same; `joins_within`: [`Limits::joins_within`].
-    pub(crate) fn alone(joins_within: bool) -> Result<Arc<Self>, StartError> {
+    /// The same by other rules.
+    pub(crate) fn alone(rules: Rules) -> Result<Arc<Self>, StartError> {
         let diag = Diag::new().map_err(StartError::Diag)?;
-        Self::with(Looker::Here(Box::new(Mutex::new(diag))), Beats::new(), joins_within)
+        Self::with(Looker::Here(Box::new(Mutex::new(diag))), Beats::new(), rules)
     }
 
-    /// The same with proxies that look. `joins_within`: [`Limits::joins_within`].
+    /// The same with proxies that look.
     pub(crate) fn with_proxies(
         proxies: Arc<Proxies>,
-        joins_within: bool,
+        rules: Rules,
     ) -> Result<Arc<Self>, StartError> {
         let beats = Beats::new();
         let looks = Looks::start(beats.beat("answers")).map_err(StartError::Thread)?;
-        Self::with(Looker::Apart { proxies, looks }, beats, joins_within)
+        Self::with(Looker::Apart { proxies, looks }, beats, rules)
     }
 
-    fn with(looker: Looker, beats: Beats, joins_within: bool) -> Result<Arc<Self>, StartError> {
+    fn with(looker: Looker, beats: Beats, rules: Rules) -> Result<Arc<Self>, StartError> {
         let user = rustix::process::geteuid();
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(usize::MAX, |files| files as usize);
@@ -148,8 +160,8 @@ impl Sojournd {
             descriptors: files.saturating_sub(RESERVE as usize),
             own_user: user.as_raw(),
             slots: SLOTS,
-            serves_everybody: user.is_root(),
-            joins_within,
+            serves_everybody: rules.is_public,
+            joins_within: rules.joins_within,
         };
         let mut seed = [0; 4];
         // Without randomness the clock does: the seed only keeps numbers of different servers apart.
@@ -171,6 +183,7 @@ impl Sojournd {
             begun: Instant::now(),
             jobs: Mutex::new(sender),
             own_user: user.as_raw(),
+            is_public: rules.is_public,
             peers: Mutex::default(),
             stop: AtomicU8::new(Stop::Not as u8),
             door: OnceLock::new(),
@@ -185,7 +198,7 @@ impl Sojournd {
 
     /// Whether that user's programs may use it.
     fn serves(&self, uid: u32) -> bool {
-        self.own_user == 0 || uid == 0 || uid == self.own_user
+        self.is_public || uid == 0 || uid == self.own_user
     }
 
     /// To end now, as a signal says.

@@ -25,7 +25,7 @@ fn roots(folder: &Folder) -> Option<Server> {
         return None;
     }
     std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o755)).unwrap();
-    Some(Server::start(&folder.server(), &[]))
+    Some(Server::start(&folder.server(), &["--system"]))
 }
 
 /// Two programs of another user can be joined, and soon.
@@ -44,7 +44,7 @@ fn assert_serves(server: &str, user: u32) {
 fn assert_can_be_killed(mut server: Server, folder: &Folder) {
     server.child.kill().unwrap();
     until("a killed server has ended", || server.child.try_wait().unwrap().is_some());
-    let next = Server::start(&folder.server(), &[]);
+    let next = Server::start(&folder.server(), &["--system"]);
     assert_serves(&next.address, HONEST);
 }
 

@@ -7,6 +7,7 @@ use common::{Folder, Program, Server, be_fake, is_there, until};
 use sojourn_ipc::{Address, Connection};
 use sojourn_session::{AdminClient, ReasonT, SessionClient, session_connect_options};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -239,6 +240,25 @@ fn a_users_server_is_for_that_user() {
     assert_eq!(root.told(), ("refused".into(), 1, ReasonT::OtherUser));
 }
 
+#[test]
+fn roots_server_is_for_root_unless_it_is_started_for_all() {
+    if !can_be_others() {
+        return;
+    }
+    for (flags, is_for_all) in [(&[][..], false), (&["--system"][..], true)] {
+        let address = open_address("roots");
+        let _server = Server::start(&address, flags);
+        assert!(Program::start(&address).hello());
+        assert_eq!(Program::start_as(Some(USERS[0]), &address).hello(), is_for_all);
+        let folder = Folder::new();
+        std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o755)).unwrap();
+        let _server = Server::start(&folder.server(), flags);
+        let mode = std::fs::metadata(folder.server()).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if is_for_all { 0o777 } else { 0o700 });
+        assert_eq!(Program::start_as(Some(USERS[0]), &folder.server()).hello(), is_for_all);
+    }
+}
+
 /// Whether this process may look into those of other users: root may be without that right, too.
 fn sees_others() -> bool {
     let held = rustix::thread::capabilities(None).unwrap().effective;
@@ -255,7 +275,7 @@ fn roots_server_joins_users_and_shows_each_its_own() {
         return;
     }
     let address = open_address("all");
-    let server = Server::start(&address, &[]);
+    let server = Server::start(&address, &["--system"]);
     let [a, b] = USERS.map(|user| Program::start_as(Some(user), &address));
     assert!(a.hello() && b.hello());
     let (first, second) = UnixStream::pair().unwrap();
@@ -273,7 +293,7 @@ fn no_user_takes_all_descriptors() {
         return;
     }
     let address = open_address("share");
-    let _server = Server::start_with(600, &address, &[]);
+    let _server = Server::start_with(600, &address, &["--system"]);
     let greedy = [(); 2].map(|()| Program::start_as(Some(USERS[0]), &address));
     assert!(greedy.iter().all(Program::hello));
     let mut refused = None;
@@ -309,7 +329,7 @@ fn another_users_word_that_it_is_sole_is_not_taken() {
         return;
     }
     let address = open_address("sole");
-    let server = Server::start(&address, &[]);
+    let server = Server::start(&address, &["--system"]);
     let [liar, honest] = USERS.map(|user| Program::start_as(Some(user), &address));
     let other = Program::start_as(Some(USERS[0]), &address);
     assert!(liar.hello() && honest.hello() && other.hello());

@@ -8,8 +8,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// Where the system's server is; root's own on-demand server as well, which serves everybody.
+/// Where the system's server is, which serves everybody.
 pub const SYSTEM: &str = "/run/sojourn/server";
+/// The directory of root's own server, which serves root only.
+const ROOTS: &str = "/run/sojourn-root";
 
 /// Why a place cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +78,8 @@ pub struct Surroundings {
     pub system: PathBuf,
     /// Where users without a `runtime` have theirs; normally `/tmp`.
     pub temporary: PathBuf,
+    /// The directory of root's own.
+    roots: PathBuf,
 }
 
 impl Surroundings {
@@ -89,6 +93,7 @@ impl Surroundings {
             user: rustix::process::geteuid().as_raw(),
             system: PathBuf::from(SYSTEM),
             temporary: PathBuf::from("/tmp"),
+            roots: PathBuf::from(ROOTS),
         }
     }
 
@@ -103,19 +108,21 @@ impl Surroundings {
             user,
             system: inside(Path::new(SYSTEM)),
             temporary: inside(Path::new("/tmp")),
+            roots: inside(Path::new(ROOTS)),
         }
     }
 
-    /// Where this user's own server is, whether it is there or not. For root that is the system's place.
+    /// Where this user's own server is, whether it is there or not.
     #[must_use]
     pub fn own(&self) -> PathBuf {
-        if self.user == 0 {
-            return self.system.clone();
-        }
         self.user_directory().join("server")
     }
 
     fn user_directory(&self) -> PathBuf {
+        if self.user == 0 {
+            // What the environment of a root says, that may be of whoever became root.
+            return self.roots.clone();
+        }
         match self.runtime.as_ref().filter(|path| path.is_absolute()) {
             Some(runtime) => runtime.join("sojourn"),
             None => self.temporary.join(format!("sojourn-{}", self.user)),
@@ -132,7 +139,7 @@ impl Surroundings {
             return Ok(server.clone());
         }
         let own = self.own();
-        if own != self.system && !is_socket(&self.system) {
+        if !is_socket(&self.system) {
             match check(&self.user_directory(), self.user) {
                 Ok(()) | Err(PlaceError::System(_, Errno::NOENT)) => {}
                 Err(_) if is_kept(&own, self.user) => {}
@@ -144,14 +151,10 @@ impl Surroundings {
     }
 
     /// Makes ready the directory of the user's own server and answers the server's address.
-    /// For root that is the system's directory, which everybody may enter.
     ///
     /// # Errors
     /// [`PlaceError`].
     pub fn prepare_own(&self) -> Result<PathBuf, PlaceError> {
-        if self.user == 0 {
-            return self.prepare_system();
-        }
         let directory = self.user_directory();
         make(&directory, Mode::RWXU)?;
         check(&directory, self.user)?;
@@ -264,6 +267,8 @@ mod tests {
             user: rustix::process::geteuid().as_raw(),
             system: scratch.0.join("run/server"),
             temporary: "/tmp".into(),
+            // Where others' would be.
+            roots: scratch.0.join("sojourn"),
         }
     }
 
@@ -280,8 +285,10 @@ mod tests {
         assert_eq!(around.for_client().unwrap(), "@other");
         around = Surroundings { server: None, runtime: None, system: "/nowhere".into(), ..around };
         assert_eq!(around.own(), Path::new("/tmp/sojourn-4711/server"));
-        around.user = 0;
-        assert_eq!(around.for_client().unwrap(), "/nowhere");
+        around = Surroundings { user: 0, roots: "/nowhere-either".into(), ..around };
+        assert_eq!(around.for_client().unwrap(), "/nowhere-either/server", "not everybody's");
+        around.system = scratch.0.join("run/server");
+        assert_eq!(around.for_client().unwrap(), around.system.to_str().unwrap());
     }
 
     #[test]
@@ -310,8 +317,7 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(directory.join("server")).unwrap();
         let mode = |mode| rustix::fs::chmod(&directory, Mode::from_raw_mode(mode)).unwrap();
-        // Root's own place is the system's; a user other than root stands for whoever runs this.
-        let around = Surroundings { user: owner.max(1), ..surroundings(&scratch) };
+        let around = Surroundings { user: owner, ..surroundings(&scratch) };
         mode(0o1777);
         assert!(around.for_client().is_ok());
         mode(0o777);
@@ -343,8 +349,7 @@ mod tests {
         let mode = |path: &Path| rustix::fs::stat(path).unwrap().st_mode & 0o777;
         assert_eq!(mode(system.parent().unwrap()), 0o755);
         let own = around.prepare_own().unwrap();
-        let expected = if around.user == 0 { 0o755 } else { 0o700 };
-        assert_eq!(mode(own.parent().unwrap()), expected);
+        assert_eq!(mode(own.parent().unwrap()), 0o700);
         rustix::fs::chmod(system.parent().unwrap(), Mode::from_raw_mode(0o777)).unwrap();
         assert!(matches!(around.prepare_system(), Err(PlaceError::Open(_))));
     }
