@@ -11,6 +11,7 @@
 
 use crate::conntrack::Conntrack;
 use crate::datagrams::{Lodger, Plan};
+use crate::fragments::Fragments;
 use crate::inboxes::Inboxes;
 use crate::keeping::{Keeping, Label};
 use crate::links::{Links, Ticket};
@@ -28,7 +29,7 @@ use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::{SessionRecord, TcpTuning};
 use sojourn_proto::time::Instant;
-use sojourn_pump::now;
+use sojourn_pump::{now, position};
 use sojourn_session::HopT;
 use sojourn_stream::Stream;
 use std::collections::{BTreeSet, HashMap};
@@ -222,6 +223,8 @@ pub struct Carrier {
     /// Those that are lent, by what is in their packets.
     pub(crate) flows: HashMap<Key, u64>,
     pub(crate) paths: Paths,
+    /// Those of which fragments have come.
+    fragments: Fragments,
     /// Those that were put back a moment ago.
     pub(crate) returned: Returned,
     /// Those that are joined, by inbox and slot.
@@ -266,6 +269,7 @@ impl Carrier {
             tokens: HashMap::new(),
             flows: HashMap::new(),
             paths: Paths::default(),
+            fragments: Fragments::default(),
             returned: Returned::default(),
             slots: HashMap::new(),
             inboxes: Inboxes::default(),
@@ -328,7 +332,10 @@ impl Carrier {
         let (fragmented, next) = self.links.take_fragmented(at);
         for entry in self.entries.values().filter(|entry| fragmented.contains(&entry.key)) {
             if let Phase::Lent(lent) = &entry.phase {
-                lent.call_home();
+                let next = position::received_up_to(&lent.stream.ledger().told());
+                if self.fragments.are_real(&entry.key, next, at) {
+                    lent.call_home();
+                }
             }
         }
         next

@@ -26,7 +26,7 @@ pub enum ImportError {
     /// The kernel can only be given established connections.
     #[error("the kernel takes back established connections only")]
     State,
-    /// The record is of another session than the socket was.
+    /// The record is of another session than the socket was, or the program has connected the socket elsewhere in the middle.
     #[error("the record is of another session")]
     OtherSession,
     /// The kernel will not do something.
@@ -63,8 +63,29 @@ pub fn import(
     let local = rustix::net::getsockname(socket).map_err(step("getsockname"))?;
     let remote = rustix::net::getpeername(socket).map_err(step("getpeername"))?;
     let remote = remote.ok_or(ImportError::OtherSession)?;
+    let put = put(tcp, socket, (&local, &remote), hear);
+    if is_elsewhere(socket, &remote) {
+        // In repair mode a connection needs no answer from the other side, and the program has the socket as well: what it has
+        // connected meanwhile is none.
+        let _ = raw::disconnect(socket);
+        return Err(ImportError::OtherSession);
+    }
+    put
+}
+
+/// Whether the socket is connected to another than it was.
+fn is_elsewhere(socket: BorrowedFd<'_>, remote: &SocketAddrAny) -> bool {
+    matches!(rustix::net::getpeername(socket), Ok(Some(now)) if now != *remote)
+}
+
+fn put(
+    tcp: &TcpRecord,
+    socket: BorrowedFd<'_>,
+    (local, remote): (&SocketAddrAny, &SocketAddrAny),
+    hear: impl FnOnce(),
+) -> Result<(), ImportError> {
     let repair = Repair::begin(socket).map_err(step("TCP_REPAIR"))?;
-    rebuild(tcp, socket, &repair, (&local, &remote))?;
+    rebuild(tcp, socket, &repair, (local, remote))?;
     let (sent, unsent) = tcp.send_queue.split_at(tcp.sent());
     sync_segment_size(socket);
     let _room = Room::make(socket, tcp.receive_queue.len(), tcp.send_queue.len());
@@ -73,6 +94,11 @@ pub fn import(
     repair.select(Queue::None).map_err(step("TCP_REPAIR_QUEUE"))?;
     windows(tcp).set(socket).map_err(step("TCP_REPAIR_WINDOW"))?;
     hear();
+    if is_elsewhere(socket, remote) {
+        // Silent still; once more when the mode is left, whatever the program does in between.
+        let _ = raw::disconnect(socket);
+        return Err(ImportError::OtherSession);
+    }
     // Data or a probe has the peer say what it knows: it may be waiting for a window, or have closed meanwhile.
     repair.end(unsent.is_empty()).map_err(step("TCP_REPAIR"))?;
     if tcp.options.keepalive {

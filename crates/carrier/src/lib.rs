@@ -12,6 +12,7 @@ mod carrier;
 mod conntrack;
 mod datagrams;
 mod export;
+mod fragments;
 mod import;
 mod inboxes;
 mod keeping;

@@ -115,6 +115,25 @@ fn what_is_queued_to_be_sent_is_sent_after_the_move() {
 }
 
 #[test]
+fn a_program_that_connects_in_the_middle_has_no_connection() {
+    if !may_repair() {
+        return;
+    }
+    let (one, _other) = pair("127.0.0.1:0");
+    let record = out(&one);
+    // Nobody is there, and in repair mode nobody is asked.
+    let victim = std::net::SocketAddr::from(([127, 0, 0, 2], 9));
+    let hostile = one.try_clone().unwrap();
+    let put = import(&record, one.as_fd(), || {
+        rustix::net::connect_unspec(&hostile).unwrap();
+        rustix::net::connect(&hostile, &victim).unwrap();
+        assert_eq!(hostile.peer_addr().unwrap(), victim);
+    });
+    assert_eq!(put, Err(ImportError::OtherSession));
+    assert!(one.peer_addr().is_err(), "connected to {:?}", one.peer_addr());
+}
+
+#[test]
 fn what_cannot_move_is_refused_and_left_alone() {
     if !may_repair() {
         return;

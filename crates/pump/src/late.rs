@@ -126,6 +126,9 @@ impl Late {
 /// Says each packet in a file that a program has made ([`Late::pack`]), as it is read: those of them that are segments of `flow`, as its own frames say; anew, so that
 /// nothing else of what is in the file is passed on. What is no such file has none.
 pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
+    if !parcel::is_sealed(&file) {
+        return;
+    }
     // Read in pieces: what was read a moment ago is still in the cache when it is said.
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;

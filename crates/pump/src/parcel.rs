@@ -15,6 +15,8 @@ const MAX: u64 = 96 << 20;
 pub enum ParcelError {
     /// It is larger than any record.
     TooLarge,
+    /// Somebody can still change it, or it is no memory: reading it could take as long as somebody likes.
+    NotSealed,
     /// It cannot be read.
     System(Errno),
     /// It has something else in it.
@@ -25,6 +27,7 @@ impl core::fmt::Display for ParcelError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::TooLarge => f.write_str("larger than any record"),
+            Self::NotSealed => f.write_str("not sealed memory"),
             Self::System(error) => write!(f, "cannot be read: {error}"),
             Self::Record(error) => write!(f, "{error}"),
         }
@@ -66,11 +69,20 @@ pub(crate) fn seal<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<Own
     Ok(file)
 }
 
-/// The record in a file.
+/// Whether a file is memory that nobody can change any more. No other files have seals (fcntl(2)).
+pub(crate) fn is_sealed(file: impl AsFd) -> bool {
+    let fixed = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(fixed))
+}
+
+/// The record in a file, which must be sealed memory: of any other file nothing is asked and read.
 ///
 /// # Errors
 /// [`ParcelError`].
 pub fn open(file: impl AsFd) -> Result<SessionRecord, ParcelError> {
+    if !is_sealed(&file) {
+        return Err(ParcelError::NotSealed);
+    }
     SessionRecord::decode(&read(file, MAX)?).map_err(ParcelError::Record)
 }
 
@@ -119,10 +131,23 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused() {
-        let file = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
-        assert!(matches!(open(&file), Err(ParcelError::Record(_))));
-        rustix::fs::ftruncate(&file, MAX + 1).unwrap();
-        assert_eq!(open(&file), Err(ParcelError::TooLarge));
-        assert!(matches!(open(std::io::pipe().unwrap().0), Err(ParcelError::Record(_))));
+        let memory = || {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            rustix::fs::memfd_create("test", flags).unwrap()
+        };
+        let sealed = |file: OwnedFd| {
+            let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+            rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+            open(&file)
+        };
+        assert!(matches!(sealed(memory()), Err(ParcelError::Record(_))));
+        let large = memory();
+        rustix::fs::ftruncate(&large, MAX + 1).unwrap();
+        assert_eq!(sealed(large), Err(ParcelError::TooLarge));
+        // Reading these could wait, or give something else each time.
+        assert_eq!(open(memory()), Err(ParcelError::NotSealed));
+        assert_eq!(open(std::io::pipe().unwrap().0), Err(ParcelError::NotSealed));
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert_eq!(open(file), Err(ParcelError::NotSealed));
     }
 }

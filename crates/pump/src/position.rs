@@ -38,6 +38,11 @@ pub fn under_way(words: &[u32; LEDGER_WORDS]) -> Option<(SeqNum, SeqNum)> {
     (words[0] != 0).then(|| (SeqNum(words[1]), SeqNum(words[2])))
 }
 
+/// The byte that is to be received next as the words say. `None`: they say nothing yet.
+pub fn received_up_to(words: &[u32; LEDGER_WORDS]) -> Option<u32> {
+    (words[0] != 0).then_some(words[7])
+}
+
 /// Sets the numbers of `record` to what the words say. False: they say nothing yet.
 pub fn apply(words: &[u32; LEDGER_WORDS], record: &mut TcpRecord) -> bool {
     if words[0] == 0 {

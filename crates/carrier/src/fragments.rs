@@ -1,0 +1,79 @@
+//! Whether fragments of a session's segments are believed.
+//!
+//! The filter drops a TCP segment's first fragment and notes it, for only the kernel puts fragments together. Whoever knows the four numbers
+//! of a connection can send such a packet from anywhere: nothing else of it is looked at. Where routers really cut the peer's
+//! segments these are lost, and the peer repeats them: notes come again and again, and what is received in order stands still. So a
+//! note counts only together with another one a moment later, if nothing was received between them. A session that receives cannot
+//! be sent home by forgery; one that only sends, or is idle, can, after seconds of it, and moves out again.
+//!
+//! Not here: the notes (`sojourn_filter`), what becomes of the session (`carrier`).
+
+use crate::carrier::later;
+use sojourn_filter::Key;
+use sojourn_proto::time::Instant;
+use std::collections::HashMap;
+
+/// A second note is one that comes so much later at least (microseconds), and at most: three repetitions of the peer's are between these.
+const SECOND_US: u64 = 1_500_000;
+const FORGOTTEN_US: u64 = 10_000_000;
+
+/// Sessions with one note: when it was, and what would be received next.
+#[derive(Debug, Default)]
+pub(crate) struct Fragments(HashMap<Key, (Instant, u32)>);
+
+impl Fragments {
+    /// There is a note for that session, which would receive `next` next. `None`: it does not say; its program is believed to
+    /// have no reason to. Whether the session is to go home.
+    pub(crate) fn are_real(&mut self, key: &Key, next: Option<u32>, at: Instant) -> bool {
+        self.0.retain(|_, (since, _)| at < later(*since, FORGOTTEN_US));
+        let Some(next) = next else { return true };
+        match self.0.get(key) {
+            Some((since, before)) if *before == next => {
+                let is_second = at >= later(*since, SECOND_US);
+                if is_second {
+                    self.0.remove(key);
+                }
+                is_second
+            }
+            _ => {
+                self.0.insert(*key, (at, next));
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_micros(1_000_000 + ms * 1000)
+    }
+
+    fn key(port: u16) -> Key {
+        let local = std::net::SocketAddr::from(([192, 0, 2, 1], port));
+        let remote = std::net::SocketAddr::from(([192, 0, 2, 2], 2));
+        Key::new(sojourn_wire::Protocol::Tcp, local, Some(remote)).unwrap()
+    }
+
+    #[test]
+    fn one_forged_fragment_moves_nothing_nor_do_many_while_a_session_receives() {
+        let mut fragments = Fragments::default();
+        for look in 0..20 {
+            assert!(!fragments.are_real(&key(1), Some(look), at(u64::from(look) * 1000)));
+        }
+        assert!(!fragments.are_real(&key(2), Some(7), at(20_000)), "another's");
+        assert!(!fragments.are_real(&key(2), Some(7), at(40_000)), "long ago");
+    }
+
+    #[test]
+    fn a_session_that_stands_still_goes_home_after_the_second_note() {
+        let mut fragments = Fragments::default();
+        assert!(!fragments.are_real(&key(1), Some(7), at(0)));
+        assert!(!fragments.are_real(&key(1), Some(7), at(1000)));
+        assert!(fragments.are_real(&key(1), Some(7), at(2000)));
+        assert!(!fragments.are_real(&key(1), Some(7), at(3000)), "anew");
+        assert!(fragments.are_real(&key(2), None, at(0)));
+    }
+}
