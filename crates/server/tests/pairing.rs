@@ -153,8 +153,8 @@ fn a_program_that_dies_is_seen_by_its_peer_at_once() {
     drop(first);
     world.a.tell("left 1", None);
     until("nothing is left of it", || world.streams() == 0);
-    // Client, its line, doorbell and process of the dead one are gone as well: four fewer than with it.
-    until("its descriptors are closed", || world.server.descriptors() == before - 4);
+    // Client, doorbell and process of the dead one are gone as well: three fewer than with it.
+    until("its descriptors are closed", || world.server.descriptors() == before - 3);
     assert_eq!(world.server.admin().stats().unwrap().counters.processes, 1);
 }
 
