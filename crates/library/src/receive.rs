@@ -30,6 +30,9 @@ pub(crate) enum Step {
     Home,
 }
 
+/// Buffers that one receive from the kernel fills, of a call that may have as many as `UIO_MAXIOV`.
+const PARTS_MAX: usize = 8;
+
 impl Session {
     /// Receives. `None`: the session is home, the kernel serves this call.
     pub(crate) fn recv(
@@ -338,7 +341,7 @@ impl Session {
         }
     }
 
-    /// At most `max` bytes from the kernel, into the first buffer that has room.
+    /// At most `max` bytes from the kernel, into the first buffers that have room.
     pub(crate) fn receive_some(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -346,11 +349,22 @@ impl Session {
         peek: bool,
         kernel: &mut dyn FromKernel,
     ) -> Result<usize, Errno> {
-        let Some(buf) = bufs.iter_mut().find(|buf| !buf.is_empty()) else { return Ok(0) };
-        let len = buf.len().min(max);
-        let part = &mut [IoSliceMut::new(&mut buf[..len])];
+        let mut parts: [_; PARTS_MAX] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let (mut count, mut left) = (0, max);
+        let wanted = bufs.iter_mut().filter(|buf| !buf.is_empty());
+        for (part, buf) in parts.iter_mut().zip(wanted) {
+            let len = buf.len().min(left);
+            if len == 0 {
+                break;
+            }
+            *part = IoSliceMut::new(&mut buf[..len]);
+            (count, left) = (count + 1, left - len);
+        }
+        if count == 0 {
+            return Ok(0);
+        }
         self.has_stirred.store(false, Ordering::SeqCst);
-        self.take(part, peek, kernel)
+        self.take(&mut parts[..count], peek, kernel)
     }
 
     /// From the kernel, without waiting.

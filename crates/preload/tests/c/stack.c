@@ -4,6 +4,7 @@
    kernel, with bytes unread at both ends, if there is a server; `waits`, likewise, but the bytes come later; `moves`, again and again while the
    session moves out and home. */
 #include "check.h"
+#include <sys/resource.h>
 #include <aio.h>
 #include <argp.h>
 #include <dlfcn.h>
@@ -34,6 +35,7 @@ static struct iovec v[2];
 static struct msghdr m;
 static struct mmsghdr mm[2];
 static struct timeval tv;
+static struct rlimit few = {60, 60}; /* processes */
 static struct timespec ts;
 static struct sigaction sa;
 static struct aiocb cb, *cbs[1] = {&cb};
@@ -108,6 +110,9 @@ static void *sleeper(void *a) { pause(); return a; }
     X(__vfork, S, fn() ? 0 : (_exit(0), 0)) X(clone, S, fn(nothing, area + LEN / 4, SIGCHLD, 0))                       \
     X(__clone, S, fn(nothing, area + LEN / 4, SIGCHLD, 0)) X(daemon, F, fn(1, 1)) X(login_tty, S, fn(s))               \
     X(forkpty, F, (int)fn(b, 0, 0, 0) ? 0 : (_exit(0), 0)) X(unshare, S, fn(0)) X(setns, S, fn(-1, 0))                      \
+    X(chroot, S, fn("/none")) X(pivot_root, S, fn("/none", "/none")) X(setuid, S, fn(-1)) X(setreuid, S, fn(-1, -1))   \
+    X(setresuid, S, fn(-1, -1, -1)) X(setrlimit, S, fn(RLIMIT_NPROC, &few)) X(setrlimit64, S, fn(RLIMIT_NPROC, &few))  \
+    X(prlimit, S, fn(0, RLIMIT_NPROC, &few, 0)) X(prlimit64, S, fn(0, RLIMIT_NPROC, &few, 0))                          \
     X(pthread_exit, H, fn(0)) X(thrd_exit, H, fn(0)) X(mq_notify, S, fn(-1, 0))                                        \
     X(dlopen, S, fn("libm.so.6", RTLD_NOW)) X(dlmopen, S, fn(LM_ID_BASE, "libm.so.6", RTLD_NOW))                       \
     X(mmap, S, fn(0L, 4096L, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L))                                          \
