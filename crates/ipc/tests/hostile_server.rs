@@ -369,3 +369,30 @@ fn packets_that_make_no_sense_end_the_connection() {
     assert_eq!(connection.wait_notify(soon(20)).unwrap_err(), CallError::Timeout);
     assert!(common::service::open_fds() < before + 100);
 }
+
+/// Packets that mean nothing to who waits, sent as fast as they are taken: a client is not held past its deadline.
+#[test]
+fn a_server_that_never_stops_sending_holds_nobody() {
+    let _watchdog = watchdog(60);
+    let (mut connection, server) = meet();
+    let memory = Memory::new(4096, Access::Read).unwrap();
+    rustix::io::ioctl_fionbio(&server.socket, true).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = raw::send_bytes(&server.socket, &raw::bytes((WAKE, 0, [0; 4])), &[]);
+                }
+            });
+        }
+        let mut results = vec![];
+        for _ in 0..3 {
+            results.push(connection.register(&memory, soon(20)).err());
+            results.push(connection.start(1, 0).call(soon(20)).err());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let is_late = |error: &Option<CallError>| *error == Some(CallError::Timeout);
+        assert!(results.iter().all(is_late), "{results:?}");
+    });
+}

@@ -11,6 +11,11 @@ use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_shm::{Access, Ordering};
 
+/// Packets that are taken at once: more than an honest server can have sent since the last look.
+const PACKETS_AT_ONCE: u32 = 4096;
+/// Answers that are kept for those who wait for them, and of whom several may have given up.
+const DONE_MAX: usize = 1024;
+
 impl Connection {
     /// Sets notification bits for the server; bits set before it looks come to it once.
     ///
@@ -63,6 +68,8 @@ impl Connection {
     }
 
     fn await_done(&mut self, id: u32, deadline: Deadline) -> Result<u64, CallError> {
+        // What is there when the time is over still counts; what comes then does not.
+        let mut is_last = false;
         loop {
             if let Some(at) = self.done.iter().position(|(number, _)| *number == id) {
                 return Ok(self.done.swap_remove(at).1);
@@ -70,9 +77,10 @@ impl Connection {
             if let Some(reason) = self.ended {
                 return Err(CallError::Disconnected(reason));
             }
-            if !connect::readable(&self.parts.socket, deadline) {
+            if is_last || !connect::readable(&self.parts.socket, deadline) {
                 return Err(CallError::Timeout);
             }
+            is_last = deadline.is_over();
             self.drain();
         }
     }
@@ -111,12 +119,16 @@ impl Connection {
         (0..).zip(&self.calls).any(|(line, call)| awaited & 1u128 << line != 0 && *call == seq)
     }
 
-    /// Reads the control packets that are there.
+    /// Takes the control packets that are there; of a server that sends them faster than we take them, so many and no more.
     pub(super) fn drain(&mut self) {
-        while let Some(result) = self.drain_one() {
-            if let Err(reason) = result {
-                self.end(reason);
-                return;
+        for _ in 0..PACKETS_AT_ONCE {
+            match self.drain_one() {
+                Some(Ok(())) => {}
+                Some(Err(reason)) => {
+                    self.end(reason);
+                    return;
+                }
+                None => return,
             }
         }
     }
@@ -133,7 +145,7 @@ impl Connection {
         };
         Some(match packet.topic {
             Topic::Wake => Ok(()),
-            Topic::Done => {
+            Topic::Done if self.done.len() < DONE_MAX => {
                 self.done.push((packet.id, packet.a));
                 Ok(())
             }
