@@ -84,9 +84,38 @@ pub(crate) struct Row {
     pub(crate) connection: Option<Connection>,
     /// What has gone past the kernel, if it is a UDP socket's that is away.
     pub(crate) datagrams: Option<Datagrams>,
+    /// What was measured, of one that is in the kernel because it was slower away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rates: Option<Rates>,
     /// Of the socket or pipe, where `/proc` shows it. Text, as `stream`.
     #[serde(serialize_with = "as_text")]
     pub(crate) inode: Option<u64>,
+}
+
+/// Bytes a second, both ways, in the kernel and away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Rates {
+    pub(crate) in_kernel: u64,
+    pub(crate) away: u64,
+}
+
+impl Rates {
+    fn of(refused: &RefusedInfoT) -> Option<Self> {
+        let RefusedInfoT { in_kernel, away, .. } = *refused;
+        (in_kernel > 0).then_some(Self { in_kernel, away })
+    }
+}
+
+impl std::fmt::Display for Rates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rate = |bytes: u64| bytes as f64 / 1e6;
+        write!(
+            f,
+            "{:.2} MB/s in the kernel, {:.2} MB/s away",
+            rate(self.in_kernel),
+            rate(self.away)
+        )
+    }
 }
 
 /// How many datagrams have gone past the kernel, and how many came and found no room.
@@ -196,20 +225,19 @@ pub(crate) fn gather(
 /// are not ours; and where it sees none, it says 0.
 fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_afar: bool) {
     let pid_of = |pid: u32| if is_afar { 0 } else { pid };
-    let refused: HashMap<(u32, u64), ReasonT> = refused
-        .iter()
-        .map(|refused| ((pid_of(refused.pid), refused.inode), refused.reason))
-        .collect();
+    let refused: HashMap<(u32, u64), &RefusedInfoT> =
+        refused.iter().map(|refused| ((pid_of(refused.pid), refused.inode), refused)).collect();
     // A peer on another host is none that can be seen; the server may know more of the session even so.
     let vague = [ReasonT::NotHot, ReasonT::NoPeer, ReasonT::OtherNetwork, ReasonT::PeerStays];
     let vague = vague.map(ReasonT::word);
     for row in found.iter_mut().filter(|row| vague.contains(&row.reason)) {
         let Some(inode) = row.inode else { continue };
         let told = refused.get(&(pid_of(row.pid), inode)).or_else(|| refused.get(&(0, inode)));
+        let Some(told) = told else { continue };
         // That it has found no other end is less than what was found here.
-        let is_less = told == Some(&ReasonT::NoPeer) && row.reason != ReasonT::NotHot.word();
-        if let Some(reason) = told.filter(|_| !is_less) {
-            row.reason = reason.word();
+        if told.reason != ReasonT::NoPeer || row.reason == ReasonT::NotHot.word() {
+            row.reason = told.reason.word();
+            row.rates = Rates::of(told);
         }
     }
 }
@@ -260,6 +288,7 @@ pub(crate) fn of_server(info: SessionInfoT) -> Row {
         age_ms: Some(info.age_ms),
         connection: None,
         datagrams,
+        rates: None,
         inode: None,
     }
 }

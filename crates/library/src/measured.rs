@@ -5,7 +5,7 @@
 //! too ([`Library::may_move_again`]). Only sessions that have had a trial are remembered. Sessions with other hosts: `bulk`.
 
 use crate::late::Telling;
-use crate::progress::{Away, Next, Past};
+use crate::progress::{Away, Figures, Next, Past};
 use crate::session::{Session, TxPhase, lock};
 use crate::table::{Entry, mark};
 use crate::{Library, library};
@@ -61,6 +61,13 @@ impl Library {
             Some((known, past)) if *known == version => past.away(),
             _ => Past::new().away(),
         }
+    }
+
+    /// What its last trial has found, of a descriptor that is kept for that reason.
+    pub(crate) fn figures(&self, fd: i32, reason: ReasonT) -> Figures {
+        let engine = self.engine().filter(|_| reason == ReasonT::Slower);
+        let found = engine.and_then(|engine| Some(lock(&engine.measured).get(&fd)?.1.figures()));
+        found.unwrap_or_default()
     }
 
     fn remember_trial(&self, fd: i32, entry: &Entry, now_ns: u64, rate: u64) {

@@ -64,6 +64,10 @@ fn what_did_better_in_the_kernel_stays_there_and_says_why() {
     let decided = (0..100).find(|step| asked(*step) || entry.kept_for().is_some());
     assert!(decided.is_some_and(|step| step > 30), "{decided:?}");
     assert_eq!(entry.kept_for(), Some(ReasonT::Slower));
+    // A thousand bytes every five milliseconds.
+    let found = library().figures(fd, ReasonT::Slower);
+    assert_eq!((found.in_kernel, found.away), (200_000, 0));
+    assert_eq!(library().figures(fd, ReasonT::Set), crate::progress::Figures::default());
     assert!(!asked(100) && !asked(300));
     // Two seconds later it is tried again.
     assert!(asked(500));

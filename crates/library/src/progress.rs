@@ -107,6 +107,13 @@ pub(crate) enum Next {
     Leave,
 }
 
+/// What a trial has found: bytes a second, both ways; 0: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    pub(crate) in_kernel: u64,
+    pub(crate) away: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Trial { began_ns: u64 },
@@ -175,6 +182,11 @@ impl Past {
                 Next::Leave
             }
         }
+    }
+
+    /// What its last trial has found.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures { in_kernel: self.kernel.unwrap_or(0), away: self.away }
     }
 
     /// It is away from now on.

@@ -16,6 +16,7 @@ pub(crate) use outside::Lent;
 use crate::engine::{Engine, Job};
 use crate::offer::Offer;
 use crate::own::Kit;
+use crate::progress::Figures;
 use crate::search::Search;
 use crate::session::lock;
 use crate::table::mark;
@@ -417,7 +418,7 @@ impl Thread {
             Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
             Wanted::Done => {}
             Wanted::Not(reason) => {
-                self.decline_inode(inode, reason);
+                self.decline_inode(inode, reason, Figures::default());
             }
         }
     }
@@ -432,14 +433,16 @@ impl Thread {
         if known.is_some_and(|entry| entry.version.load(Ordering::SeqCst) == version)
             && let Some((inode, reason)) = self.library.kept(fd)
         {
-            self.decline_inode(inode, reason);
+            self.decline_inode(inode, reason, self.library.figures(fd, reason));
         }
     }
 
     /// The server is told why something stays in the kernel.
-    fn decline_inode(&mut self, inode: u64, reason: ReasonT) {
+    fn decline_inode(&mut self, inode: u64, reason: ReasonT, figures: Figures) {
         let limit = Deadline::after(ANSWER_LIMIT);
-        let told = self.tell(|client| client.with_deadline(limit).declined(inode, reason));
+        let Figures { in_kernel, away } = figures;
+        let told = self
+            .tell(|client| client.with_deadline(limit).declined(inode, reason, in_kernel, away));
         self.lose_server_unless_heard(told);
     }
 

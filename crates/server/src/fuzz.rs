@@ -237,9 +237,9 @@ fn message(world: &World, program: &mut Program<'_>, op: u16) -> Option<Message>
         }
         6 => {
             let reason = ReasonT::Set;
-            let size = session_wire::declined_request_size(Forms::BODY, what.local, reason);
+            let size = session_wire::declined_request_size(Forms::BODY, what.local, reason, 1, 2);
             build(size.ok()?, |writer| {
-                session_wire::put_declined_request(writer, what.local, reason)
+                session_wire::put_declined_request(writer, what.local, reason, 1, 2)
             })
             .ok()
         }

@@ -113,6 +113,7 @@ impl View<'_> {
             age_ms: None,
             connection: None,
             datagrams: None,
+            rates: None,
             inode: Some(object.inode()),
         })
     }

@@ -28,6 +28,7 @@ pub(crate) fn joined() -> Row {
         age_ms: Some(1500),
         connection: None,
         datagrams: None,
+        rates: None,
         inode: None,
     }
 }
@@ -191,11 +192,25 @@ fn sessions_of_real_processes_are_found_with_their_reasons() {
         reason: ReasonT::Option,
         inode: found.inode.unwrap(),
         age_ms: 1,
+        in_kernel: 0,
+        away: 0,
     };
     explain(&mut rows, &[RefusedInfoT { pid: 1, ..refused }], false);
     assert!(rows.iter().any(|row| row.kind == "tcp" && row.reason == "not-hot"), "another's");
     explain(&mut rows, &[refused], false);
     assert!(rows.iter().any(|row| row.kind == "tcp" && row.reason == "option"), "{rows:#?}");
+    assert!(rows.iter().all(|row| row.rates.is_none()));
+    // And what was measured.
+    let mut rows = rows_of(&client, false);
+    let reason = ReasonT::Slower;
+    explain(
+        &mut rows,
+        &[RefusedInfoT { reason, in_kernel: 2_000_000, away: 1_500_000, ..refused }],
+        false,
+    );
+    let rates = rows.iter().find(|row| row.reason == "slower").and_then(|row| row.rates);
+    let text = rates.map(|rates| rates.to_string());
+    assert_eq!(text.as_deref(), Some("2.00 MB/s in the kernel, 1.50 MB/s away"));
 
     let rows = rows_of(&server, false);
     let with = |pid: u32| rows.iter().find(|row| row.kind == "tcp" && row.peer_pid == Some(pid));
@@ -282,6 +297,8 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
         reason: ReasonT::SharedPort,
         inode: any[0].inode.unwrap(),
         age_ms: 1,
+        in_kernel: 0,
+        away: 0,
     };
     explain(&mut rows, &[refused], false);
     assert!(rows.iter().any(|row| row.from == from && row.reason == "shared-port"), "{rows:#?}");

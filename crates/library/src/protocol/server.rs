@@ -77,8 +77,10 @@ impl Thread {
     /// A new server learns what of this process stays in the kernel.
     fn tell_all_kept(&mut self) {
         let kept: Vec<i32> = self.library.table.kept().collect();
-        for (inode, reason) in kept.into_iter().filter_map(|fd| self.library.kept(fd)) {
-            self.decline_inode(inode, reason);
+        for fd in kept {
+            if let Some((inode, reason)) = self.library.kept(fd) {
+                self.decline_inode(inode, reason, self.library.figures(fd, reason));
+            }
         }
     }
 

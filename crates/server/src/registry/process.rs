@@ -63,6 +63,8 @@ pub(super) struct Refused {
     pub(super) since_ms: u64,
     /// Where it stands in lists.
     pub(super) serial: u64,
+    /// Bytes a second in the kernel and away, as its program says, if it was refused for those.
+    pub(super) rates: [u64; 2],
 }
 
 /// Descriptors that are kept for a process: its socket and the line to its proxy, the process, its doorbell.
@@ -87,6 +89,13 @@ impl Process {
             self.refused.pop_front();
         }
         self.refused.push_back(refused);
+    }
+
+    /// What was measured of the end that was refused last.
+    pub(super) fn note_rates(&mut self, inode: u64, rates: [u64; 2]) {
+        if let Some(last) = self.refused.back_mut().filter(|last| last.inode == inode) {
+            last.rates = rates;
+        }
     }
 }
 
@@ -135,7 +144,7 @@ impl Registry {
     ) {
         let serial = self.fresh();
         if let Some(process) = self.processes.get_mut(&process).filter(|_| inode != 0) {
-            process.note_refusal(Refused { inode, reason, since_ms, serial });
+            process.note_refusal(Refused { inode, reason, since_ms, serial, rates: [0; 2] });
         }
     }
 

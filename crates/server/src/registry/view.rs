@@ -111,6 +111,8 @@ impl Registry {
             reason: refused.reason,
             inode: refused.inode,
             age_ms: now_ms.saturating_sub(refused.since_ms),
+            in_kernel: refused.rates[0],
+            away: refused.rates[1],
         };
         (refusals.into_iter().map(row).collect(), last)
     }
@@ -188,9 +190,18 @@ impl Registry {
         true
     }
 
-    /// A process does not offer what was wanted.
-    pub fn declined(&mut self, id: ClientId, inode: u64, reason: ReasonT, now_ms: u64) {
+    /// A process does not offer what was wanted. `rates`: bytes a second in the kernel and away, if it is for those.
+    pub fn declined(
+        &mut self,
+        id: ClientId,
+        inode: u64,
+        (reason, rates): (ReasonT, [u64; 2]),
+        now_ms: u64,
+    ) {
         self.note_refusal(id, inode, reason, now_ms);
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.note_rates(inode, rates);
+        }
     }
 
     /// Bytes through streams, those that have ended and those that live.
