@@ -8,6 +8,7 @@
 
 mod consts;
 mod declare;
+mod depth;
 mod fold;
 mod imports;
 mod interfaces;

@@ -3,7 +3,7 @@
 //! Types come after those they contain by value, and where possible after those they point to.
 //! Interfaces come after their bases. Numbers given on the way are replaced by final ones.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::Analyzer;
 use crate::diag::{Diagnostic, codes};
@@ -13,9 +13,6 @@ use crate::source::Span;
 
 /// Largest value in place, in bytes.
 const IN_PLACE_MAX: u64 = 1 << 28;
-
-/// Types in place inside one another.
-const NESTING_MAX: u32 = 256;
 
 /// Most descriptors of one message.
 const DESCRIPTORS_MAX: u64 = 16;
@@ -140,26 +137,6 @@ impl Analyzer<'_> {
         order
     }
 
-    /// Types that stand in place inside one another: every later stage goes down into them.
-    fn check_nesting(&mut self, module: &Module, spans: &[Span]) {
-        // Parts come before what contains them.
-        let mut levels: Vec<u32> = Vec::new();
-        for (def, span) in module.types.iter().zip(spans) {
-            let parts = contained(&def.kind);
-            let below = parts.iter().filter_map(|id| levels.get(id.0 as usize)).max();
-            let level = below.map_or(0, |below| below + 1);
-            if level == NESTING_MAX {
-                self.error(
-                    codes::TOO_DEEP,
-                    *span,
-                    format!("`{}` has types inside one another {level} deep", def.name),
-                    "point to inner parts instead of holding them",
-                );
-            }
-            levels.push(level);
-        }
-    }
-
     fn check_sizes(&mut self, module: &Module, spans: &[Span], places: &[Span]) {
         for (def, span) in module.types.iter().zip(spans) {
             if let TypeKind::Struct(s) = &def.kind {
@@ -242,7 +219,7 @@ fn note(ty: &Ty, types: &mut HashSet<usize>, interfaces: &mut HashSet<usize>) {
 }
 
 /// Calls `f` with `ty` and every type inside it, without following names.
-fn for_each(ty: &Ty, f: &mut dyn FnMut(&Ty)) {
+pub(super) fn for_each(ty: &Ty, f: &mut dyn FnMut(&Ty)) {
     f(ty);
     match ty {
         Ty::Fixed(inner, _) | Ty::Pointer(_, inner) => for_each(inner, f),
@@ -251,7 +228,7 @@ fn for_each(ty: &Ty, f: &mut dyn FnMut(&Ty)) {
     }
 }
 
-fn for_each_in_kind(kind: &TypeKind, f: &mut dyn FnMut(&Ty)) {
+pub(super) fn for_each_in_kind(kind: &TypeKind, f: &mut dyn FnMut(&Ty)) {
     match kind {
         TypeKind::Alias(ty) => for_each(ty, f),
         TypeKind::Struct(s) => s.fields.iter().for_each(|field| for_each(&field.ty, f)),
@@ -286,6 +263,13 @@ enum State {
     Done,
 }
 
+/// What a type's visit goes on with.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Target(TypeId),
+    Part(TypeId),
+}
+
 struct Ordered {
     order: Vec<TypeId>,
     recursive: Vec<TypeId>,
@@ -307,27 +291,40 @@ impl<'a> TypeOrder<'a> {
         Ordered { order: self.order, recursive: self.recursive }
     }
 
-    /// Recursion is as deep as types are nested; `needs_open` keeps pointers from closing circles.
+    /// Depth first, with a stack of its own: types can point on and on. `needs_open` keeps pointers from closing circles.
     fn visit(&mut self, id: TypeId) {
+        let mut open: Vec<(TypeId, VecDeque<Step>)> = self.enter(id).into_iter().collect();
+        while let Some((id, steps)) = open.last_mut() {
+            let next = match steps.pop_front() {
+                Some(Step::Part(part)) => Some(part),
+                Some(Step::Target(target)) => {
+                    let new = self.state[target.0 as usize] == State::New;
+                    (new && !self.needs_open(target)).then_some(target)
+                }
+                None => {
+                    self.state[id.0 as usize] = State::Done;
+                    self.order.push(*id);
+                    open.pop();
+                    continue;
+                }
+            };
+            open.extend(next.and_then(|next| self.enter(next)));
+        }
+    }
+
+    /// Opens a type that is new: what comes before it.
+    fn enter(&mut self, id: TypeId) -> Option<(TypeId, VecDeque<Step>)> {
         let i = id.0 as usize;
         let Some(kind) = self.kinds[i].filter(|_| self.state[i] == State::New) else {
             if self.state[i] == State::Open {
                 self.recursive.push(id);
             }
-            return;
+            return None;
         };
         self.state[i] = State::Open;
-        for target in pointed_at(kind) {
-            let new = self.state[target.0 as usize] == State::New;
-            if new && !self.needs_open(target) {
-                self.visit(target);
-            }
-        }
-        for part in self.by_value[i].clone() {
-            self.visit(part);
-        }
-        self.state[i] = State::Done;
-        self.order.push(id);
+        let targets = pointed_at(kind).into_iter().map(Step::Target);
+        let parts = self.by_value[i].iter().copied().map(Step::Part);
+        Some((id, targets.chain(parts).collect()))
     }
 
     /// Whether `from` needs, by value, anything that is open now.
@@ -346,7 +343,7 @@ impl<'a> TypeOrder<'a> {
 
 /// Types that are part of a value of this kind, in memory or (behind `ref` pointers) in place on
 /// the wire.
-fn contained(kind: &TypeKind) -> Vec<TypeId> {
+pub(super) fn contained(kind: &TypeKind) -> Vec<TypeId> {
     let mut list = Vec::new();
     let mut add = |ty: &Ty| {
         let mut ty = ty;

@@ -128,13 +128,14 @@ fn binding(emit: &mut Emit<'_>, interface: &Interface) {
 
 /// Definitions of the stubs: those that are in line, or the others.
 pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface, in_line: bool) {
+    let table = Table::of(emit.model, interface);
     for op in operations(emit.model, interface) {
         if !op.has_client() || op.is_inline() != in_line {
             continue;
         }
         remote(emit, &op);
         if is_direct(&op) {
-            local(emit, &op);
+            local(emit, &op, &table);
         }
         public(emit, &op, in_line);
     }
@@ -227,7 +228,7 @@ fn send(emit: &mut Emit<'_>, op: &Op<'_>, arena: &str, limit: &str) {
 }
 
 /// The implementation itself, by reference.
-fn local(emit: &mut Emit<'_>, op: &Op<'_>) {
+fn local(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
     let (name, iface) = (op.name(), &op.interface.name);
     let w = &mut emit.w;
     w.blank();
@@ -245,7 +246,7 @@ fn local(emit: &mut Emit<'_>, op: &Op<'_>) {
     let function = match &op.op.acf.impl_server {
         Some(f) => path(f),
         None => {
-            let member = Table::of(op.model, op.interface).member(op).to_owned();
+            let member = table.member(op);
             let f = format!("(sj_i->{member})");
             w.line(format!("if (!{f})"));
             w.line("    return sj_stub_local(sj_s, SJ_FAULT_UNKNOWN_OPERATION);");

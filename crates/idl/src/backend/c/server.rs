@@ -6,7 +6,7 @@ use super::client::argument_names;
 use super::ctype::{params, result_name};
 use super::emit::Emit;
 use super::model::{Model, Passing};
-use super::op::{Op, Table, Way, contexts, operations};
+use super::op::{Op, Table, Way, operations};
 use super::text::{Text, path};
 
 /// Larger values than this are kept in the arena, not on the stack.
@@ -115,13 +115,14 @@ pub(super) fn id_initialiser((uuid, major, minor): &(crate::ir::Uuid, u16, u16))
 /// One function per operation and their dispatch by number, all in line: a server that wants its implementation and the
 /// stubs in one translation unit includes them.
 pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
-    rundown(emit, interface);
+    let table = Table::of(emit.model, interface);
+    rundown(emit, interface, &table);
     let ops = operations(emit.model, interface);
     for op in &ops {
         if !op.op.oneway {
-            answer(emit, op);
+            answer(emit, op, &table);
         }
-        run(emit, op);
+        run(emit, op, &table);
         if op.has_short_way() {
             serve(emit, op, false);
             serve_short(emit, op);
@@ -132,9 +133,9 @@ pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
     super::dispatch::by_switch(emit, interface, &ops);
 }
 
-fn rundown(emit: &mut Emit<'_>, interface: &Interface) {
+fn rundown(emit: &mut Emit<'_>, interface: &Interface, table: &Table) {
     let name = &interface.name;
-    let all = Table::of(emit.model, interface).rundowns;
+    let all = &table.rundowns;
     if all.is_empty() {
         return;
     }
@@ -146,7 +147,7 @@ fn rundown(emit: &mut Emit<'_>, interface: &Interface) {
     ));
     w.line(format!("const {name}_server *sj_i = (const {name}_server *)impl;"));
     for (id, rundown) in all {
-        let context = model.type_name(id);
+        let context = model.type_name(*id);
         w.line(format!("if (strcmp(kind, \"{context}\") == 0 && sj_i->{rundown})"));
         w.line(format!("    sj_i->{rundown}(sj_i->self, context);"));
     }
@@ -154,9 +155,9 @@ fn rundown(emit: &mut Emit<'_>, interface: &Interface) {
 }
 
 /// Builds the reply from the argument structure.
-fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
+fn answer(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
     let (name, iface) = (op.name(), &op.interface.name);
-    let rundown = if contexts(op.model, op.interface).is_empty() {
+    let rundown = if table.rundowns.is_empty() {
         "NULL".to_owned()
     } else {
         format!("sj_of_{iface}_rundown")
@@ -206,7 +207,7 @@ fn answer(emit: &mut Emit<'_>, op: &Op<'_>) {
 }
 
 /// Everything between the decoded request and the reply.
-fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
+fn run(emit: &mut Emit<'_>, op: &Op<'_>, table: &Table) {
     let (name, iface) = (op.name(), &op.interface.name);
     emit.w.blank();
     emit.w.function(format!(
@@ -234,7 +235,7 @@ fn run(emit: &mut Emit<'_>, op: &Op<'_>) {
         Some(f) => path(f),
         None => {
             // In parentheses: a macro that takes arguments leaves it alone.
-            let member = Table::of(op.model, op.interface).member(op).to_owned();
+            let member = table.member(op);
             let f = format!("(sj_i->{member})");
             w.line(format!("if (SJ_UNLIKELY(!{f}))"));
             w.line("    return SJ_FAULT_UNKNOWN_OPERATION;");
