@@ -273,11 +273,16 @@ fn a_server_of_root_is_stopped_by_nobody_else() {
         return;
     }
     let world = World::new("stop");
-    assert!(world.output(&["server", "start"]).status.success());
+    let mount = format!("--mount=/proc/{}/ns/mnt", world.holder.as_ref().unwrap().0.id());
+    let mut serve = Command::new("nsenter");
+    serve.arg(&mount).arg(world.built.path("sojournd")).args(["--system", "--idle-exit", "60"]);
+    let mut server = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.starts_with("ready "), "{said:?}");
     // Where it was built not everybody may look.
     let copy = world.scratch.path("sojourn");
     std::fs::copy(world.built.path("sojourn"), &copy).unwrap();
-    let mount = format!("--mount=/proc/{}/ns/mnt", world.holder.as_ref().unwrap().0.id());
     for words in [&["stop"][..], &["stop", "--force"]] {
         let mut stop = Command::new("nsenter");
         stop.args([mount.as_str(), "setpriv", "--reuid=65531", "--regid=65531", "--clear-groups"]);
@@ -288,4 +293,6 @@ fn a_server_of_root_is_stopped_by_nobody_else() {
         assert!(said.contains("user 0's server, which only that user and root may stop"), "{said}");
     }
     assert!(world.output(&["server", "status"]).status.success());
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
