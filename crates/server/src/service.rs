@@ -7,6 +7,7 @@
 mod admin;
 mod carry;
 mod ends;
+mod peers;
 
 use crate::beat::Beats;
 use crate::errand::{self, Errands};
@@ -22,9 +23,9 @@ use crate::registry::{
 };
 use crate::scanner::{self, Job};
 use ends::Looker;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use peers::has_ended;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 use sojourn_carrier::{Door, Handed};
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
@@ -36,7 +37,7 @@ use sojourn_session::{
 use sojourn_shm::fault::point;
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -217,31 +218,6 @@ impl Sojournd {
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn lock_peers(&self) -> MutexGuard<'_, HashMap<ClientId, Result<OwnedFd, Errno>>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A client has connected, as that process.
-    pub(crate) fn came(&self, client: ClientId, process: Result<OwnedFd, Errno>) {
-        self.lock_peers().insert(client, process);
-    }
-
-    /// The process that says hello. Who connected may have handed the connection on and ended, and its number be another's by now: so the
-    /// kernel is asked whom the connection was made by, and that one must be there. While its descriptor says so the
-    /// number is its own (`holders` looks by it, and `counted` whether it was).
-    fn process(&self, client: ClientId, pid: Pid) -> Result<OwnedFd, Fault> {
-        let process = match self.lock_peers().remove(&client) {
-            Some(Ok(process)) => process,
-            // Before Linux 6.5. Who connected a moment ago is taken to be there; a number that is another's by now shows in
-            // its descriptors, which are not those that are offered.
-            None | Some(Err(Errno::NOPROTOOPT)) => {
-                pidfd_open(pid, PidfdFlags::empty()).map_err(|_| fault(FAULT_RESOURCES))?
-            }
-            Some(Err(_)) => return Err(fault(FAULT_ARGUMENT)),
-        };
-        if has_ended(&process) { Err(fault(FAULT_ARGUMENT)) } else { Ok(process) }
     }
 
     /// What an administrator asked for.
@@ -459,13 +435,6 @@ impl SessionServer for Sojournd {
         registry.gone(client, self.now_ms(), &Memory);
         Self::ring(registry, errands);
     }
-}
-
-/// Whether the process of a descriptor (pidfd_open(2)) has ended.
-fn has_ended(process: impl AsFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut set = [PollFd::new(&process, PollFlags::IN)];
-    poll(&mut set, Some(&now)) != Ok(0)
 }
 
 fn wish_of(what: &OfferT, inode: u64) -> Wish {
