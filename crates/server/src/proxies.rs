@@ -55,8 +55,8 @@ impl Proxies {
         self.carries.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the proxies of users go who have no processes here: each ends with its last client.
-    pub(crate) fn keep(&self, has_clients: impl Fn(u32) -> bool) {
+    /// Lets the proxies of users go who have no processes here: each ends with its last client. Whether any is about to end.
+    pub(crate) fn keep(&self, has_clients: impl Fn(u32) -> bool) -> bool {
         let mut users = self.lock();
         users.by_uid.retain(|uid, user| {
             user.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -65,6 +65,7 @@ impl Proxies {
             }
             user.control.is_some() || !user.children.is_empty()
         });
+        users.by_uid.values().any(|user| user.control.is_none())
     }
 }
 

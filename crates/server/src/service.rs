@@ -246,11 +246,12 @@ impl Sojournd {
             log::say(Level::Warn, format_args!("client {} does not collect its events", id.index));
         }
         errands.keep(|user| registry.has_user(user));
-        if let Looker::Apart { proxies, .. } = &self.looker {
-            proxies.keep(|user| registry.has_user(user));
-        }
+        let are_ending = match &self.looker {
+            Looker::Apart { proxies, .. } => proxies.keep(|user| registry.has_user(user)),
+            Looker::Here(_) => false,
+        };
         Self::ring(registry, errands);
-        (late, registry.has_events())
+        (late, are_ending || registry.has_events())
     }
 
     fn ring(registry: &mut Registry, errands: &mut Errands) {
