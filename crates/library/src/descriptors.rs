@@ -2,15 +2,22 @@
 //!
 //! The shell tells, around the kernel's calls. Read `docs/streams.md`, "Going home".
 
-use crate::engine::Job;
+use crate::engine::{Engine, Job};
 use crate::late::Telling;
 use crate::session::lock;
 use crate::table::{Entry, Way, mark};
 use crate::{Library, Session, kernel, library};
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use rustix::fs::FileType;
 use rustix::net::sockopt;
 use sojourn_session::{KindT, ReasonT};
+use sojourn_shm::Deadline;
+
+/// How long a close waits for the server to let go of its duplicate, and how often it looks. A server
+/// that lives needs some ten microseconds.
+const OFFERED_LIMIT: Duration = Duration::from_millis(20);
+const OFFERED_SLICE: Duration = Duration::from_micros(20);
 
 /// Where a descriptor comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +273,7 @@ impl Library {
             entry.unmark(mark::OFFERED);
             self.push_when(Job::Withdraw { fd }, Telling::Late);
             if engine.offering.load(Ordering::SeqCst) == fd {
-                self.end_offered(fd, entry);
+                self.end_offered(engine, fd, entry);
             }
         }
         let Some((session, _)) = self.own_session(entry) else {
@@ -288,21 +295,27 @@ impl Library {
         entry.session.store(0, Ordering::SeqCst);
     }
 
-    /// The server has a duplicate of `fd` at this moment, so that the program's close is not the end yet. If it would be but for that, and
-    /// would be an orderly one, the peer is told so now.
-    fn end_offered(&self, fd: i32, entry: &Entry) {
+    /// The server has a duplicate of `fd` at this moment, so that the program's close is not the end yet.
+    /// If it would be but for that, and would be an orderly one, the peer is told so now. Where that is
+    /// not known the server's answer is waited for, with which its duplicate is closed.
+    fn end_offered(&self, engine: &Engine, fd: i32, entry: &Entry) {
         let is_sole = entry.has(mark::BORN_HERE)
             && !entry.may_be_aliased()
             && !entry.has(mark::PASSED)
             && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst);
         let is_stream = matches!(crate::hot::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
-        if !is_sole || !is_stream || kernel::input_queue(fd) > 0 {
-            return;
-        }
-        if let Ok(end) = kernel::at(fd)
+        if is_sole
+            && is_stream
+            && kernel::input_queue(fd) == 0
+            && let Ok(end) = kernel::at(fd)
             && sockopt::socket_linger(end).is_ok_and(|linger| linger.is_none())
         {
             let _ = rustix::net::shutdown(end, rustix::net::Shutdown::Both);
+            return;
+        }
+        let deadline = Deadline::after(OFFERED_LIMIT);
+        while engine.offering.load(Ordering::SeqCst) == fd && !deadline.is_over() {
+            std::thread::sleep(OFFERED_SLICE);
         }
     }
 
