@@ -1,5 +1,6 @@
-//! Generates and compiles what the benchmark's rows need: our own stubs, C beside them, and, with the feature
-//! `rivals`, the stubs of other interface compilers. What is not installed is skipped with a warning.
+//! Generates and compiles what the benchmark's rows need: our own stubs, C beside them, and, with
+//! the feature `rivals`, the stubs of other interface compilers. What is not installed is skipped
+//! with a warning.
 
 use std::env;
 use std::error::Error;

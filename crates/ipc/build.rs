@@ -4,8 +4,9 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();
-    // For everything that is linked here, tests, too, which take no notice: what is meant for shared libraries alone cargo also
-    // passes to those that use this one, and the loader would take each for this one.
+    // For everything that is linked here, tests, too, which take no notice: what is meant for
+    // shared libraries alone cargo also passes to those that use this one, and the loader would
+    // take each for this one.
     println!("cargo::rustc-link-arg=-Wl,-soname,libsojourn_ipc.so.{major}");
     // Its threads and thread-local destructors would outlive a dlclose.
     println!("cargo::rustc-link-arg=-Wl,-z,nodelete");

@@ -1,8 +1,9 @@
-//! Links the unwinder statically: the shim is loaded into every program, and loading `libgcc_s` as well would
-//! cost each of them more than everything else the shim does at start.
+//! Links the unwinder statically: the shim is loaded into every program, and loading `libgcc_s` as
+//! well would cost each of them more than everything else the shim does at start.
 //!
-//! Not without optimization. A thread that is cancelled is unwound by the C library's unwinder, through frames of ours;
-//! unoptimized ones have things to clean up, for which both must use the same unwinder.
+//! Not without optimization. A thread that is cancelled is unwound by the C library's unwinder,
+//! through frames of ours; unoptimized ones have things to clean up, for which both must use the
+//! same unwinder.
 
 use std::{env, fs, path::PathBuf};
 
@@ -12,7 +13,8 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // What other crates export for C is no business of the programs that this is loaded into.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--exclude-libs,ALL");
-    // What this library calls by a name that it gives to programs is its own function, whoever else has one of that name.
+    // What this library calls by a name that it gives to programs is its own function, whoever else
+    // has one of that name.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // See `unwinder`.
     println!("cargo:rustc-cdylib-link-arg=-nostartfiles");

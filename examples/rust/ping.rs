@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p sojourn-ipc --example ping [spin|adaptive|park] [one|two]`
 //!
-//! Pins both to one processor or to two, makes a hundred thousand calls with eight bytes each way, and
-//! prints the median of batches. Serious figures come from `cargo xtask bench ipc`.
+//! Pins both to one processor or to two, makes a hundred thousand calls with eight bytes each way,
+//! and prints the median of batches. Serious figures come from `cargo xtask bench ipc`.
 
 use sojourn_ipc::{
     Address, ConnectOptions, Connection, Deadline, Endpoint, Event, ServerOptions, Wait,

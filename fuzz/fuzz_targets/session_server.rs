@@ -1,4 +1,5 @@
-//! Bytes as messages of `idl/session.idl` to the session server, see `sojourn_server::fuzz::messages`.
+//! Bytes as messages of `idl/session.idl` to the session server, see
+//! `sojourn_server::fuzz::messages`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

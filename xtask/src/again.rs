@@ -1,8 +1,9 @@
 //! Runs all tests, and those that fail once more, alone and one at a time.
 //!
-//! Many tests run real programs on two processors that other things use as well. A test that fails twice fails; one that passes the second
-//! time is *unsure*, and is named at the very end, for somebody to find out why: nothing is hidden, and one stumble in some hundred
-//! runs does not stop everybody's work. If much fails nothing is run again. Not here: what is tested (`test`).
+//! Many tests run real programs on two processors that other things use as well. A test that fails
+//! twice fails; one that passes the second time is *unsure*, and is named at the very end, for
+//! somebody to find out why: nothing is hidden, and one stumble in some hundred runs does not stop
+//! everybody's work. If much fails nothing is run again. Not here: what is tested (`test`).
 
 use crate::steps::cargo;
 use anyhow::{Context, Result, bail};

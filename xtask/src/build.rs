@@ -20,8 +20,8 @@ pub(crate) fn build() -> Result<()> {
     Ok(())
 }
 
-/// What ships, and the programs of whole-system tests, in release mode. All in one call: with other packages beside them
-/// some would be built with other features, again and again.
+/// What ships, and the programs of whole-system tests, in release mode. All in one call: with other
+/// packages beside them some would be built with other features, again and again.
 pub(crate) fn everything() -> Result<()> {
     let packages = ["ipc", "idl", "preload", "cli", "server", "lab"];
     let names = packages.map(|package| format!("sojourn-{package}"));
@@ -55,8 +55,8 @@ pub(crate) fn bench(words: &[&str]) -> Result<()> {
     run("benchmark", &mut cargo(&all))
 }
 
-/// The rival in Go, if there is Go; without it the benchmark says that it was not built. Go takes what `go.sum` names from its module
-/// proxy, once.
+/// The rival in Go, if there is Go; without it the benchmark says that it was not built. Go takes
+/// what `go.sum` names from its module proxy, once.
 fn netstack() -> Result<()> {
     let has_go = command(&["go", "version"]).output().is_ok_and(|output| output.status.success());
     if !has_go {

@@ -1,11 +1,12 @@
 //! `cargo xtask`: the project's own build, test, demonstration and benchmark steps.
 //!
-//! Everything a person or the continuous integration does to the whole tree is one of these commands,
-//! so that both do the same. Each installs the Debian packages it needs and says so. Not here: what
-//! cargo does alone. Read CONTRIBUTING.md first.
+//! Everything a person or the continuous integration does to the whole tree is one of these
+//! commands, so that both do the same. Each installs the Debian packages it needs and says so. Not
+//! here: what cargo does alone. Read CONTRIBUTING.md first.
 
 mod again;
 mod build;
+mod columns;
 mod demo;
 mod layers;
 mod packages;
@@ -24,7 +25,8 @@ cargo xtask COMMAND
                     print the comparison
   demo ipc          build, then run a C client against a Rust server over Sojourn IPC and over a
                     Unix socket, and print the ratio
-  test              every check there is: format, lints, tests, models, documentation, layers
+  test              every check there is: format, lints, tests, models, documentation,
+                    layers, columns
   test --quick      the same without models and benchmarks' smoke test
   build             leave every shipped program and library in target/release
   install [--prefix DIR]

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 pub(crate) const BUILD: &[&str] = &["gcc", "libc6-dev", "pkg-config"];
 /// For the packet filter, without which what is built carries no sessions with other hosts.
 pub(crate) const FILTER: &[&str] = &["clang"];
-/// For the tests: the headers are also checked as C++; clang for the packet filter; the programs that `tests/system` runs.
+/// For the tests: the headers are also checked as C++; clang for the packet filter; the programs
+/// that `tests/system` runs.
 pub(crate) const TEST: &[&str] = &[
     "gcc",
     "clang",

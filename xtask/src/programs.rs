@@ -1,8 +1,10 @@
-//! `cargo xtask programs`: real programs plain and under Sojourn, and the table in `docs/programs.md`.
+//! `cargo xtask programs`: real programs plain and under Sojourn, and the table in
+//! `docs/programs.md`.
 //!
-//! Here is what has to be installed: each script of `tests/system/programs/` says it in its second line (`#: deb=nginx,curl pip=pyzmq npm=ws`). What Debian has
-//! is installed as for every other step; what PyPI and npm have goes into a folder of its own, `target/programs`. Running and comparing is
-//! `tests/system/src/bin/programs.rs`.
+//! Here is what has to be installed: each script of `tests/system/programs/` says it in its second
+//! line (`#: deb=nginx,curl pip=pyzmq npm=ws`). What Debian has is installed as for every other
+//! step; what PyPI and npm have goes into a folder of its own, `target/programs`. Running and
+//! comparing is `tests/system/src/bin/programs.rs`.
 
 use crate::packages::{TEST, ensure};
 use crate::steps::{cargo, command, run};

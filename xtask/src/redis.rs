@@ -1,8 +1,9 @@
 //! `cargo xtask demo`: Redis as Debian ships it, plain and under `sojourn run`.
 //!
-//! Two servers run side by side on ports of their own, one plain and one under Sojourn, and `redis-benchmark` visits them in
-//! turn, so that both see the same machine. A session server, a directory and a guard are made for the demonstration: the
-//! guard is a shell asleep in a read, which kills the servers and removes the directory when we end, however we end. Not here: serious
+//! Two servers run side by side on ports of their own, one plain and one under Sojourn, and
+//! `redis-benchmark` visits them in turn, so that both see the same machine. A session server, a
+//! directory and a guard are made for the demonstration: the guard is a shell asleep in a read,
+//! which kills the servers and removes the directory when we end, however we end. Not here: serious
 //! measurement.
 
 use crate::packages::{BUILD, REDIS, ensure};
@@ -128,7 +129,8 @@ impl Drop for Redis {
     }
 }
 
-/// Directory, session server and guard. Fields are dropped in order: the guard acts when its pipe is closed.
+/// Directory, session server and guard. Fields are dropped in order: the guard acts when its pipe
+/// is closed.
 struct Scene {
     directory: PathBuf,
     guard: Guard,

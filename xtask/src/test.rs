@@ -2,7 +2,7 @@
 
 use crate::packages::{TEST, ensure, ensure_component};
 use crate::steps::{self, cargo};
-use crate::{again, build, layers};
+use crate::{again, build, columns, layers};
 use anyhow::Result;
 
 fn models() -> Result<()> {
@@ -21,13 +21,16 @@ pub(crate) fn run(all: bool) -> Result<()> {
     run_step("format", &["fmt", "--all", "--check"])?;
     eprintln!("── layers");
     layers::check()?;
+    eprintln!("── columns");
+    columns::check()?;
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
     // The C interface and whole-system tests run what ships.
     build::everything()?;
-    // First: some tests have packages built by themselves, into the same folder, and what is then there of the libraries that
-    // are also built for C no longer fits what examples in the documentation are linked with.
+    // First: some tests have packages built by themselves, into the same folder, and what is then
+    // there of the libraries that are also built for C no longer fits what examples in the
+    // documentation are linked with.
     run_step("examples in the documentation", &["test", "--workspace", "--doc"])?;
     let words = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
     let unsure = again::tests("tests", &words)?;

@@ -1,7 +1,9 @@
 //! `sojourn-bench`: what Sojourn costs, beside what the machine itself costs and beside its rivals.
 //!
-//! `copies` measures ways to copy, `ipc` messages between processes, `idl` what generated stubs do to arguments, `local` unmodified programs on
-//! one host, `net` sessions between two hosts. Each prints tables and writes the same figures, with more detail, as JSON. Method and results: `docs/performance.md`.
+//! `copies` measures ways to copy, `ipc` messages between processes, `idl` what generated stubs do
+//! to arguments, `local` unmodified programs on one host, `net` sessions between two hosts. Each
+//! prints tables and writes the same figures, with more detail, as JSON. Method and results:
+//! `docs/performance.md`.
 
 mod copies;
 mod idl;
@@ -52,7 +54,8 @@ enum What {
         #[command(flatten)]
         choice: local::Choice,
     },
-    /// Sessions between two hosts: by the kernel, under Sojourn, and by other protocol implementations.
+    /// Sessions between two hosts: by the kernel, under Sojourn, and by other protocol
+    /// implementations.
     Net {
         #[command(flatten)]
         options: Options,

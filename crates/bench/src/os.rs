@@ -60,7 +60,8 @@ pub(crate) fn pin(cpu: usize) -> Result<()> {
 /// The caller must be the only thread of its process.
 pub(crate) fn fork(child: impl FnOnce() -> i32) -> Result<libc::pid_t> {
     let parent = std::process::id();
-    // SAFETY: the coordinator has one thread, so no lock can be held by a thread that is not copied.
+    // SAFETY: the coordinator has one thread, so no lock can be held by a thread that is not
+    // copied.
     let pid = unsafe { libc::fork() };
     ensure!(pid >= 0, "fork: {}", io::Error::last_os_error());
     if pid != 0 {
@@ -94,13 +95,15 @@ pub(crate) fn reap(pid: libc::pid_t, patience: Duration) {
     }
 }
 
-/// Lets any process of this user read our memory with `process_vm_readv`, where a security module asks.
+/// Lets any process of this user read our memory with `process_vm_readv`, where a security module
+/// asks.
 pub(crate) fn allow_reading_us() {
     // SAFETY: takes integers only; fails harmlessly where the module is absent.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
-/// Zeroed memory shared with processes forked later. Never unmapped: it lives as long as its process.
+/// Zeroed memory shared with processes forked later. Never unmapped: it lives as long as its
+/// process.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared {
     start: NonNull<u8>,
@@ -121,7 +124,8 @@ impl Shared {
     /// The 32-bit word at byte `offset`, a multiple of 4.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
-        // SAFETY: in bounds, aligned, mapped for the life of the process, and only accessed as an atomic.
+        // SAFETY: in bounds, aligned, mapped for the life of the process, and only accessed as an
+        // atomic.
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 

@@ -1,5 +1,5 @@
-//! Runs the benchmark program as a person would, only shorter, and looks at the figures it wrote. Whether they are
-//! good is not the question here: a busy machine says nothing about that.
+//! Runs the benchmark program as a person would, only shorter, and looks at the figures it wrote.
+//! Whether they are good is not the question here: a busy machine says nothing about that.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,7 +26,8 @@ fn list<'a>(outcome: &'a Value, name: &str) -> &'a Vec<Value> {
     outcome[name].as_array().unwrap()
 }
 
-/// A container may forbid message queues or reading another process's memory; nothing else may fail.
+/// A container may forbid message queues or reading another process's memory; nothing else may
+/// fail.
 fn assert_measured(cell: &Value, figure: &str) {
     let forbidden = cell["error"].as_str().is_some_and(|error| error.contains("os error"));
     assert!(forbidden || cell[figure].as_f64().unwrap() > 0.0, "{cell}");
@@ -58,7 +59,8 @@ fn idl() {
     assert!(!list(&outcome, "reach").is_empty());
 }
 
-/// One program of each kind that needs no package. It runs the release build, as whole-system tests do.
+/// One program of each kind that needs no package. It runs the release build, as whole-system tests
+/// do.
 #[test]
 fn local() {
     let outcome =
@@ -72,8 +74,8 @@ fn local() {
     assert!(!list(&outcome, "reach").is_empty());
 }
 
-/// Two hosts, where they can be had. That a session was really away is the matter of the tests of sessions with other hosts: on a busy
-/// machine a short turn may end before.
+/// Two hosts, where they can be had. That a session was really away is the matter of the tests of
+/// sessions with other hosts: on a busy machine a short turn may end before.
 #[test]
 fn net() {
     let outcome = run_with("net", &["--row", "tcp-rtt-1460", "--row", "bulk", "--way", "both"]);

@@ -1,4 +1,5 @@
-//! This host's own addresses and the interfaces that they are on, for UDP sockets that are bound to an address or to all.
+//! This host's own addresses and the interfaces that they are on, for UDP sockets that are bound to
+//! an address or to all.
 #![allow(unsafe_code, reason = "getifaddrs(3), which rustix does not have")]
 
 use core::ffi::CStr;
@@ -13,8 +14,9 @@ pub(crate) struct Own {
     pub(crate) ip: IpAddr,
 }
 
-/// All addresses of interfaces that are up and lead to other hosts, in the network namespace of the calling thread. Addresses that mean
-/// something on one link only are left out: a sender's name would have to say which.
+/// All addresses of interfaces that are up and lead to other hosts, in the network namespace of the
+/// calling thread. Addresses that mean something on one link only are left out: a sender's name
+/// would have to say which.
 ///
 /// # Errors
 /// The kernel's.

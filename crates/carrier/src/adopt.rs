@@ -1,13 +1,16 @@
 //! Sessions of a server before this one: taken over from its keeper, or brought to an end.
 //!
 //! # Theory of operation
-//! What the keeper holds comes from a server, not from a program: socket, region, record (sealed), inbox, numbers. Even so each session is
-//! looked at: the socket must be of the record's addresses, and the filter must have a rule for it that names the owner in its label.
-//! Then the session is as it was, and its library, which has gone on all the time, may give it back by its token. A library that registers its side
-//! (`session::adopt` of the interface) is told of other ways from then on.
+//! What the keeper holds comes from a server, not from a program: socket, region, record (sealed),
+//! inbox, numbers. Even so each session is looked at: the socket must be of the record's addresses,
+//! and the filter must have a rule for it that names the owner in its label. Then the session is as
+//! it was, and its library, which has gone on all the time, may give it back by its token. A
+//! library that registers its side (`session::adopt` of the interface) is told of other ways from
+//! then on.
 //!
-//! A session that its library had not taken up when the server died goes home at once; one whose program has died meanwhile, too, with what its
-//! rings hold. What the filter has beyond that is nobody's, and becomes the kernel's. Not here: the keeper (`keeping`). Read `docs/moves.md`.
+//! A session that its library had not taken up when the server died goes home at once; one whose
+//! program has died meanwhile, too, with what its rings hold. What the filter has beyond that is
+//! nobody's, and becomes the kernel's. Not here: the keeper (`keeping`). Read `docs/moves.md`.
 
 use crate::carrier::{Carrier, Entry, INBOX, Kept, Lent, PROGRAM, Phase, Place, later};
 use crate::datagrams::{Lodger, Plan};
@@ -59,8 +62,8 @@ fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
     let [socket, file, region, memory, ready, attention] = fds;
     let record = parcel::open(&file).map_err(|_| AdoptError::Incomplete)?;
     let remote = record.remote.ok_or(AdoptError::OtherSession)?;
-    // One that its program has taken for reset, or that was being put back, has no addresses any more: those of the record say whose rule
-    // there is, and nothing is put into it.
+    // One that its program has taken for reset, or that was being put back, has no addresses any
+    // more: those of the record say whose rule there is, and nothing is put into it.
     if addresses(socket.as_fd()).is_ok_and(|found| found != (record.local, remote)) {
         return Err(AdoptError::OtherSession);
     }
@@ -319,8 +322,9 @@ impl Carrier {
         its.map(|(local, _)| *local).collect::<Vec<_>>().into_iter().for_each(|l| self.end(l));
     }
 
-    /// A library has registered its side of an adopted session. It has shown the session's own socket to the server; the number
-    /// only tells a program that has the socket as well from the one that carries it, and decides who has to give it back.
+    /// A library has registered its side of an adopted session. It has shown the session's own
+    /// socket to the server; the number only tells a program that has the socket as well from the
+    /// one that carries it, and decides who has to give it back.
     pub(crate) fn registered(&mut self, stream: u64, pid: u32) {
         let is_it = |entry: &Entry| entry.kept().is_some_and(|kept| kept.label.stream == stream);
         let Some((&local, entry)) = self.entries.iter_mut().find(|(_, entry)| is_it(entry)) else {

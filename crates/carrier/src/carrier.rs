@@ -1,13 +1,17 @@
-//! The carrier's thread: which sessions there are, when each is taken out of the kernel and lent to its program, and put back.
+//! The carrier's thread: which sessions there are, when each is taken out of the kernel and lent to
+//! its program, and put back.
 //!
 //! # Theory of operation
-//! A session comes as a duplicate of its socket (`Gate`). The carrier offers its other end, and the server joins it with
-//! the program's. It then waits until the program's side has given up the kernel in both directions and nothing is on its
-//! way, turns the packets away from the kernel, reads out of the socket where the connection stands, and lends the session to
-//! the program's library, which carries it with an engine of its own. The library gives it back when it goes home, for whatever
-//! reason; if its process dies, the session goes on from what the ledger and the rings tell.
+//! A session comes as a duplicate of its socket (`Gate`). The carrier offers its other end, and the
+//! server joins it with the program's. It then waits until the program's side has given up the
+//! kernel in both directions and nothing is on its way, turns the packets away from the kernel,
+//! reads out of the socket where the connection stands, and lends the session to the program's
+//! library, which carries it with an engine of its own. The library gives it back when it goes
+//! home, for whatever reason; if its process dies, the session goes on from what the ledger and the
+//! rings tell.
 //!
-//! No packet and no byte of a session passes here. The thread sleeps until something happens. Read `docs/moves.md`.
+//! No packet and no byte of a session passes here. The thread sleeps until something happens. Read
+//! `docs/moves.md`.
 
 use crate::conntrack::Conntrack;
 use crate::datagrams::{Lodger, Plan};
@@ -124,13 +128,15 @@ pub(crate) struct Joined {
 pub(crate) struct Kept {
     pub(crate) label: Label,
     pub(crate) region: Descriptor,
-    /// Memory, ready, attention of the program's; and of the carrier's, if it is a UDP socket's session.
+    /// Memory, ready, attention of the program's; and of the carrier's, if it is a UDP socket's
+    /// session.
     pub(crate) inbox: [Descriptor; 3],
     pub(crate) own: Option<[Descriptor; 3]>,
 }
 
 impl Kept {
-    /// What a keeper holds of a session, in that order: socket (of TCP), record, region, the program's inbox, the carrier's (of UDP).
+    /// What a keeper holds of a session, in that order: socket (of TCP), record, region, the
+    /// program's inbox, the carrier's (of UDP).
     pub(crate) fn fds<'k>(
         &'k self,
         socket: Option<&'k OwnedFd>,
@@ -173,7 +179,8 @@ pub(crate) struct Lent {
     /// As its library was told it last.
     pub(crate) way: Way,
     pub(crate) path: Path,
-    /// What its program knows its packet socket by, and the socket's link address if it is a port's.
+    /// What its program knows its packet socket by, and the socket's link address if it is a
+    /// port's.
     pub(crate) link: u64,
     pub(crate) port: Option<Mac>,
     /// There is no route for the moment.
@@ -244,8 +251,9 @@ pub(crate) fn later(at: Instant, us: u64) -> Instant {
 }
 
 impl Carrier {
-    /// A carrier in the network namespace of the calling thread. It carries what an earlier server has left with the keeper at this
-    /// path, and leaves there what it carries itself; without a path nothing outlives it.
+    /// A carrier in the network namespace of the calling thread. It carries what an earlier server
+    /// has left with the keeper at this path, and leaves there what it carries itself; without a
+    /// path nothing outlives it.
     ///
     /// # Errors
     /// The kernel's.
@@ -327,7 +335,8 @@ impl Carrier {
         }
     }
 
-    /// Sends sessions home whose segments come in fragments, which only the kernel puts together. When to look again.
+    /// Sends sessions home whose segments come in fragments, which only the kernel puts together.
+    /// When to look again.
     fn take_fragmented(&mut self, at: Instant) -> Option<Instant> {
         let (fragmented, next) = self.links.take_fragmented(at);
         for entry in self.entries.values().filter(|entry| fragmented.contains(&entry.key)) {
@@ -379,7 +388,8 @@ impl Carrier {
         match &entry.phase {
             Phase::Offered { .. } | Phase::Between => {}
             Phase::Waiting(_) => self.try_take(local),
-            // Frozen before the library has taken it up: it never will. Else the library gives it back.
+            // Frozen before the library has taken it up: it never will. Else the library gives it
+            // back.
             Phase::Lent(lent) if lent.stream.is_frozen() && lent.stream.ledger().revoke() => {
                 self.end(local);
             }

@@ -1,10 +1,14 @@
-//! What the kernel's connection tracking has of a session: whether it translates the session's addresses, and leave for it to come home.
+//! What the kernel's connection tracking has of a session: whether it translates the session's
+//! addresses, and leave for it to come home.
 //!
-//! While a session is away its packets go past the kernel's stack, and past the tracking. Two things follow. A session whose addresses or
-//! ports the kernel translates on their way (NAT) would say untranslated ones on the wire: it stays in the kernel. And of one that comes home the
-//! tracking knows the windows of long ago: a firewall that drops what is not valid would drop all of it. So before it goes the tracking is told to take
-//! any sequence number of that connection, as `nf_conntrack_tcp_be_liberal` would for all (`IP_CT_TCP_FLAG_BE_LIBERAL`). A kernel
-//! without tracking, or without its netlink, has nothing to say. nfnetlink's formats: `linux/netfilter/nfnetlink_conntrack.h`.
+//! While a session is away its packets go past the kernel's stack, and past the tracking. Two
+//! things follow. A session whose addresses or ports the kernel translates on their way (NAT) would
+//! say untranslated ones on the wire: it stays in the kernel. And of one that comes home the
+//! tracking knows the windows of long ago: a firewall that drops what is not valid would drop all
+//! of it. So before it goes the tracking is told to take any sequence number of that connection, as
+//! `nf_conntrack_tcp_be_liberal` would for all (`IP_CT_TCP_FLAG_BE_LIBERAL`). A kernel without
+//! tracking, or without its netlink, has nothing to say. nfnetlink's formats:
+//! `linux/netfilter/nfnetlink_conntrack.h`.
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -24,7 +28,8 @@ const HEADER: usize = 16;
 const HEADERS: usize = HEADER + 4;
 const NESTED: u16 = 1 << 15;
 
-/// `CTA_*` of a connection: the tuple of whoever began it, which is looked up in both directions; status; the protocol's own.
+/// `CTA_*` of a connection: the tuple of whoever began it, which is looked up in both directions;
+/// status; the protocol's own.
 const TUPLE: u16 = 1;
 const STATUS: u16 = 3;
 const PROTOINFO: u16 = 4;
@@ -33,7 +38,8 @@ const TUPLE_IP: u16 = 1;
 const TUPLE_PROTO: u16 = 2;
 /// `IPS_SRC_NAT`, `IPS_DST_NAT`.
 const TRANSLATED: u32 = 1 << 4 | 1 << 5;
-/// `CTA_PROTOINFO_TCP`, and within it the flags of both directions; each is a byte of flags and one that says which count.
+/// `CTA_PROTOINFO_TCP`, and within it the flags of both directions; each is a byte of flags and one
+/// that says which count.
 const PROTOINFO_TCP: u16 = 1;
 const FLAGS: [u16; 2] = [4, 5];
 const LIBERAL: [u8; 2] = [8, 8];
@@ -154,7 +160,8 @@ impl Message {
     }
 }
 
-/// The sequence number of an answer, and its attributes or the error that it is. `None`: it is none.
+/// The sequence number of an answer, and its attributes or the error that it is. `None`: it is
+/// none.
 fn read(answer: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);

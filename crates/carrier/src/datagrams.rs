@@ -1,9 +1,10 @@
 //! UDP sockets: the carrier's part in their moves.
 //!
-//! There is nothing to be taken out of a UDP socket: it stays as it is and goes on receiving what the filter lets pass (fragments, multicast,
-//! this host's own datagrams, errors). Away are only its plain datagrams from other hosts, by one interface. On the way home the
-//! datagrams that the program has not read are said to the kernel again (`replay`), so that whoever has the socket next finds them there.
-//! Read `docs/moves.md`, "UDP", then `carrier` and `moves`.
+//! There is nothing to be taken out of a UDP socket: it stays as it is and goes on receiving what
+//! the filter lets pass (fragments, multicast, this host's own datagrams, errors). Away are only
+//! its plain datagrams from other hosts, by one interface. On the way home the datagrams that the
+//! program has not read are said to the kernel again (`replay`), so that whoever has the socket
+//! next finds them there. Read `docs/moves.md`, "UDP", then `carrier` and `moves`.
 
 use crate::addresses::{self, Own};
 use crate::carrier::{Carrier, Entry, Joined, Kept, Phase, Place, later};
@@ -177,7 +178,8 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Resources, 0, 0);
             return;
         };
-        // Its datagrams may come and go both ways at any time: only who sits in the kernel is waited for.
+        // Its datagrams may come and go both ways at any time: only who sits in the kernel is
+        // waited for.
         stream.consent();
         stream.start_ring();
         stream.attention();
@@ -338,7 +340,8 @@ impl Carrier {
         lodger.stream.ring_peer();
     }
 
-    /// Says the record's datagrams to the kernel's socket. What the library says of the session counts only as far as the plan does not know better.
+    /// Says the record's datagrams to the kernel's socket. What the library says of the session
+    /// counts only as far as the plan does not know better.
     fn say_again(&self, local: u64, record: &SessionRecord) {
         let Some(plan) = self.entries.get(&local).and_then(|entry| entry.plan.as_ref()) else {
             return;
@@ -355,7 +358,8 @@ impl Carrier {
         }
     }
 
-    /// Of an ended session: bytes sent and received past the kernel, as its program has told them last.
+    /// Of an ended session: bytes sent and received past the kernel, as its program has told them
+    /// last.
     pub(crate) fn end_datagrams(&mut self, lodger: Lodger) -> (u64, u64) {
         let label = &lodger.kept.label;
         self.tokens.remove(&label.token);

@@ -1,13 +1,15 @@
 //! Out of the kernel: what a session record says of a socket that stays as it is.
 //!
 //! # Theory of operation
-//! The socket is not taken apart. At the moment of the move it has nothing that is not acknowledged, so it has no timer
-//! that would send; from then on the packet filter keeps its packets away, so it has nothing to answer. It goes
-//! on saying `ESTABLISHED`, with its peer's name, to everybody who asks, and nobody who polls it sees a hang-up. On the
-//! way back `import` gives it the numbers that have become true meanwhile.
+//! The socket is not taken apart. At the moment of the move it has nothing that is not
+//! acknowledged, so it has no timer that would send; from then on the packet filter keeps its
+//! packets away, so it has nothing to answer. It goes on saying `ESTABLISHED`, with its peer's
+//! name, to everybody who asks, and nobody who polls it sees a hang-up. On the way back `import`
+//! gives it the numbers that have become true meanwhile.
 //!
-//! What the program has not read is read here, after the packets have been turned away: by then nobody of the
-//! program reads in the kernel any more. Read `docs/moves.md` and the notes on each option in tcp(7).
+//! What the program has not read is read here, after the packets have been turned away: by then
+//! nobody of the program reads in the kernel any more. Read `docs/moves.md` and the notes on each
+//! option in tcp(7).
 
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::repair::{Queue, Repair, TCP_INFO, TCP_MAXSEG, TCP_TIMESTAMP, Windows};
@@ -49,8 +51,9 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ExportError {
 
 pub(crate) const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 
-/// Makes the record of an established socket with an empty send queue. Its packets must be turned away from the kernel
-/// already. Bytes that the program has not read are in the record, and no longer in the socket; it sends no keepalive probes any more.
+/// Makes the record of an established socket with an empty send queue. Its packets must be turned
+/// away from the kernel already. Bytes that the program has not read are in the record, and no
+/// longer in the socket; it sends no keepalive probes any more.
 ///
 /// # Errors
 /// [`ExportError`]; the socket is then as it was, but for bytes that were read, which `unread` has.
@@ -72,7 +75,8 @@ pub fn export(
     drain(socket, unread)?;
     let numbers = loop {
         let numbers = Numbers::of(socket, &info)?;
-        // What slipped past the filter while it was being put up has moved the number on, before or after we looked at it.
+        // What slipped past the filter while it was being put up has moved the number on, before or
+        // after we looked at it.
         let before = unread.len();
         drain(socket, unread)?;
         if unread.len() == before {
@@ -210,8 +214,9 @@ fn drain(socket: BorrowedFd<'_>, unread: &mut Vec<u8>) -> Result<(), ExportError
     Ok(())
 }
 
-/// Whether the socket holds bytes beyond a gap, as far as can be told: there is nothing to read, and memory is in use.
-/// They would be lost by an export, and the peer might take long to send them again.
+/// Whether the socket holds bytes beyond a gap, as far as can be told: there is nothing to read,
+/// and memory is in use. They would be lost by an export, and the peer might take long to send them
+/// again.
 pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
     let mut words = [0; 4];
     // The first of them is SK_MEMINFO_RMEM_ALLOC.
@@ -220,8 +225,9 @@ pub(crate) fn has_gap(socket: BorrowedFd<'_>) -> bool {
         && u32::from_ne_bytes(words) > 0
 }
 
-/// What the socket has received since it was exported: a packet had passed the filter before that, and came to the socket after. The
-/// peer will not send it again, as the kernel has acknowledged it.
+/// What the socket has received since it was exported: a packet had passed the filter before that,
+/// and came to the socket after. The peer will not send it again, as the kernel has acknowledged
+/// it.
 pub(crate) fn slipped(socket: impl AsFd) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = drain(socket.as_fd(), &mut bytes);

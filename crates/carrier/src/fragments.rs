@@ -1,10 +1,12 @@
 //! Whether fragments of a session's segments are believed.
 //!
-//! The filter drops a TCP segment's first fragment and notes it, for only the kernel puts fragments together. Whoever knows the four numbers
-//! of a connection can send such a packet from anywhere: nothing else of it is looked at. Where routers really cut the peer's
-//! segments these are lost, and the peer repeats them: notes come again and again, and what is received in order stands still. So a
-//! note counts only together with another one a moment later, if nothing was received between them. A session that receives cannot
-//! be sent home by forgery; one that only sends, or is idle, can, after seconds of it, and moves out again.
+//! The filter drops a TCP segment's first fragment and notes it, for only the kernel puts fragments
+//! together. Whoever knows the four numbers of a connection can send such a packet from anywhere:
+//! nothing else of it is looked at. Where routers really cut the peer's segments these are lost,
+//! and the peer repeats them: notes come again and again, and what is received in order stands
+//! still. So a note counts only together with another one a moment later, if nothing was received
+//! between them. A session that receives cannot be sent home by forgery; one that only sends, or is
+//! idle, can, after seconds of it, and moves out again.
 //!
 //! Not here: the notes (`sojourn_filter`), what becomes of the session (`carrier`).
 
@@ -13,7 +15,8 @@ use sojourn_filter::Key;
 use sojourn_proto::time::Instant;
 use std::collections::HashMap;
 
-/// A second note is one that comes so much later at least (microseconds), and at most: three repetitions of the peer's are between these.
+/// A second note is one that comes so much later at least (microseconds), and at most: three
+/// repetitions of the peer's are between these.
 const SECOND_US: u64 = 1_500_000;
 const FORGOTTEN_US: u64 = 10_000_000;
 
@@ -22,8 +25,8 @@ const FORGOTTEN_US: u64 = 10_000_000;
 pub(crate) struct Fragments(HashMap<Key, (Instant, u32)>);
 
 impl Fragments {
-    /// There is a note for that session, which would receive `next` next. `None`: it does not say; its program is believed to
-    /// have no reason to. Whether the session is to go home.
+    /// There is a note for that session, which would receive `next` next. `None`: it does not say;
+    /// its program is believed to have no reason to. Whether the session is to go home.
     pub(crate) fn are_real(&mut self, key: &Key, next: Option<u32>, at: Instant) -> bool {
         self.0.retain(|_, (since, _)| at < later(*since, FORGOTTEN_US));
         let Some(next) = next else { return true };

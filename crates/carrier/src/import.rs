@@ -1,8 +1,10 @@
-//! Back into the kernel: a session record becomes the state of the socket that the session was taken from.
+//! Back into the kernel: a session record becomes the state of the socket that the session was
+//! taken from.
 //!
-//! The socket is disconnected in repair mode, which is silent and stops its timers, given the record's numbers, and
-//! connected again, which is silent, too. Its file, and with it every `dup` and epoll registration, is the same. For
-//! some ten microseconds a poller may see a hang-up. Read `docs/moves.md` for the order of steps.
+//! The socket is disconnected in repair mode, which is silent and stops its timers, given the
+//! record's numbers, and connected again, which is silent, too. Its file, and with it every `dup`
+//! and epoll registration, is the same. For some ten microseconds a poller may see a hang-up. Read
+//! `docs/moves.md` for the order of steps.
 
 use crate::export::{ExportError, KEEPALIVE, addresses};
 use crate::raw;
@@ -20,13 +22,15 @@ const WINDOW: u32 = 3;
 const SACK_PERMITTED: u32 = 4;
 const TIMESTAMPS: u32 = 8;
 
-/// Why a record was not put into the socket. The socket is then closed, as far as the peer is concerned: reset it.
+/// Why a record was not put into the socket. The socket is then closed, as far as the peer is
+/// concerned: reset it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// The kernel can only be given established connections.
     #[error("the kernel takes back established connections only")]
     State,
-    /// The record is of another session than the socket was, or the program has connected the socket elsewhere in the middle.
+    /// The record is of another session than the socket was, or the program has connected the
+    /// socket elsewhere in the middle.
     #[error("the record is of another session")]
     OtherSession,
     /// The kernel will not do something.
@@ -38,8 +42,9 @@ fn step(name: &'static str) -> impl Fn(Errno) -> ImportError {
     move |error| ImportError::System(name, error)
 }
 
-/// Puts the record into the socket. Bytes beyond gaps it cannot be given like that: see `replay`. `hear` is called when the socket has everything and
-/// before it says anything: from then on its packets must reach it, or it misses the answer.
+/// Puts the record into the socket. Bytes beyond gaps it cannot be given like that: see `replay`.
+/// `hear` is called when the socket has everything and before it says anything: from then on its
+/// packets must reach it, or it misses the answer.
 ///
 /// # Errors
 /// [`ImportError`]; `State` and `OtherSession` before anything was changed.
@@ -65,8 +70,8 @@ pub fn import(
     let remote = remote.ok_or(ImportError::OtherSession)?;
     let put = put(tcp, socket, (&local, &remote), hear);
     if is_elsewhere(socket, &remote) {
-        // In repair mode a connection needs no answer from the other side, and the program has the socket as well: what it has
-        // connected meanwhile is none.
+        // In repair mode a connection needs no answer from the other side, and the program has the
+        // socket as well: what it has connected meanwhile is none.
         let _ = raw::disconnect(socket);
         return Err(ImportError::OtherSession);
     }
@@ -99,7 +104,8 @@ fn put(
         let _ = raw::disconnect(socket);
         return Err(ImportError::OtherSession);
     }
-    // Data or a probe has the peer say what it knows: it may be waiting for a window, or have closed meanwhile.
+    // Data or a probe has the peer say what it knows: it may be waiting for a window, or have
+    // closed meanwhile.
     repair.end(unsent.is_empty()).map_err(step("TCP_REPAIR"))?;
     if tcp.options.keepalive {
         raw::set_number(socket, KEEPALIVE, 1).map_err(step("SO_KEEPALIVE"))?;
@@ -107,8 +113,9 @@ fn put(
     write_all(socket, unsent).map_err(step("send queue"))
 }
 
-/// The kernel has reckoned the size of segments when it connected, before it was told the peer's and the options; it does so again when a socket
-/// is told that it has no IP options. (Not one that has some.)
+/// The kernel has reckoned the size of segments when it connected, before it was told the peer's
+/// and the options; it does so again when a socket is told that it has no IP options. (Not one that
+/// has some.)
 fn sync_segment_size(socket: BorrowedFd<'_>) {
     const NONE: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_OPTIONS), (libc::IPPROTO_IPV6, 57)];
     for option in NONE {
@@ -118,8 +125,9 @@ fn sync_segment_size(socket: BorrowedFd<'_>) {
     }
 }
 
-/// Buffers large enough for what is put back; the program's own sizes, and whether it has set them, come back when this
-/// is dropped. Both queues may hold more than the kernel would have taken by itself.
+/// Buffers large enough for what is put back; the program's own sizes, and whether it has set them,
+/// come back when this is dropped. Both queues may hold more than the kernel would have taken by
+/// itself.
 pub(crate) struct Room<'s> {
     socket: BorrowedFd<'s>,
     sizes: [i32; 2],
@@ -130,7 +138,8 @@ const SO_BUF_LOCK: (i32, i32) = (libc::SOL_SOCKET, 72);
 const SIZES: [(i32, i32); 2] = [(libc::SO_RCVBUF, 33), (libc::SO_SNDBUF, 32)];
 
 impl<'s> Room<'s> {
-    /// Room for so many bytes more than the socket would take to send now, whatever it holds already.
+    /// Room for so many bytes more than the socket would take to send now, whatever it holds
+    /// already.
     pub(crate) fn to_send(socket: BorrowedFd<'s>, bytes: usize) -> Self {
         let size = raw::number(socket, (libc::SOL_SOCKET, libc::SO_SNDBUF)).unwrap_or(0);
         Self::make(socket, 0, bytes + usize::try_from(size).unwrap_or(0) / 2)
@@ -236,8 +245,9 @@ fn write_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The record's windows, so that the kernel takes them (`tcp_repair_set_window`): the largest is none smaller than the present one, the peer's was not told
-/// beyond ours, and ours was not told beyond what has arrived. What ours ends at stays, as the peer was promised it.
+/// The record's windows, so that the kernel takes them (`tcp_repair_set_window`): the largest is
+/// none smaller than the present one, the peer's was not told beyond ours, and ours was not told
+/// beyond what has arrived. What ours ends at stays, as the peer was promised it.
 fn windows(tcp: &TcpRecord) -> Windows {
     let is_after = |one: u32, other: u32| other.wrapping_sub(one).cast_signed() < 0;
     let rcv_nxt = tcp.rcv_nxt;

@@ -17,8 +17,8 @@ struct Known {
     uses: usize,
 }
 
-/// The carrier's, or those of programs, that joined sessions name. The server counts in the same way: who is named anew after the last use comes
-/// with its descriptors again.
+/// The carrier's, or those of programs, that joined sessions name. The server counts in the same
+/// way: who is named anew after the last use comes with its descriptors again.
 #[derive(Debug, Default)]
 pub(crate) struct Inboxes(HashMap<u64, Known>);
 

@@ -1,13 +1,16 @@
-//! What the next server needs if this one dies: told to a keeper, which is a process that does nothing else.
+//! What the next server needs if this one dies: told to a keeper, which is a process that does
+//! nothing else.
 //!
 //! # Theory of operation
-//! The keeper is started with the first session, by running this program anew ([`ARGUMENT`]), and ends when there is nothing to be
-//! kept any more. It holds each interface's filter by the names of [`Filter::holdings`], and of each session everything that the carrier
-//! has of it: the socket, the stream's region, the record as it was taken out, the inbox of its program. The session's numbers are
-//! in the name. So the next server believes no program: what it adopts it has from a process of its own.
+//! The keeper is started with the first session, by running this program anew ([`ARGUMENT`]), and
+//! ends when there is nothing to be kept any more. It holds each interface's filter by the names of
+//! [`Filter::holdings`], and of each session everything that the carrier has of it: the socket, the
+//! stream's region, the record as it was taken out, the inbox of its program. The session's numbers
+//! are in the name. So the next server believes no program: what it adopts it has from a process of
+//! its own.
 //!
-//! Where the server has no path there is no keeper, and sessions end with the server. Not here: what becomes of what is taken over
-//! (`adopt`), the keeper itself (`sojourn_filter::keeper`).
+//! Where the server has no path there is no keeper, and sessions end with the server. Not here:
+//! what becomes of what is taken over (`adopt`), the keeper itself (`sojourn_filter::keeper`).
 
 use crate::carrier::Kept;
 use crate::metastate::Mac;
@@ -23,8 +26,8 @@ use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// What a program that has a carrier is run with to be its keeper; the path of the socket follows. Standard input is the server's end,
-/// standard output listens.
+/// What a program that has a carrier is run with to be its keeper; the path of the socket follows.
+/// Standard input is the server's end, standard output listens.
 pub const ARGUMENT: &str = "--keep";
 
 /// How long a keeper waits for a server.
@@ -205,7 +208,8 @@ impl Keeping {
         Ok(Some(left))
     }
 
-    /// The interface's filter has other descriptors than before. What has the same name is the same as long as there is the filter.
+    /// The interface's filter has other descriptors than before. What has the same name is the same
+    /// as long as there is the filter.
     pub(crate) fn link(&mut self, index: u32, filter: &Filter) {
         let Some(keeper) = &self.keeper else { return };
         let held = self.links.entry(index).or_default();
@@ -295,7 +299,8 @@ impl Keeping {
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Sees whether the keeper is there still. Lets it end if there is nothing to be kept, and sees to those that have ended.
+    /// Sees whether the keeper is there still. Lets it end if there is nothing to be kept, and sees
+    /// to those that have ended.
     pub(crate) fn tidy(&mut self) {
         if self.keeper.as_ref().is_some_and(Keeper::has_ended) {
             self.check(Err(io::ErrorKind::BrokenPipe.into()));
@@ -375,12 +380,14 @@ pub fn keep(path: &Path) -> io::Result<()> {
     let listener = io::stdout().as_fd().try_clone_to_owned()?;
     let own = file_at(path);
     let kept = keeper::keep(control, &listener, PATIENCE);
-    // The kernel knows of them what is no longer true: as if they were not there, it resets their peers when these speak.
+    // The kernel knows of them what is no longer true: as if they were not there, it resets their
+    // peers when these speak.
     for fd in kept.iter().flat_map(|kept| kept.values()).flatten() {
         // Of what is no such socket nothing comes.
         let _ = crate::raw::disconnect(fd);
     }
-    // Before the listener closes, so that whoever finds nobody there finds no file either. It may be another keeper's by now.
+    // Before the listener closes, so that whoever finds nobody there finds no file either. It may
+    // be another keeper's by now.
     if own.is_some() && file_at(path) == own {
         let _ = std::fs::remove_file(path);
     }

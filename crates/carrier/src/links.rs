@@ -1,5 +1,5 @@
-//! The interfaces that carried sessions go over: for each one a packet filter, and for each program a packet socket: on the interface
-//! itself, or at the far end of a port (`docs/packet-path.md`).
+//! The interfaces that carried sessions go over: for each one a packet filter, and for each program
+//! a packet socket: on the interface itself, or at the far end of a port (`docs/packet-path.md`).
 
 use crate::carrier::later;
 use crate::keeping::{Keeping, Label};
@@ -34,7 +34,8 @@ pub(crate) enum LinkError {
     Descriptors,
 }
 
-/// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to attach.
+/// What nobody uses stays for so long (microseconds), for the next: a filter takes a millisecond to
+/// attach.
 const LINGER_US: u64 = 1_000_000;
 
 /// A keeper holds the filters, too.
@@ -45,8 +46,8 @@ const OPTIONS: Options = Options {
     stays_attached: true,
 };
 
-/// The ring that a program's packet socket has: what fits its slots is seen without a system call. Segments that offloads make do not, and are
-/// taken from the socket.
+/// The ring that a program's packet socket has: what fits its slots is seen without a system call.
+/// Segments that offloads make do not, and are taken from the socket.
 const RING: RingLayout = RingLayout { slot_len: 2048, slots: 512 };
 
 /// How often it is looked for fragments while there are sessions (microseconds).
@@ -89,8 +90,8 @@ pub(crate) struct Ticket {
 /// A program to be given packets.
 #[derive(Clone)]
 pub(crate) struct Program {
-    /// Its process as its connection to the server has it: while somebody keeps this no other program has the same, also not one that
-    /// the process becomes.
+    /// Its process as its connection to the server has it: while somebody keeps this no other
+    /// program has the same, also not one that the process becomes.
     pub(crate) process: Descriptor,
     /// It may have a packet socket on the interface itself; else it gets a port.
     pub(crate) may_have_packets: bool,
@@ -112,8 +113,9 @@ pub(crate) struct Links {
 const CHILDREN_EVERY_US: u64 = 50_000;
 
 impl Owner {
-    /// Whether the program's next session may go this way. It may have given up its rights, or have become another one by execve(2), which
-    /// knows nothing of the socket and where the kernel stands in its ring, and must not find there what came for the first.
+    /// Whether the program's next session may go this way. It may have given up its rights, or have
+    /// become another one by execve(2), which knows nothing of the socket and where the kernel
+    /// stands in its ring, and must not find there what came for the first.
     fn is_for(&self, program: &Program) -> bool {
         !self.is_adopted
             && self.process == program.process
@@ -147,7 +149,8 @@ impl Links {
     /// None yet.
     pub(crate) fn new(keeping: Keeping, has_rings: bool) -> Self {
         let mut bytes = [0; 8];
-        // Numbers of an earlier server are not to come again: programs may know them still. Without randomness that is so by chance.
+        // Numbers of an earlier server are not to come again: programs may know them still. Without
+        // randomness that is so by chance.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let last = u64::from_ne_bytes(bytes) >> 1;
         let ring = has_rings.then_some(RING);
@@ -198,7 +201,8 @@ impl Links {
         all.filter(|(_, owner)| *owner == OwnerId(label.owner)).map(|(key, _)| key).collect()
     }
 
-    /// A session of an earlier server, as that has labelled it: the filter must say the same of it. False: it says something else.
+    /// A session of an earlier server, as that has labelled it: the filter must say the same of it.
+    /// False: it says something else.
     pub(crate) fn adopt_session(&mut self, label: &Label, key: &Key) -> bool {
         let Some(link) = self.links.get_mut(&label.interface) else { return false };
         let id = OwnerId(label.owner);
@@ -219,7 +223,8 @@ impl Links {
         owner.id == id
     }
 
-    /// Gives everything to the kernel that no adopted session is about. The sessions that were nobody's.
+    /// Gives everything to the kernel that no adopted session is about. The sessions that were
+    /// nobody's.
     pub(crate) fn drop_strays(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
         let mut strays = Vec::new();
         for (index, link) in &mut self.links {
@@ -246,8 +251,8 @@ impl Links {
         }
     }
 
-    /// Makes what a program needs for its first session on an interface, which takes a while and later would be waited for. What the program
-    /// knows it by.
+    /// Makes what a program needs for its first session on an interface, which takes a while and
+    /// later would be waited for. What the program knows it by.
     pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
         let (number, ring) = (self.last + 1, self.ring);
         let link = self.open(way)?;
@@ -279,7 +284,8 @@ impl Links {
         Ok(number)
     }
 
-    /// From now on the session's packets come to the program's socket, and the kernel does not see them.
+    /// From now on the session's packets come to the program's socket, and the kernel does not see
+    /// them.
     pub(crate) fn take(
         &mut self,
         way: &Way,
@@ -350,7 +356,8 @@ impl Links {
         next
     }
 
-    /// Sessions for which fragments have come, looked for now and then; when to look again, if there are any sessions.
+    /// Sessions for which fragments have come, looked for now and then; when to look again, if
+    /// there are any sessions.
     pub(crate) fn take_fragmented(&mut self, at: Instant) -> (Vec<Key>, Option<Instant>) {
         let mut fragmented = Vec::new();
         if self.links.is_empty() {

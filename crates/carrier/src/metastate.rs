@@ -1,9 +1,9 @@
 //! The way to a session's peer: interface, next hop, its address on the link, the largest packet.
 //!
-//! What of the protocols is not any one session's. The kernel has it and goes on keeping it; here is what it says for one
-//! destination, and notice that it may say something else now. ARP and neighbour discovery stay the kernel's: a
-//! neighbour that it does not know yet keeps a session in the kernel, where the next packet finds out.
-//! Read rtnetlink(7) and `docs/moves.md`.
+//! What of the protocols is not any one session's. The kernel has it and goes on keeping it; here
+//! is what it says for one destination, and notice that it may say something else now. ARP and
+//! neighbour discovery stay the kernel's: a neighbour that it does not know yet keeps a session in
+//! the kernel, where the next packet finds out. Read rtnetlink(7) and `docs/moves.md`.
 
 use crate::netlink::{Asker, Changes};
 use netlink_packet_route::AddressFamily;
@@ -33,7 +33,8 @@ pub enum WayError {
     /// The kernel does not know the next hop's address on the link at the moment.
     #[error("the next hop's link address is not known at the moment")]
     Neighbour,
-    /// The path, or an administrator, says that packets are to be cut on the way: only the kernel sends such.
+    /// The path, or an administrator, says that packets are to be cut on the way: only the kernel
+    /// sends such.
     #[error("packets there are cut on the way")]
     Cut,
     /// The kernel does not say.
@@ -45,8 +46,9 @@ fn step(name: &'static str) -> impl Fn(Errno) -> WayError {
     move |error| WayError::System(name, error)
 }
 
-/// In a route's `RTAX_LOCK`: no path MTU discovery, packets go without "don't fragment" (`linux/rtnetlink.h`). The kernel sets it where a
-/// router has asked for less than `net.ipv4.route.min_pmtu`.
+/// In a route's `RTAX_LOCK`: no path MTU discovery, packets go without "don't fragment"
+/// (`linux/rtnetlink.h`). The kernel sets it where a router has asked for less than
+/// `net.ipv4.route.min_pmtu`.
 const MTU_IS_LOCKED: u32 = 1 << 2;
 
 /// How packets get to a destination.
@@ -89,7 +91,8 @@ impl Metastate {
         self.changes.take()
     }
 
-    /// The way of packets that say this of themselves. Rules may go by their protocol and ports; a port of 0 is none in particular.
+    /// The way of packets that say this of themselves. Rules may go by their protocol and ports; a
+    /// port of 0 is none in particular.
     ///
     /// # Errors
     /// [`WayError`].

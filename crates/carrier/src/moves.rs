@@ -1,6 +1,8 @@
-//! The carrier's part in a move: what is handed in and what the server says, and what the steps have in common.
+//! The carrier's part in a move: what is handed in and what the server says, and what the steps
+//! have in common.
 //!
-//! The steps: `out` and `home`; what is known of a session whose program is silent: `numbers`. Read the head of `carrier` and `docs/moves.md` first.
+//! The steps: `out` and `home`; what is known of a session whose program is silent: `numbers`. Read
+//! the head of `carrier` and `docs/moves.md` first.
 
 mod home;
 mod numbers;
@@ -16,7 +18,8 @@ use sojourn_filter::Key;
 use sojourn_session::{EventT, HopT};
 use sojourn_wire::FlowKey;
 
-/// How often a session that may not be taken out yet is looked at (microseconds), and for how long at most.
+/// How often a session that may not be taken out yet is looked at (microseconds), and for how long
+/// at most.
 pub(crate) const TAKE_EVERY_US: u64 = 200;
 pub(crate) const TAKE_LIMIT_US: u64 = 2_000_000;
 
@@ -30,8 +33,8 @@ pub(crate) fn way_of(metastate: &mut Metastate, key: &Key) -> Option<Way> {
     metastate.way(&flow_of(key)?).ok()
 }
 
-/// Whether there is no route to a session's peer. The kernel would not take the session then: it connects nothing that it has
-/// no route for.
+/// Whether there is no route to a session's peer. The kernel would not take the session then: it
+/// connects nothing that it has no route for.
 pub(crate) fn is_cut(metastate: &mut Metastate, key: &Key) -> bool {
     let Some(flow) = flow_of(key) else { return false };
     let found = metastate.way(&flow);
@@ -45,7 +48,8 @@ impl Carrier {
         while let Some(handed) = self.gate.next() {
             match handed {
                 Handed::Socket(socket) => {
-                    // Its session may have been here before, and have been left while it was kept waiting: that comes first.
+                    // Its session may have been here before, and have been left while it was kept
+                    // waiting: that comes first.
                     self.take_events();
                     self.offer(socket);
                 }
@@ -84,8 +88,8 @@ pub(crate) fn token() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// What of a way is in frames. `port`: the link address of the program's port, if it has one; a port is Ethernet whatever the link
-/// is, and nobody looks at the target then.
+/// What of a way is in frames. `port`: the link address of the program's port, if it has one; a
+/// port is Ethernet whatever the link is, and nobody looks at the target then.
 pub(crate) fn hop_of(way: &Way, port: Option<Mac>) -> HopT {
     let link = way.link.or(port.map(|own| (own, own)));
     let (own, next) = link.unwrap_or_default();

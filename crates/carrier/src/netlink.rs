@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// `RTMGRP_*` and `RTNLGRP_IPV6_RULE` (`linux/rtnetlink.h`): links, neighbours, addresses, routes and rules of both families.
+/// `RTMGRP_*` and `RTNLGRP_IPV6_RULE` (`linux/rtnetlink.h`): links, neighbours, addresses, routes
+/// and rules of both families.
 const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
 /// Longer than any one answer here is.
 const ANSWER_MAX: usize = 32 * 1024;
@@ -92,7 +93,8 @@ impl Changes {
         self.0.as_fd()
     }
 
-    /// Whether anything has changed since the last time. What exactly is asked anew anyway, for notices get lost.
+    /// Whether anything has changed since the last time. What exactly is asked anew anyway, for
+    /// notices get lost.
     pub(crate) fn take(&self) -> bool {
         let mut any = false;
         let mut ignored = [0; 512];

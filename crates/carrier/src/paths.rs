@@ -1,10 +1,13 @@
-//! Listens to what routers say of sessions that are away, and tells their libraries how long packets may be.
+//! Listens to what routers say of sessions that are away, and tells their libraries how long
+//! packets may be.
 //!
-//! The kernel hears the same ICMP messages, but takes them for forged, since its sockets know nothing of such sessions. Two raw sockets have a
-//! copy of those that matter, after the firewall's rules for what comes in; they are there as long as a session is away. raw(7), RFC 3542. It takes `CAP_NET_RAW`.
+//! The kernel hears the same ICMP messages, but takes them for forged, since its sockets know
+//! nothing of such sessions. Two raw sockets have a copy of those that matter, after the firewall's
+//! rules for what comes in; they are there as long as a session is away. raw(7), RFC 3542. It takes
+//! `CAP_NET_RAW`.
 //!
-//! What is said of datagrams the kernel judges: their sockets are there. Only what their libraries know of ways is then old, so they ask
-//! anew, and have the kernel send until they are answered.
+//! What is said of datagrams the kernel judges: their sockets are there. Only what their libraries
+//! know of ways is then old, so they ask anew, and have the kernel send until they are answered.
 //! Not here: what is believed (`too_big`). Read `docs/moves.md`, "The length of packets".
 
 use crate::carrier::{Carrier, Entry, Lent, Phase, later};
@@ -24,7 +27,8 @@ const ICMPV6_FILTER: (i32, i32) = (libc::IPPROTO_ICMPV6, 1);
 const UNREACHABLE: u32 = 3;
 const PACKET_TOO_BIG: u32 = 2;
 
-/// Longer than what routers quote (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4). Of longer ones the checksum is wrong.
+/// Longer than what routers quote (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4). Of longer ones
+/// the checksum is wrong.
 const MESSAGE_MAX: usize = 2048;
 /// So many are read at a time: whoever sends more of them is not to keep the carrier from its work.
 const AT_ONCE: usize = 64;

@@ -1,8 +1,8 @@
 //! `TCP_REPAIR`, step by step: names and values of the kernel's interface, and the mode as a guard.
 //!
-//! What is read and written in which order is in `export` and `import`. Read tcp(7) and the kernel's
-//! `include/uapi/linux/tcp.h`; what is not written there was tried (Linux 6.18). It takes `CAP_NET_ADMIN` in the
-//! socket's network namespace.
+//! What is read and written in which order is in `export` and `import`. Read tcp(7) and the
+//! kernel's `include/uapi/linux/tcp.h`; what is not written there was tried (Linux 6.18). It takes
+//! `CAP_NET_ADMIN` in the socket's network namespace.
 
 use crate::raw;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -71,8 +71,8 @@ impl<'s> Repair<'s> {
         raw::set_number(self.socket, TCP_QUEUE_SEQ, sequence.cast_signed())
     }
 
-    /// Leaves the mode. With `announce` the kernel sends a window probe, to which the peer answers with what it
-    /// knows.
+    /// Leaves the mode. With `announce` the kernel sends a window probe, to which the peer answers
+    /// with what it knows.
     ///
     /// # Errors
     /// The kernel's.

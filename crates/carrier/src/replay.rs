@@ -1,10 +1,12 @@
-//! What a peer has said already, said to the kernel again: its FIN, which the engine has seen and has sent the session home for, where it means what it
-//! means; bytes beyond a gap, which the kernel cannot be given otherwise; segments that came while the session was on its way home; and datagrams
-//! that a program had not read when its socket went home.
+//! What a peer has said already, said to the kernel again: its FIN, which the engine has seen and
+//! has sent the session home for, where it means what it means; bytes beyond a gap, which the
+//! kernel cannot be given otherwise; segments that came while the session was on its way home; and
+//! datagrams that a program had not read when its socket went home.
 //!
-//! Without this the kernel would see the FIN, or what a lone question asks, when the peer repeats it, a retransmission time-out later. All go by a raw
-//! socket to this host's own address, so they come in as from a wire and nobody else sees them. raw(7), ipv6(7); it takes `CAP_NET_RAW`. Nothing
-//! depends on it.
+//! Without this the kernel would see the FIN, or what a lone question asks, when the peer repeats
+//! it, a retransmission time-out later. All go by a raw socket to this host's own address, so they
+//! come in as from a wire and nobody else sees them. raw(7), ipv6(7); it takes `CAP_NET_RAW`.
+//! Nothing depends on it.
 
 use crate::raw;
 use rustix::fd::OwnedFd;

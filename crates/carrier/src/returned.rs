@@ -1,6 +1,8 @@
-//! Sessions that were put back a moment ago, by their tokens: what their libraries have received since they gave them back may still be said to the kernel.
+//! Sessions that were put back a moment ago, by their tokens: what their libraries have received
+//! since they gave them back may still be said to the kernel.
 //!
-//! Once, and not long after: by then the socket may be another program's. Not here: saying it (`replay`).
+//! Once, and not long after: by then the socket may be another program's. Not here: saying it
+//! (`replay`).
 
 use crate::carrier::later;
 use sojourn_proto::time::Instant;

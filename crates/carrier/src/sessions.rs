@@ -1,7 +1,8 @@
 //! What the carrier and the session server say to each other; both are in one process.
 //!
-//! To the server's registry the carrier is one more client, which offers the other end of what a program offers. So
-//! joins, recalls and the ends of processes come to it as they come to libraries (`idl/session.idl`).
+//! To the server's registry the carrier is one more client, which offers the other end of what a
+//! program offers. So joins, recalls and the ends of processes come to it as they come to libraries
+//! (`idl/session.idl`).
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -32,11 +33,13 @@ pub enum Adopted<'s> {
 pub trait Sessions: Send {
     /// Offers the other end of `end`'s connection. An event says what comes of it.
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT);
-    /// The program that has offered it is told that its session stays in the kernel, for that reason.
+    /// The program that has offered it is told that its session stays in the kernel, for that
+    /// reason.
     fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT);
     /// The next event, or `Case0`.
     fn next(&self) -> EventT;
-    /// Whether that process, as a join names it, has shown that it may have packets of the interface itself; otherwise it gets a port.
+    /// Whether that process, as a join names it, has shown that it may have packets of the
+    /// interface itself; otherwise it gets a port.
     fn may_have_packets(&self, process: &Descriptor) -> bool;
     /// Whether programs' packet sockets have mapped rings. Without, every packet is a message.
     fn has_rings(&self) -> bool;
@@ -44,15 +47,18 @@ pub trait Sessions: Send {
     fn at_work(&self, is_working: bool);
     /// Tells the administrator what went wrong.
     fn warn(&self, text: core::fmt::Arguments<'_>);
-    /// Lends the session to the library at the other side of its stream; `local` of what is lent is filled in.
+    /// Lends the session to the library at the other side of its stream; `local` of what is lent is
+    /// filled in.
     fn lend(&self, local: u64, lent: LendT);
     /// Tells that library of another way.
     fn reroute(&self, local: u64, hop: HopT);
     /// Tells the administrator what he may want to know.
     fn say(&self, text: core::fmt::Arguments<'_>);
-    /// A session of an earlier server, of which the carrier has this side: `region` is its stream's memory.
+    /// A session of an earlier server, of which the carrier has this side: `region` is its stream's
+    /// memory.
     fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor);
-    /// Tells that library how a UDP socket's session may send somewhere; `local` of it is filled in.
+    /// Tells that library how a UDP socket's session may send somewhere; `local` of it is filled
+    /// in.
     fn tell_way(&self, local: u64, way: WayT);
     /// As in the interface.
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
@@ -72,7 +78,8 @@ pub enum Handed {
     },
     /// The server ends: all sessions go home, and none is taken any more.
     AllHome,
-    /// The record of the session of that token, from its library: `carry::give_back` of the interface.
+    /// The record of the session of that token, from its library: `carry::give_back` of the
+    /// interface.
     Back {
         /// Names the session.
         token: u64,
@@ -81,14 +88,16 @@ pub enum Handed {
         /// A file with its record.
         record: OwnedFd,
     },
-    /// What came for the session of that token while it was on its way home, from its library: `carry::give_late` of the interface.
+    /// What came for the session of that token while it was on its way home, from its library:
+    /// `carry::give_late` of the interface.
     Late {
         /// Names the session.
         token: u64,
         /// A file with packets (`sojourn_pump::late`).
         packets: OwnedFd,
     },
-    /// The library at the other side of a UDP socket's session wants to send there: `session::ask_way` of the interface.
+    /// The library at the other side of a UDP socket's session wants to send there:
+    /// `session::ask_way` of the interface.
     AskWay {
         /// The carrier's number of it.
         local: u64,
@@ -174,7 +183,8 @@ impl Gate {
         }
     }
 
-    /// Tells how many sessions there are. Something that is handed in just now may be left out for a moment.
+    /// Tells how many sessions there are. Something that is handed in just now may be left out for
+    /// a moment.
     pub(crate) fn tell_count(&self, sessions: usize) {
         self.count.store(sessions, Ordering::SeqCst);
     }

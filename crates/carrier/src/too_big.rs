@@ -1,9 +1,11 @@
-//! What a router says of a packet that was too long for its next link (RFC 1191, RFC 8201), and whether it is believed.
+//! What a router says of a packet that was too long for its next link (RFC 1191, RFC 8201), and
+//! whether it is believed.
 //!
-//! The kernel would decide that for a session in its socket. Of a session that is away the socket knows nothing, so the kernel takes what
-//! routers say of it for forged. Anybody can send such a message; it must quote what only who has seen the session's packets knows:
-//! a sequence number that is under way (RFC 5927 section 4.1).
-//! Not here: where the messages come from, and who is told (`paths`). Read `docs/moves.md`, "The length of packets".
+//! The kernel would decide that for a session in its socket. Of a session that is away the socket
+//! knows nothing, so the kernel takes what routers say of it for forged. Anybody can send such a
+//! message; it must quote what only who has seen the session's packets knows: a sequence number
+//! that is under way (RFC 5927 section 4.1). Not here: where the messages come from, and who is
+//! told (`paths`). Read `docs/moves.md`, "The length of packets".
 
 use crate::carrier::later;
 use sojourn_filter::Key;
@@ -12,11 +14,13 @@ use sojourn_wire::icmp::{Error, HEADER_BYTES, Reason};
 use sojourn_wire::{FlowKey, Protocol, SeqNum, ip, ipv4, ipv6};
 use std::net::Ipv6Addr;
 
-/// What Linux believes at least (`net.ipv4.route.min_pmtu`). Below that it lets routers cut packets in pieces.
+/// What Linux believes at least (`net.ipv4.route.min_pmtu`). Below that it lets routers cut packets
+/// in pieces.
 const LEAST_V4: u32 = 552;
 /// What every link has to take (RFC 8200 section 5).
 const LEAST_V6: u32 = 1280;
-/// So long what was learnt of a path counts (microseconds; `net.ipv4.route.mtu_expires`): it may have become wider.
+/// So long what was learnt of a path counts (microseconds; `net.ipv4.route.mtu_expires`): it may
+/// have become wider.
 const EXPIRES_US: u64 = 600_000_000;
 
 /// A router's word that a packet of a session was too long.
@@ -31,7 +35,8 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// What a whole IPv4 packet says with protocol ICMP; `None`: nothing of that kind, or it is damaged.
+    /// What a whole IPv4 packet says with protocol ICMP; `None`: nothing of that kind, or it is
+    /// damaged.
     pub(crate) fn read_v4(packet: &[u8]) -> Option<Self> {
         let packet = ipv4::Packet::new(packet).ok()?;
         if packet.protocol() != ip::number::ICMP {
@@ -40,8 +45,8 @@ impl Notice {
         Self::of(Error::parse_v4(packet.payload()).ok()?)
     }
 
-    /// The same for an ICMPv6 message from `router`. It must have come to the address that the quoted packet came from, of which its checksum
-    /// tells.
+    /// The same for an ICMPv6 message from `router`. It must have come to the address that the
+    /// quoted packet came from, of which its checksum tells.
     pub(crate) fn read_v6(message: &[u8], router: Ipv6Addr) -> Option<Self> {
         let quoted = message.get(HEADER_BYTES..HEADER_BYTES + ipv6::HEADER_BYTES)?;
         let own: [u8; 16] = quoted.get(8..24)?.try_into().ok()?;
@@ -55,7 +60,8 @@ impl Notice {
         Some(Self { key, seq, mtu })
     }
 
-    /// A datagram socket that may have sent the packet though it is not connected to where that went.
+    /// A datagram socket that may have sent the packet though it is not connected to where that
+    /// went.
     pub(crate) fn unconnected(&self) -> Option<Key> {
         let is_udp = self.key.protocol() == Protocol::Udp;
         is_udp.then(|| Key::new(Protocol::Udp, self.key.local(), None).ok())?
@@ -71,7 +77,8 @@ pub(crate) enum Verdict {
     Home,
 }
 
-/// Whether to believe the word about a session of that key whose packets from `una` up to `nxt` are under way, and may be `known` bytes long.
+/// Whether to believe the word about a session of that key whose packets from `una` up to `nxt` are
+/// under way, and may be `known` bytes long.
 pub(crate) fn judge(
     notice: &Notice,
     key: &Key,
@@ -95,7 +102,8 @@ pub(crate) fn judge(
 pub(crate) struct Path {
     /// What a router has said, in bytes.
     learnt: Option<u32>,
-    /// What is known is looked at again then. What the kernel has learnt expires, too, and nobody says so.
+    /// What is known is looked at again then. What the kernel has learnt expires, too, and nobody
+    /// says so.
     until: Instant,
 }
 

@@ -1,7 +1,7 @@
 //! The system's settings that govern TCP sessions, as a session record has them.
 //!
-//! Those of the network namespace of the calling thread; what this kernel does not have keeps the engine's default,
-//! which is Linux's. Read the kernel's `Documentation/networking/ip-sysctl.rst`.
+//! Those of the network namespace of the calling thread; what this kernel does not have keeps the
+//! engine's default, which is Linux's. Read the kernel's `Documentation/networking/ip-sysctl.rst`.
 
 use sojourn_proto::record::TcpTuning;
 use sojourn_proto::time::Duration;
@@ -50,7 +50,8 @@ impl<T: Fn(&str) -> Option<String>> Settings<T> {
         set(&mut tuning.early_retrans, self.number("early_retrans"));
         set(&mut tuning.reordering, self.number("reordering"));
         set(&mut tuning.max_reordering, self.number("max_reordering"));
-        // With none at all the kernel gives a connection up at its first timeout, and so does the engine with one.
+        // With none at all the kernel gives a connection up at its first timeout, and so does the
+        // engine with one.
         set(&mut tuning.retries2, self.number("retries2").map(|count: u32| count.max(1)));
         set(&mut tuning.orphan_retries, self.number("orphan_retries"));
         set(&mut tuning.pingpong_thresh, self.number("pingpong_thresh"));

@@ -1,7 +1,8 @@
-//! A connection is taken out of its socket and put back, again and again, in the middle of a conversation.
+//! A connection is taken out of its socket and put back, again and again, in the middle of a
+//! conversation.
 //!
-//! Both ends are the kernel's, over loopback; nothing is sent while the session is out, so no packet needs to be
-//! turned away. Needs `CAP_NET_ADMIN`, and says so if it is not there.
+//! Both ends are the kernel's, over loopback; nothing is sent while the session is out, so no
+//! packet needs to be turned away. Needs `CAP_NET_ADMIN`, and says so if it is not there.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

@@ -1,7 +1,7 @@
 //! The command line; help, completions and manual pages come from this one definition.
 //!
-//! The flags of `run` are made from the table of settings (`sojourn_session::config::SETTINGS`), so a setting
-//! is added there and nowhere else. Not here: what the commands do.
+//! The flags of `run` are made from the table of settings (`sojourn_session::config::SETTINGS`), so
+//! a setting is added there and nowhere else. Not here: what the commands do.
 
 use crate::failure::{RUN_FAILED, USAGE};
 use crate::sessions::Name;
@@ -22,7 +22,8 @@ Exit status: that of the command; 1 if it could not be done, 2 for wrong argumen
 `sojourn help COMMAND` says more. Settings: flags of `run`, variables SOJOURN_NAME, ~/.config/sojourn.toml,
 /etc/sojourn.toml; the first of these that has one counts.";
 
-/// Runs programs so that their connections on this host go through shared memory, and shows what became of them
+/// Runs programs so that their connections on this host go through shared memory, and shows what
+/// became of them
 #[derive(Debug, Parser)]
 #[command(name = "sojourn", version, after_help = STATUSES, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -151,7 +152,8 @@ impl clap::FromArgMatches for Settings {
 /// Which server to ask.
 #[derive(Args, Debug)]
 pub(crate) struct Where {
-    /// Ask the session server there: a path, or @name (default: the configuration's, else the usual places)
+    /// Ask the session server there: a path, or @name (default: the configuration's, else the usual
+    /// places)
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: Option<String>,
 }
@@ -211,7 +213,8 @@ pub(crate) struct Ss {
     /// Below each session that is not accelerated, a sentence that says why
     #[arg(short, long)]
     pub(crate) why: bool,
-    /// Below each session with another host that is away, how its connection is: windows, round-trip time, losses
+    /// Below each session with another host that is away, how its connection is: windows,
+    /// round-trip time, losses
     #[arg(short = 'i', long)]
     pub(crate) details: bool,
     #[command(flatten)]
@@ -238,7 +241,8 @@ pub(crate) struct Top {
 /// `capture`.
 #[derive(Args, Debug)]
 pub(crate) struct Capture {
-    /// Only from this interface; may be given several times (default: every one that a session is away on, from then on)
+    /// Only from this interface; may be given several times (default: every one that a session is
+    /// away on, from then on)
     #[arg(short, long = "interface", value_name = "INTERFACE")]
     pub(crate) interfaces: Vec<String>,
     /// Where to; - is standard output, and the default
@@ -275,7 +279,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// `move`.
 #[derive(Args, Debug)]
 pub(crate) struct Move {
-    /// Its name, from the first column of `sojourn ss`: a number if it is away, @ and the inode if it is in the kernel
+    /// Its name, from the first column of `sojourn ss`: a number if it is away, @ and the inode if
+    /// it is in the kernel
     #[arg(value_name = "SESSION")]
     pub(crate) session: Name,
     /// Where to
@@ -297,7 +302,8 @@ pub(crate) enum Home {
 /// `server`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Server {
-    /// Starts a session server, unless one answers already: where --server or SOJOURN_SERVER says, else this user's
+    /// Starts a session server, unless one answers already: where --server or SOJOURN_SERVER says,
+    /// else this user's
     Start {
         /// The server ends when nobody has used it for so long (default: never)
         #[arg(long, value_name = "SECONDS")]
@@ -318,8 +324,8 @@ pub(crate) enum Server {
     Status(Report),
 }
 
-/// Says what is wrong with the arguments, or helps, and answers the exit status. Wrong arguments of `run` end with its
-/// own status, so that they are never taken for the program's.
+/// Says what is wrong with the arguments, or helps, and answers the exit status. Wrong arguments of
+/// `run` end with its own status, so that they are never taken for the program's.
 pub(crate) fn report(error: &clap::Error, words: &[OsString]) -> c_int {
     let _ = error.print();
     let is_run = words.get(1).is_some_and(|word| word == "run");

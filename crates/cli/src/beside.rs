@@ -1,7 +1,8 @@
 //! Where the other parts of Sojourn are: beside this program, as installed or as built.
 //!
-//! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd` and `PREFIX/lib/sojourn/libsojourn_preload.so`; in the directory of a build
-//! all three lie together. `SOJOURN_PRELOAD` names another library, for development.
+//! `PREFIX/bin/sojourn` has `PREFIX/bin/sojournd` and `PREFIX/lib/sojourn/libsojourn_preload.so`;
+//! in the directory of a build all three lie together. `SOJOURN_PRELOAD` names another library, for
+//! development.
 
 use crate::inspect;
 use std::os::unix::ffi::OsStrExt as _;

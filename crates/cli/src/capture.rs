@@ -1,13 +1,17 @@
-//! `sojourn capture`: the packets of sessions that are away from the kernel, both directions, as pcapng.
+//! `sojourn capture`: the packets of sessions that are away from the kernel, both directions, as
+//! pcapng.
 //!
 //! # Theory of operation
-//! A packet socket on an interface sees what comes before the packet filter takes it, and what a protocol engine sends, whoever runs the
-//! engine; so this asks nobody to copy packets. What it must know is which sessions are away (`sessions`). That changes while frames
-//! arrive, so a frame is judged by a look that was taken *after* it arrived: each round takes a look, then the frames that are older than
-//! the look; younger ones wait for the next. So a session's first packets are not missed, and up to a round of what the kernel sent
-//! and received just before the move, and just after the return, is in the file too.
+//! A packet socket on an interface sees what comes before the packet filter takes it, and what a
+//! protocol engine sends, whoever runs the engine; so this asks nobody to copy packets. What it
+//! must know is which sessions are away (`sessions`). That changes while frames arrive, so a frame
+//! is judged by a look that was taken *after* it arrived: each round takes a look, then the frames
+//! that are older than the look; younger ones wait for the next. So a session's first packets are
+//! not missed, and up to a round of what the kernel sent and received just before the move, and
+//! just after the return, is in the file too.
 //!
-//! Not here: the format (`sojourn_netif::pcapng`). What leaves or comes by AF_XDP passes no packet socket and is not seen, as by tcpdump.
+//! Not here: the format (`sojourn_netif::pcapng`). What leaves or comes by AF_XDP passes no packet
+//! socket and is not seen, as by tcpdump.
 
 mod sessions;
 mod signals;
@@ -132,7 +136,8 @@ impl Capture {
         Ok(())
     }
 
-    /// Takes what has arrived on an interface until there is nothing more that is older than the look.
+    /// Takes what has arrived on an interface until there is nothing more that is older than the
+    /// look.
     fn drain(&mut self, tap: usize, looked_ns: u64) -> Result<()> {
         let mut size = 0;
         loop {

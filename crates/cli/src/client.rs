@@ -47,7 +47,8 @@ impl Unserved {
     }
 }
 
-/// Where the server is to be looked for, best first, and whether a flag or the configuration says that.
+/// Where the server is to be looked for, best first, and whether a flag or the configuration says
+/// that.
 fn places(place: &Where) -> Result<(Vec<String>, bool)> {
     if let Some(address) = &place.server {
         return Ok((vec![address.clone()], true));
@@ -146,7 +147,8 @@ impl Client {
         self.ask().stats().with_context(|| format!("{}: stats", self.address))
     }
 
-    /// Asks a process to offer what it has of that socket or pipe; false if the server knows no such process of ours.
+    /// Asks a process to offer what it has of that socket or pipe; false if the server knows no
+    /// such process of ours.
     pub(crate) fn move_in(&mut self, pid: u32, inode: u64) -> Result<bool> {
         self.ask().move_in(pid, inode).with_context(|| format!("{}: move", self.address))
     }

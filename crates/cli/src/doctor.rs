@@ -1,7 +1,8 @@
 //! `sojourn doctor`: what this machine can do for Sojourn, and what to do where it cannot.
 //!
-//! Each look answers one [`Item`]. They are in `kernel` (what the kernel offers), `machine` (limits, processors),
-//! `parts` (library, server) and `network` (sessions with other hosts, `attached` for them); nothing is changed, and nothing takes longer than a second or two.
+//! Each look answers one [`Item`]. They are in `kernel` (what the kernel offers), `machine`
+//! (limits, processors), `parts` (library, server) and `network` (sessions with other hosts,
+//! `attached` for them); nothing is changed, and nothing takes longer than a second or two.
 
 mod attached;
 mod kernel;

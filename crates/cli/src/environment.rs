@@ -1,7 +1,7 @@
 //! The environment of a program that is run under Sojourn. Pure.
 //!
-//! What the program finds there is the merged configuration, not what happened to be set: the preload library reads
-//! variables alone.
+//! What the program finds there is the merged configuration, not what happened to be set: the
+//! preload library reads variables alone.
 
 use sojourn_session::Config;
 use sojourn_session::config::SETTINGS;
@@ -11,7 +11,8 @@ use std::path::Path;
 
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// `variables` with the library put before what is preloaded already, and with the settings as they are in force.
+/// `variables` with the library put before what is preloaded already, and with the settings as they
+/// are in force.
 pub(crate) fn preloaded(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     library: &Path,

@@ -1,8 +1,8 @@
 //! Whether a program can be preloaded, from its file alone.
 //!
-//! The dynamic loader preloads into programs that it loads itself, whose C library is ours, and which do not
-//! gain privileges by being started. A script is what its interpreter is. Not here: reading ELF (`elf`), finding the
-//! file (`search`).
+//! The dynamic loader preloads into programs that it loads itself, whose C library is ours, and
+//! which do not gain privileges by being started. A script is what its interpreter is. Not here:
+//! reading ELF (`elf`), finding the file (`search`).
 
 mod elf;
 #[cfg(test)]
@@ -180,7 +180,8 @@ fn interpreter_of(bytes: &[u8]) -> Option<PathBuf> {
     Some(OsStr::from_bytes(word).into())
 }
 
-/// Whether starting the program gains privileges: the kernel then tells the loader, and the loader preloads nothing.
+/// Whether starting the program gains privileges: the kernel then tells the loader, and the loader
+/// preloads nothing.
 fn privileges(file: &File, runner: Runner) -> Result<(), Obstacle> {
     const SET_USER: u32 = 0o4000;
     /// Without the group's execute bit it means something else.
@@ -200,7 +201,8 @@ fn privileges(file: &File, runner: Runner) -> Result<(), Obstacle> {
     if has { Err(Obstacle::Capabilities) } else { Ok(()) }
 }
 
-/// Whether a file is the loader itself, whichever of its names that is (`ld-2.31.so`, `/usr/bin/ld.so`).
+/// Whether a file is the loader itself, whichever of its names that is (`ld-2.31.so`,
+/// `/usr/bin/ld.so`).
 fn is_a_name_of_our_loader(file: &Path) -> bool {
     if is_our_loader(file) {
         return true;
@@ -217,8 +219,8 @@ fn is_a_name_of_our_loader(file: &Path) -> bool {
         || identity(file).is_some() && identity(file) == identity(Path::new(usual))
 }
 
-/// Whether a loader is the one of the C library that the preload library needs. Its path may differ (another
-/// installation of the same C library), its name does not.
+/// Whether a loader is the one of the C library that the preload library needs. Its path may differ
+/// (another installation of the same C library), its name does not.
 fn is_our_loader(loader: &Path) -> bool {
     let ours = match std::env::consts::ARCH {
         "x86_64" => "ld-linux-x86-64.so.2",

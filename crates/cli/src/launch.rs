@@ -1,7 +1,7 @@
 //! Becoming another program.
 //!
-//! Not `std::process::Command`: it would empty the signal mask and make `SIGPIPE` the default, and the program is to
-//! find both as it would without us.
+//! Not `std::process::Command`: it would empty the signal mask and make `SIGPIPE` the default, and
+//! the program is to find both as it would without us.
 
 use crate::search::find;
 use anyhow::{Context as _, Result};
@@ -11,8 +11,9 @@ use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
-/// Becomes the program in `file`. `words` are its name as it was given and its arguments. Comes back only if it
-/// cannot: with the kernel's reason, or with an error if there is a zero byte in a word.
+/// Becomes the program in `file`. `words` are its name as it was given and its arguments. Comes
+/// back only if it cannot: with the kernel's reason, or with an error if there is a zero byte in a
+/// word.
 pub(crate) fn become_program(
     file: &Path,
     words: &[OsString],
@@ -31,8 +32,8 @@ pub(crate) fn become_program(
     if refused != Errno::NOEXEC {
         return Ok(refused);
     }
-    // As execvp(3) and shells do: a file without a form that the kernel knows is taken for a shell script, unless it
-    // is a program for another machine, or broken.
+    // As execvp(3) and shells do: a file without a form that the kernel knows is taken for a shell
+    // script, unless it is a program for another machine, or broken.
     if is_binary(Path::new(OsStr::from_bytes(file.as_bytes()))) {
         return Ok(refused);
     }
@@ -56,7 +57,8 @@ fn exec(file: &CStr, words: &[CString], variables: &[CString]) -> Errno {
         each.chain([std::ptr::null()]).collect::<Vec<_>>()
     };
     let (words, variables) = (pointers(words), pointers(variables));
-    // SAFETY: both lists end with a null pointer, and what they point to lives until the call returns.
+    // SAFETY: both lists end with a null pointer, and what they point to lives until the call
+    // returns.
     unsafe { libc::execve(file.as_ptr(), words.as_ptr(), variables.as_ptr()) };
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -1,10 +1,10 @@
 //! `sojourn`: runs programs under Sojourn and shows what their sessions do.
 //!
-//! It asks the session server through the generated client of `idl/session.idl` and knows no internals of
-//! server or library; what the server cannot know it reads in `/proc`, as `ss` does.
+//! It asks the session server through the generated client of `idl/session.idl` and knows no
+//! internals of server or library; what the server cannot know it reads in `/proc`, as `ss` does.
 //!
-//! `args` is the command line, `run` the command that matters, `sessions` what the lists are made of. For
-//! users there is docs/cli.md; read docs/streams.md first.
+//! `args` is the command line, `run` the command that matters, `sessions` what the lists are made
+//! of. For users there is docs/cli.md; read docs/streams.md first.
 
 #![cfg_attr(not(test), no_main)]
 #![allow(
@@ -39,9 +39,9 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use failure::Failure;
 use std::ffi::{c_char, c_int};
 
-/// The C entry, not Rust's: its start-up would ignore `SIGPIPE` and open `/dev/null` in place of closed standard
-/// descriptors, and the program that `run` becomes would inherit both. (The C library has given
-/// the arguments to `std::env` before.)
+/// The C entry, not Rust's: its start-up would ignore `SIGPIPE` and open `/dev/null` in place of
+/// closed standard descriptors, and the program that `run` becomes would inherit both. (The C
+/// library has given the arguments to `std::env` before.)
 // SAFETY: the one `main` of this program, of the type that the C library calls.
 #[cfg_attr(not(test), unsafe(export_name = "main"))]
 #[cfg_attr(test, allow(dead_code, reason = "tests have a main of their own"))]

@@ -1,7 +1,7 @@
 //! `sojourn move`: a session goes home, or is to leave, by hand.
 //!
-//! The server passes the wish on to the programs that hold its ends, and what comes of it is looked for in what the server knows. Not
-//! here: which sessions there are (`sessions`).
+//! The server passes the wish on to the programs that hold its ends, and what comes of it is looked
+//! for in what the server knows. Not here: which sessions there are (`sessions`).
 
 use crate::args::{Filter, Home, Move};
 use crate::client::Client;
@@ -11,7 +11,8 @@ use anyhow::{Result, bail};
 use sojourn_session::ReasonT;
 use std::time::{Duration, Instant};
 
-/// How long a session may take to leave: the peer has to acknowledge what is on its way, for which it has two seconds.
+/// How long a session may take to leave: the peer has to acknowledge what is on its way, for which
+/// it has two seconds.
 const LEAVE_WITHIN: Duration = Duration::from_secs(4);
 /// How long an offer may wait for its other end before that counts as missing.
 const WAIT_WITHIN: Duration = Duration::from_secs(1);

@@ -39,7 +39,8 @@ const GAP: usize = 2;
 const SHORTEST: usize = 21;
 
 impl Table {
-    /// With headings; one that begins with `>` is of numbers, which are set to the right, one with `~` of text that may be shortened.
+    /// With headings; one that begins with `>` is of numbers, which are set to the right, one with
+    /// `~` of text that may be shortened.
     pub(crate) fn new(headings: &[&str]) -> Self {
         let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
         let short = headings.iter().map(|heading| heading.starts_with('~')).collect();

@@ -1,7 +1,8 @@
 //! `sojourn run`: becomes a program with the preload library in it.
 //!
-//! Whatever stands in the way of acceleration is one line on standard error and the plain program, or an error if
-//! `strict` is set. Nothing is left behind in the program: no descriptor, no child, no changed signal.
+//! Whatever stands in the way of acceleration is one line on standard error and the plain program,
+//! or an error if `strict` is set. Nothing is left behind in the program: no descriptor, no child,
+//! no changed signal.
 
 use crate::failure::{Failure, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
 use crate::inspect::{Runner, inspect};
@@ -68,7 +69,8 @@ struct Obstructed {
     is_strict: bool,
 }
 
-/// What is needed to accelerate the program: library, and the configuration with a server that answers.
+/// What is needed to accelerate the program: library, and the configuration with a server that
+/// answers.
 fn accelerated(file: &Path, mut config: Config) -> Result<(PathBuf, Config), Obstructed> {
     let is_strict = config.strict;
     config.server = absolute(config.server);
@@ -79,7 +81,8 @@ fn accelerated(file: &Path, mut config: Config) -> Result<(PathBuf, Config), Obs
     if let Some(elsewhere) = reached {
         config.server = elsewhere;
     }
-    // Otherwise this is the library's to find out: it takes longer than to look whether anybody is there.
+    // Otherwise this is the library's to find out: it takes longer than to look whether anybody is
+    // there.
     if is_strict {
         speaks_with_us(&config).map_err(obstructed)?;
     }

@@ -27,7 +27,8 @@ pub(crate) enum SearchError {
     },
 }
 
-/// The file that `name` means. With a slash in it, it is the file; else it is looked for in `path`, the value of `PATH`.
+/// The file that `name` means. With a slash in it, it is the file; else it is looked for in `path`,
+/// the value of `PATH`.
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, SearchError> {
     let not_found = || SearchError::NotFound(name.to_owned());
     if name.as_bytes().contains(&b'/') {

@@ -1,8 +1,9 @@
 //! Finding this user's session server, and starting one if none answers.
 //!
-//! Looking costs a connection attempt and nothing more, for `run` does it each time. A server that is started is
-//! nobody's child: `run` becomes another program, which must not find a child that it does not know. So `run` has
-//! `sojourn server start` do it, which ends when the server is ready. Not here: asking the server (`client`).
+//! Looking costs a connection attempt and nothing more, for `run` does it each time. A server that
+//! is started is nobody's child: `run` becomes another program, which must not find a child that it
+//! does not know. So `run` has `sojourn server start` do it, which ends when the server is ready.
+//! Not here: asking the server (`client`).
 
 use crate::beside;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -21,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it serves. It may have to wait for another one that is just ending.
+/// How long a server may take until it serves. It may have to wait for another one that is just
+/// ending.
 const READY_WITHIN: Duration = Duration::from_secs(8);
 
 /// Why nobody can be asked at an address.
@@ -88,8 +90,8 @@ pub(crate) fn answers_to(address: &str, user: u32) -> Result<(), Silent> {
     }
 }
 
-/// Sees to it that a server answers. `configured` is the setting `server`, empty for the usual places. If
-/// programs would look elsewhere by themselves, answers the address they must be told.
+/// Sees to it that a server answers. `configured` is the setting `server`, empty for the usual
+/// places. If programs would look elsewhere by themselves, answers the address they must be told.
 pub(crate) fn ensure(configured: &str, idle_exit_s: u32) -> Result<Option<String>> {
     let around = Surroundings::of_this_process(configured);
     let usual = around.for_client()?;
@@ -132,8 +134,8 @@ fn start_apart(idle_exit_s: u32) -> Result<()> {
     Ok(())
 }
 
-/// Starts a server at `named`, empty for this user's place, as a daemon of its own; ends when it serves.
-/// Answers its address.
+/// Starts a server at `named`, empty for this user's place, as a daemon of its own; ends when it
+/// serves. Answers its address.
 pub(crate) fn start(named: &str, idle_exit_s: Option<u32>) -> Result<String> {
     let program = beside::server()?;
     let place = match Address::parse(named) {
@@ -196,7 +198,8 @@ fn spawn(
         command.args(["--idle-exit", &seconds.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::from(errors));
-    // SAFETY: both calls are mere system calls, allowed between fork and exec; they touch no memory of ours.
+    // SAFETY: both calls are mere system calls, allowed between fork and exec; they touch no memory
+    // of ours.
     unsafe {
         command.pre_exec(|| {
             // Out of reach of the terminal's signals.

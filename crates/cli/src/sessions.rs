@@ -1,9 +1,11 @@
-//! All sessions of programs under Sojourn: those the server knows, and those that `/proc` shows besides.
+//! All sessions of programs under Sojourn: those the server knows, and those that `/proc` shows
+//! besides.
 //!
-//! A program offers a session to the server when it has become hot, so the server knows nothing of the rest. These are
-//! found as ss(8) finds them: processes that have the preload library mapped (`processes`), what their descriptors are
-//! (`tables`, `diag`), and who holds the other end (`found`). Why one of them is in the kernel is told from the outside,
-//! as far as that can be seen.
+//! A program offers a session to the server when it has become hot, so the server knows nothing of
+//! the rest. These are found as ss(8) finds them: processes that have the preload library mapped
+//! (`processes`), what their descriptors are (`tables`, `diag`), and who holds the other end
+//! (`found`). Why one of them is in the kernel is told from the outside, as far as that can be
+//! seen.
 
 mod connection;
 mod diag;
@@ -61,7 +63,8 @@ impl std::str::FromStr for Name {
 /// One end of a session, as it is shown. Fields are those of `--json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
-    /// Its stream's number, if it is away from the kernel. Text in JSON: many readers have 53 bits for a number.
+    /// Its stream's number, if it is away from the kernel. Text in JSON: many readers have 53 bits
+    /// for a number.
     #[serde(serialize_with = "as_text")]
     pub(crate) stream: Option<u64>,
     pub(crate) kind: &'static str,
@@ -221,13 +224,14 @@ pub(crate) fn gather(
     Ok(rows)
 }
 
-/// Where nothing in the way can be seen from the outside, the server may have been told or have seen more. `is_afar`: its numbers of processes
-/// are not ours; and where it sees none, it says 0.
+/// Where nothing in the way can be seen from the outside, the server may have been told or have
+/// seen more. `is_afar`: its numbers of processes are not ours; and where it sees none, it says 0.
 fn explain(found: &mut [Row], refused: &[RefusedInfoT], is_afar: bool) {
     let pid_of = |pid: u32| if is_afar { 0 } else { pid };
     let refused: HashMap<(u32, u64), &RefusedInfoT> =
         refused.iter().map(|refused| ((pid_of(refused.pid), refused.inode), refused)).collect();
-    // A peer on another host is none that can be seen; the server may know more of the session even so.
+    // A peer on another host is none that can be seen; the server may know more of the session even
+    // so.
     let vague = [ReasonT::NotHot, ReasonT::NoPeer, ReasonT::OtherNetwork, ReasonT::PeerStays];
     let vague = vague.map(ReasonT::word);
     for row in found.iter_mut().filter(|row| vague.contains(&row.reason)) {

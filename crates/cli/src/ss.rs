@@ -42,8 +42,9 @@ pub(crate) fn ss(options: &Ss) -> Result<()> {
     print(&text(&sessions, options.why, options.details, columns))
 }
 
-/// The lines, headings first; `why` puts a sentence below each session that is in the kernel, `details` how the connection is below each that is away
-/// from it and has one. For a terminal of so many columns long addresses are shortened.
+/// The lines, headings first; `why` puts a sentence below each session that is in the kernel,
+/// `details` how the connection is below each that is away from it and has one. For a terminal of
+/// so many columns long addresses are shortened.
 fn text(rows: &[Row], why: bool, details: bool, columns: Option<usize>) -> String {
     let mut table = Table::new(&[
         ">SESSION",

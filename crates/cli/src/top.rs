@@ -1,6 +1,7 @@
 //! `sojourn top`: the busiest sessions, again and again.
 //!
-//! On a terminal each look replaces the one before; elsewhere they follow each other. Ctrl-C ends it.
+//! On a terminal each look replaces the one before; elsewhere they follow each other. Ctrl-C ends
+//! it.
 
 use crate::args::Top;
 use crate::client::Client;
@@ -43,7 +44,8 @@ pub(crate) fn top(options: &Top) -> Result<()> {
     }
 }
 
-/// What a screen has room for, below the line with the server's address: a line that is too long would take two, and push the first out.
+/// What a screen has room for, below the line with the server's address: a line that is too long
+/// would take two, and push the first out.
 fn fit(body: &str, terminal: Terminal) -> String {
     let cut = |line: &str| line.chars().take(terminal.columns).collect::<String>();
     let lines: Vec<String> = body.lines().take(terminal.lines.max(4) - 2).map(cut).collect();
@@ -59,7 +61,8 @@ fn total(row: &Row) -> u64 {
     row.sent.unwrap_or(0).saturating_add(row.received.unwrap_or(0))
 }
 
-/// The list, busiest first. What has no rate yet is sorted by its bytes. What matters comes first: a narrow screen shows the rest in part.
+/// The list, busiest first. What has no rate yet is sorted by its bytes. What matters comes first:
+/// a narrow screen shows the rest in part.
 fn text(rows: &[Row], then: &Totals, elapsed: Option<Duration>, columns: Option<usize>) -> String {
     let rate = |row: &Row| {
         let elapsed = elapsed.filter(|elapsed| !elapsed.is_zero())?;

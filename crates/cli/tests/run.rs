@@ -1,7 +1,7 @@
 //! `sojourn run` as a process: exit statuses, environment, and what the program inherits.
 //!
-//! The preload library is a small one that says that it is there, and the session server a socket that listens; with
-//! the real ones it is tried in `whole.rs`.
+//! The preload library is a small one that says that it is there, and the session server a socket
+//! that listens; with the real ones it is tried in `whole.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -225,7 +225,8 @@ fn a_configuration_directory_that_cannot_be_searched_is_no_obstacle() {
 #[test]
 fn the_program_is_the_same_process_with_the_same_descriptors_and_signals() {
     let world = World::new("same");
-    // With SIGPIPE ignored, SIGUSR1 blocked and standard input closed, as a program's starter may leave them.
+    // With SIGPIPE ignored, SIGUSR1 blocked and standard input closed, as a program's starter may
+    // leave them.
     let signals = ["grep", "-E", "^(Pid|PPid|SigBlk|SigIgn|SigCgt)", "/proc/self/status"];
     let descriptors = ["ls", "/proc/self/fd"];
     let children = ["sh", "-c", "echo $$; wc -w < /proc/$$/task/$$/children"];

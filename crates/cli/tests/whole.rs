@@ -1,7 +1,7 @@
 //! The command with the real session server and preload library, as they were built for release.
 //!
-//! Each test has places of its own for a server: a runtime directory, or, for root, whose server is the system's, a
-//! `/run` in a mount name space of its own.
+//! Each test has places of its own for a server: a runtime directory, or, for root, whose server is
+//! the system's, a `/run` in a mount name space of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

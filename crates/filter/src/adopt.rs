@@ -1,6 +1,7 @@
 //! Taking a filter over from a server that has died or is leaving: what is held, by name, and back.
 //!
-//! Whoever holds the descriptors keeps the filter working; see the crate's head for who that may be.
+//! Whoever holds the descriptors keeps the filter working; see the crate's head for who that may
+//! be.
 
 use crate::error::{AttachError, Failed};
 use crate::filter::{Filter, Options};
@@ -25,8 +26,8 @@ pub fn holding_of(owner: OwnerId) -> String {
 }
 
 impl Filter {
-    /// Every descriptor that the filter needs to go on, with a name: letters, digits and `_`. Duplicates of these, held by another
-    /// process, keep the filter as it is when this one dies.
+    /// Every descriptor that the filter needs to go on, with a name: letters, digits and `_`.
+    /// Duplicates of these, held by another process, keep the filter as it is when this one dies.
     pub fn holdings(&self) -> Vec<(String, BorrowedFd<'_>)> {
         let mut held: Vec<_> = self.loaded.fds().map(|(name, fd)| (name.to_owned(), fd)).collect();
         held.extend(self.hook.as_ref().and_then(Hook::fd).map(|fd| (LINK.to_owned(), fd)));
@@ -48,11 +49,13 @@ impl Filter {
         })
     }
 
-    /// The filter that these descriptors, by the names that [`Filter::holdings`] gave them, were of. Its sessions, owners and ports are as
-    /// they were; the interface is found by what the programs know of it.
+    /// The filter that these descriptors, by the names that [`Filter::holdings`] gave them, were
+    /// of. Its sessions, owners and ports are as they were; the interface is found by what the
+    /// programs know of it.
     ///
     /// # Errors
-    /// [`AttachError::Unavailable`] as [`Filter::attach`]; `ENODEV` if the interface is gone; `NotFound` if a descriptor is missing.
+    /// [`AttachError::Unavailable`] as [`Filter::attach`]; `ENODEV` if the interface is gone;
+    /// `NotFound` if a descriptor is missing.
     pub fn adopt(holdings: Vec<(String, OwnedFd)>, options: Options) -> Result<Self, AttachError> {
         let (mut fds, mut sockets) = (BTreeMap::new(), BTreeMap::new());
         let (mut link, mut xdp) = (None, None);
@@ -104,7 +107,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Sessions without hook: there was none to hold, because it hangs on the interface. It is put there again.
+    /// Sessions without hook: there was none to hold, because it hangs on the interface. It is put
+    /// there again.
     fn adopt_hook(&mut self, link: Option<OwnedFd>) -> Result<(), Failed> {
         self.hook = link.map(Hook::Link);
         if self.hook.is_none() && self.flows().next().is_some() {
@@ -116,7 +120,8 @@ impl Filter {
     }
 }
 
-/// Removes the ports that a server left behind which died without anyone to take over: their sessions are lost. Returns how many.
+/// Removes the ports that a server left behind which died without anyone to take over: their
+/// sessions are lost. Returns how many.
 ///
 /// # Errors
 /// The kernel's.

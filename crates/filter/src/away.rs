@@ -1,7 +1,9 @@
-//! Which sessions are away, as the kernel has it, whoever put them there: for `sojourn capture` and other onlookers.
+//! Which sessions are away, as the kernel has it, whoever put them there: for `sojourn capture` and
+//! other onlookers.
 //!
-//! Read out of the maps of the programs that are on this name space's interfaces, so it is true whether the protocol engine is in a
-//! server or in a program, and whether a server runs or not. Not here: what is attached (`list`), one's own sessions (`filter`).
+//! Read out of the maps of the programs that are on this name space's interfaces, so it is true
+//! whether the protocol engine is in a server or in a program, and whether a server runs or not.
+//! Not here: what is attached (`list`), one's own sessions (`filter`).
 
 use crate::error::Failed;
 use crate::loader::{CONFIG, CONFIG_LEN, Config, FLOWS, INGRESS};
@@ -24,7 +26,8 @@ pub struct Away {
     pub rule: Rule,
 }
 
-/// The sessions of this network name space that are away. Two system calls for each, and two for each program in the kernel.
+/// The sessions of this network name space that are away. Two system calls for each, and two for
+/// each program in the kernel.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, which looking into the kernel's programs and maps needs.
@@ -73,7 +76,8 @@ impl Maps {
         Ok(Self { config: Config::decode(&config.get(&0, 0)?), flows })
     }
 
-    /// The interface that the program is on, if that is one of this name space: others have interfaces of the same indices.
+    /// The interface that the program is on, if that is one of this name space: others have
+    /// interfaces of the same indices.
     fn interface<'i>(
         &self,
         program: &ProgramInfo,
@@ -82,7 +86,8 @@ impl Maps {
         let interface = interfaces.iter().find(|one| one.index == self.config.interface)?;
         match sys::programs_on(interface.index, Place::TcxIngress) {
             Ok(numbers) => numbers.contains(&program.id()).then_some(interface),
-            // A kernel without such places: what hangs on queueing disciplines cannot be asked for by number.
+            // A kernel without such places: what hangs on queueing disciplines cannot be asked for
+            // by number.
             Err(error) => (error.raw_os_error() == Some(libc::EINVAL)).then_some(interface),
         }
     }

@@ -1,7 +1,8 @@
-//! What the kernel has for the filter, tried out rather than read off its version: for `sojourn doctor`.
+//! What the kernel has for the filter, tried out rather than read off its version: for `sojourn
+//! doctor`.
 //!
-//! Nothing stays, and nothing is on any interface but a packet socket on the loopback for a moment, with a filter that takes nothing.
-//! Not here: what is attached already (`list`).
+//! Nothing stays, and nothing is on any interface but a packet socket on the loopback for a moment,
+//! with a filter that takes nothing. Not here: what is attached already (`list`).
 
 use crate::error::Failed;
 use crate::group::Group;
@@ -31,7 +32,8 @@ pub fn programs() -> io::Result<()> {
 /// Looks whether programs can be attached to interfaces by link (Linux 6.6, tcx).
 ///
 /// # Errors
-/// `EINVAL` on older kernels, where they hang on queueing disciplines instead; `EPERM` without `CAP_NET_ADMIN`.
+/// `EINVAL` on older kernels, where they hang on queueing disciplines instead; `EPERM` without
+/// `CAP_NET_ADMIN`.
 pub fn links() -> io::Result<()> {
     sys::programs_on(LOOPBACK, Place::TcxIngress).map(drop)
 }
@@ -73,7 +75,8 @@ fn nothing() -> io::Result<rustix::fd::OwnedFd> {
 mod tests {
     use super::*;
 
-    /// With the rights to try them, or told that they are missing: nothing else on a kernel that runs the other tests.
+    /// With the rights to try them, or told that they are missing: nothing else on a kernel that
+    /// runs the other tests.
     #[test]
     fn whatever_is_tried_is_there_or_not_permitted() {
         let group = fanout().map_err(|failed| failed.source);

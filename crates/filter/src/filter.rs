@@ -1,4 +1,5 @@
-//! The filter of one interface: attaching, sessions, and what the programs counted. Owners are in `owners`, taking over in `adopt`.
+//! The filter of one interface: attaching, sessions, and what the programs counted. Owners are in
+//! `owners`, taking over in `adopt`.
 //!
 //! Every call is about the network name space of the calling thread, which must be the interface's.
 
@@ -20,7 +21,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the kernel's generic place: works everywhere, and turns no offload off at the other end of a veth.
+    /// In the kernel's generic place: works everywhere, and turns no offload off at the other end
+    /// of a veth.
     #[default]
     Generic,
     /// In the driver.
@@ -36,8 +38,9 @@ pub struct Options {
     pub method: Method,
     /// Where the XDP program runs, once an owner has AF_XDP sockets.
     pub xdp_mode: XdpMode,
-    /// What is attached stays attached when the last session leaves, until the filter goes: for whoever has others hold it, and cannot
-    /// know when they let go. (The same program is not attached twice.)
+    /// What is attached stays attached when the last session leaves, until the filter goes: for
+    /// whoever has others hold it, and cannot know when they let go. (The same program is not
+    /// attached twice.)
     pub stays_attached: bool,
 }
 
@@ -54,8 +57,9 @@ impl Default for Options {
 
 /// The packet filter of one interface.
 ///
-/// Nothing is attached while no session is away (but see [`Options::stays_attached`]), and no packet socket is open while there is no owner of one. When this is dropped, or
-/// its process dies, the interface is as it was; ports stay guarded, and go with their programs.
+/// Nothing is attached while no session is away (but see [`Options::stays_attached`]), and no
+/// packet socket is open while there is no owner of one. When this is dropped, or its process dies,
+/// the interface is as it was; ports stay guarded, and go with their programs.
 pub struct Filter {
     pub(crate) interface: Interface,
     pub(crate) options: Options,
@@ -76,8 +80,8 @@ impl Filter {
     /// Loads the programs for an interface. They are attached with the first session.
     ///
     /// # Errors
-    /// [`AttachError::Unavailable`] if Sojourn was built without them; the kernel's otherwise: `EPERM` without `CAP_BPF` and
-    /// `CAP_NET_ADMIN`, `ENODEV` if there is no such interface.
+    /// [`AttachError::Unavailable`] if Sojourn was built without them; the kernel's otherwise:
+    /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `ENODEV` if there is no such interface.
     pub fn attach(interface: &str, options: Options) -> Result<Self, AttachError> {
         let interface = netlink::by_name(interface).map_err(Failed::at("finding the interface"))?;
         let loaded = Loaded::new(options.sessions_max)?;
@@ -151,7 +155,8 @@ impl Filter {
         written.map_err(|error| Failed::other("adding a session", error))
     }
 
-    /// From now on the session's packets are the kernel's. With the last session the interface is as it was before the first.
+    /// From now on the session's packets are the kernel's. With the last session the interface is
+    /// as it was before the first.
     ///
     /// # Errors
     /// [`FlowError::Absent`].
@@ -161,8 +166,9 @@ impl Filter {
         removed
     }
 
-    /// The same, without delay: the interface stays as it is, for the next session, until [`Filter::detach_if_idle`]. (To take the
-    /// program away the kernel waits until nobody runs it, which takes some ten milliseconds.)
+    /// The same, without delay: the interface stays as it is, for the next session, until
+    /// [`Filter::detach_if_idle`]. (To take the program away the kernel waits until nobody runs it,
+    /// which takes some ten milliseconds.)
     ///
     /// # Errors
     /// [`FlowError::Absent`].
@@ -181,9 +187,11 @@ impl Filter {
         bytes.ok().and_then(|bytes| Rule::decode(&bytes)).ok_or(FlowError::Absent(*key))
     }
 
-    /// The sessions for which a fragmented segment has come, if one has come since the last question. They should go home, because
-    /// only the kernel puts fragments together; until then the peer's segments are lost. To be called now and then: one system call if
-    /// there was none, one for each session if there was. A session that is still away when its next fragment comes is told again.
+    /// The sessions for which a fragmented segment has come, if one has come since the last
+    /// question. They should go home, because only the kernel puts fragments together; until then
+    /// the peer's segments are lost. To be called now and then: one system call if there was none,
+    /// one for each session if there was. A session that is still away when its next fragment comes
+    /// is told again.
     ///
     /// # Errors
     /// The kernel's.
@@ -214,7 +222,8 @@ impl Filter {
         }
     }
 
-    /// Attaches the programs, unless they are: the first session does it otherwise, and has to wait for it.
+    /// Attaches the programs, unless they are: the first session does it otherwise, and has to wait
+    /// for it.
     ///
     /// # Errors
     /// The kernel's.
@@ -249,9 +258,10 @@ impl Filter {
         self.loaded.counts()
     }
 
-    /// Looks at the interface again: its address and MTU, whether it was down, and whether sockets that were still open somewhere
-    /// when their owner was removed have been closed. To be called when netlink reports a change of the interface, when the descriptor
-    /// [`Filter::event_fd`] reports an error, and now and then.
+    /// Looks at the interface again: its address and MTU, whether it was down, and whether sockets
+    /// that were still open somewhere when their owner was removed have been closed. To be called
+    /// when netlink reports a change of the interface, when the descriptor [`Filter::event_fd`]
+    /// reports an error, and now and then.
     ///
     /// # Errors
     /// `ENODEV` if the interface is gone.

@@ -1,9 +1,10 @@
-//! The packet sockets of programs that take packets from the interface itself: one fanout group, so that the kernel has one hook
-//! whatever the number of programs.
+//! The packet sockets of programs that take packets from the interface itself: one fanout group, so
+//! that the kernel has one hook whatever the number of programs.
 //!
-//! Member 0 is the sink, a socket that takes nothing; every frame that is no moved session's goes there. Which member gets a frame says
-//! the eBPF program `sojourn_select`, and each member's own locked filter, `sojourn_owned`, lets nothing pass that is another's. Frames
-//! that this host sends never come (packet(7), `PACKET_FANOUT`).
+//! Member 0 is the sink, a socket that takes nothing; every frame that is no moved session's goes
+//! there. Which member gets a frame says the eBPF program `sojourn_select`, and each member's own
+//! locked filter, `sojourn_owned`, lets nothing pass that is another's. Frames that this host sends
+//! never come (packet(7), `PACKET_FANOUT`).
 
 use crate::error::Failed;
 use crate::sys;
@@ -85,13 +86,15 @@ impl Group {
         self.sink.as_fd()
     }
 
-    /// Whether the interface went down since the last question: then the members came back in the order in which they were made.
+    /// Whether the interface went down since the last question: then the members came back in the
+    /// order in which they were made.
     pub(crate) fn take_error(&self) -> bool {
         sys::option(&self.sink, libc::SOL_SOCKET, libc::SO_ERROR).is_ok_and(|error| error != 0)
     }
 }
 
-/// A packet socket with a filter, on the interface. The filter comes first: not one frame of another's is ever queued.
+/// A packet socket with a filter, on the interface. The filter comes first: not one frame of
+/// another's is ever queued.
 fn member(
     interface: u32,
     filter: BorrowedFd<'_>,

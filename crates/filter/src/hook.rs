@@ -1,7 +1,8 @@
-//! Where programs are attached: by link where the kernel has links for interfaces (6.6), else to a queueing discipline.
+//! Where programs are attached: by link where the kernel has links for interfaces (6.6), else to a
+//! queueing discipline.
 //!
-//! A link goes when its last descriptor does, so with this process however it ends. What hangs on a queueing discipline stays: the next
-//! filter of the interface clears it away first.
+//! A link goes when its last descriptor does, so with this process however it ends. What hangs on a
+//! queueing discipline stays: the next filter of the interface clears it away first.
 
 use crate::error::Failed;
 use crate::netlink;

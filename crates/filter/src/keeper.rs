@@ -1,12 +1,13 @@
-//! A process that holds a filter's descriptors, and those of its sessions, while no server runs, so that sessions that are away go on until
-//! the next one comes.
+//! A process that holds a filter's descriptors, and those of its sessions, while no server runs, so
+//! that sessions that are away go on until the next one comes.
 //!
 //! # Theory of operation
-//! The server starts a process that runs [`keep`], over a pair of sockets (`SOCK_SEQPACKET`), and tells it what to hold: descriptors by
-//! name, and a pidfd for each program with sessions. When the server's end closes, the keeper waits at a listening socket. The
-//! next server that connects gets everything and is the one that is listened to from then on. The keeper ends, and with it the filter,
-//! when there is no server and there was no program, when the last program has ended and no server has come a little later, or when
-//! none has come for the time that it was given.
+//! The server starts a process that runs [`keep`], over a pair of sockets (`SOCK_SEQPACKET`), and
+//! tells it what to hold: descriptors by name, and a pidfd for each program with sessions. When the
+//! server's end closes, the keeper waits at a listening socket. The next server that connects gets
+//! everything and is the one that is listened to from then on. The keeper ends, and with it the
+//! filter, when there is no server and there was no program, when the last program has ended and no
+//! server has come a little later, or when none has come for the time that it was given.
 //!
 //! A packet is one letter and a name, with some descriptors:
 //!
@@ -17,9 +18,10 @@
 //! | `P` | both | a program, by its pidfd |
 //! | `E` | server | that was everything |
 //!
-//! Whoever can connect to the listening socket can take the filter: its file is for the server's user alone, and others are turned away
-//! besides. The keeper trusts its server, and nothing else speaks to it. Not here: starting the process, and what the names mean (`adopt`,
-//! and `sojourn_carrier`).
+//! Whoever can connect to the listening socket can take the filter: its file is for the server's
+//! user alone, and others are turned away besides. The keeper trusts its server, and nothing else
+//! speaks to it. Not here: starting the process, and what the names mean (`adopt`, and
+//! `sojourn_carrier`).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -127,10 +129,12 @@ impl Keeper {
         Ok((Self { control }, keepers))
     }
 
-    /// The keeper that an earlier server left at this path, and everything it holds, for [`Filter::adopt`](crate::Filter::adopt).
+    /// The keeper that an earlier server left at this path, and everything it holds, for
+    /// [`Filter::adopt`](crate::Filter::adopt).
     ///
     /// # Errors
-    /// `ENOENT` or `ECONNREFUSED` if there is none; `EPIPE` if it still has a server; `EPERM` if it is another user's.
+    /// `ENOENT` or `ECONNREFUSED` if there is none; `EPIPE` if it still has a server; `EPERM` if it
+    /// is another user's.
     pub fn find(path: &Path) -> io::Result<(Self, Kept)> {
         let control = unix_socket()?;
         rustix::net::connect(&control, &SocketAddrUnix::new(path)?)?;
@@ -154,7 +158,8 @@ impl Keeper {
         }
     }
 
-    /// Holds duplicates of the descriptors, eight at most, from now on, in place of what had the name before.
+    /// Holds duplicates of the descriptors, eight at most, from now on, in place of what had the
+    /// name before.
     ///
     /// # Errors
     /// `EPIPE` if the keeper has ended: sessions would not survive this server.
@@ -198,7 +203,8 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// The socket at which a keeper waits for its next server. The file is made here, for this user alone.
+/// The socket at which a keeper waits for its next server. The file is made here, for this user
+/// alone.
 ///
 /// # Errors
 /// `EADDRINUSE` if there is a file.

@@ -1,4 +1,5 @@
-//! Everything of the filter's that is in the kernel now, whoever put it there: for `sojourn doctor`.
+//! Everything of the filter's that is in the kernel now, whoever put it there: for `sojourn
+//! doctor`.
 
 use crate::error::Failed;
 use crate::netlink;
@@ -30,12 +31,14 @@ pub struct Attached {
     pub name: String,
     /// The interface that it is on, or, of a port, for; the empty string for a program.
     pub interface: String,
-    /// The kernel's number of the program, as `/proc/PID/fdinfo` has it (`prog_id`) of whoever holds it or its link; `None` for a port.
+    /// The kernel's number of the program, as `/proc/PID/fdinfo` has it (`prog_id`) of whoever
+    /// holds it or its link; `None` for a port.
     pub number: Option<u32>,
 }
 
-/// Everything of the filter's: hooks and ports of this network name space, and programs of the whole system. Programs that hang on
-/// queueing disciplines, as kernels before 6.6 need it, are only among the programs.
+/// Everything of the filter's: hooks and ports of this network name space, and programs of the
+/// whole system. Programs that hang on queueing disciplines, as kernels before 6.6 need it, are
+/// only among the programs.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, which looking through the kernel's programs needs.

@@ -1,4 +1,5 @@
-//! The eBPF programs and maps of one filter, loaded, or taken over as descriptors. Attaching them is `hook`'s and `port`'s business.
+//! The eBPF programs and maps of one filter, loaded, or taken over as descriptors. Attaching them
+//! is `hook`'s and `port`'s business.
 
 use crate::error::{AttachError, Failed};
 use crate::reason::{Counts, Reason};
@@ -113,7 +114,8 @@ impl Loaded {
             let fd = load_program(name, program).map_err(|error| Failed::other(name, error))?;
             fds.insert(name, fd);
         }
-        // Only now: the programs name the maps by the numbers of these descriptors until they are loaded.
+        // Only now: the programs name the maps by the numbers of these descriptors until they are
+        // loaded.
         for name in MAPS {
             let map = programs.take_map(name).ok_or_else(|| Failed::missing(name))?;
             fds.insert(name, map_fd(&map).map_err(Failed::at(name))?);

@@ -1,7 +1,9 @@
-//! Interfaces by netlink (rtnetlink(7)): looking at them, making and removing the pairs behind ports, and the older way to attach programs.
+//! Interfaces by netlink (rtnetlink(7)): looking at them, making and removing the pairs behind
+//! ports, and the older way to attach programs.
 //!
-//! Seven kinds of request, written and read here by hand: a message is a header, a fixed structure and attributes. All is about the
-//! network name space of the calling thread. Not here: routes and neighbours, which are the server's.
+//! Seven kinds of request, written and read here by hand: a message is a header, a fixed structure
+//! and attributes. All is about the network name space of the calling thread. Not here: routes and
+//! neighbours, which are the server's.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::netlink::SocketAddrNetlink;
@@ -256,7 +258,8 @@ fn one(request: Request) -> io::Result<Interface> {
     found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
-/// A pair of virtual Ethernet interfaces to be made: one end where `here` is, its peer in another name space.
+/// A pair of virtual Ethernet interfaces to be made: one end where `here` is, its peer in another
+/// name space.
 pub(crate) struct Pair<'a> {
     pub(crate) name: &'a str,
     pub(crate) mtu: u32,
@@ -268,7 +271,8 @@ pub(crate) struct Pair<'a> {
 /// Makes a pair; both ends are down.
 ///
 /// # Errors
-/// `EEXIST` if there is an interface of the name, `EPERM` without `CAP_NET_ADMIN` in both name spaces.
+/// `EEXIST` if there is an interface of the name, `EPERM` without `CAP_NET_ADMIN` in both name
+/// spaces.
 pub(crate) fn add_pair(here: &Socket, pair: &Pair<'_>) -> io::Result<()> {
     let mut request = Request::link(NEW_LINK, ACK | CREATE | EXCLUSIVE, 0, false);
     let mtu = pair.mtu.to_ne_bytes();
@@ -318,7 +322,8 @@ const MINOR_EGRESS: u32 = 0xfff3;
 const PRIORITY: u32 = 0x50a;
 const ALL_PROTOCOLS: u32 = 3;
 
-/// Attaches a program the way of kernels before 6.6: to a queueing discipline, until it is detached or the interface goes.
+/// Attaches a program the way of kernels before 6.6: to a queueing discipline, until it is detached
+/// or the interface goes.
 pub(crate) fn attach(
     program: BorrowedFd<'_>,
     name: &str,

@@ -1,6 +1,8 @@
-//! The filter's decisions in Rust: what the programs in `bpf` must do with a frame, for tests and for people who ask why.
+//! The filter's decisions in Rust: what the programs in `bpf` must do with a frame, for tests and
+//! for people who ask why.
 //!
-//! Written from the rules in docs/packet-path.md, not from the C. No kernel is asked. `tests/agree.rs` holds the two together.
+//! Written from the rules in docs/packet-path.md, not from the C. No kernel is asked.
+//! `tests/agree.rs` holds the two together.
 
 use crate::reason::Reason;
 use crate::rule::{Key, OwnerId, Rule, Target, is_group};
@@ -139,7 +141,8 @@ impl Oracle {
         }
     }
 
-    /// What becomes of a frame from the port whose server's side is `interface`: [`Reason::Sent`], or why not.
+    /// What becomes of a frame from the port whose server's side is `interface`: [`Reason::Sent`],
+    /// or why not.
     pub fn outgoing(&self, interface: u32, outgoing: &Outgoing<'_>) -> Reason {
         match self.check(interface, outgoing) {
             ControlFlow::Break(reason) => reason,

@@ -1,7 +1,9 @@
-//! The filter on each program's packet socket: one program for each owner, alike but for the owner's number.
+//! The filter on each program's packet socket: one program for each owner, alike but for the
+//! owner's number.
 //!
-//! aya loads each program of an object once, and makes its maps anew each time. So the program is taken out of the object here, the maps
-//! in use and the owner's number are written into it, and it is loaded by itself.
+//! aya loads each program of an object once, and makes its maps anew each time. So the program is
+//! taken out of the object here, the maps in use and the owner's number are written into it, and it
+//! is loaded by itself.
 
 use crate::error::Failed;
 use crate::loader::{Loaded, OWNED, object};

@@ -1,12 +1,16 @@
-//! Owners: programs with a packet socket of the group, with AF_XDP sockets beside it, or with a port.
+//! Owners: programs with a packet socket of the group, with AF_XDP sockets beside it, or with a
+//! port.
 //!
 //! # Places in the group
-//! The kernel keeps a group's members in an array, and moves them: the last one takes the place of one that leaves; one whose ring
-//! changes goes to the end; after the interface was down they stand in the order in which they were made. The map of owners says which
-//! place each has. It is written here when the server itself changes the group, for which it keeps a copy of each socket, and by the
-//! programs when a frame shows that a member is elsewhere (`heal` and `sojourn_sink` in `bpf/filter.bpf.c`). Until then a frame may be
-//! lost, but never seen by another. So that none is lost in the ordinary way of things the server closes its copies from the last place on
-//! only: nobody moves then. A removed member that others stand behind keeps its place until they have gone.
+//! The kernel keeps a group's members in an array, and moves them: the last one takes the place of
+//! one that leaves; one whose ring changes goes to the end; after the interface was down they stand
+//! in the order in which they were made. The map of owners says which place each has. It is written
+//! here when the server itself changes the group, for which it keeps a copy of each socket, and by
+//! the programs when a frame shows that a member is elsewhere (`heal` and `sojourn_sink` in
+//! `bpf/filter.bpf.c`). Until then a frame may be lost, but never seen by another. So that none is
+//! lost in the ordinary way of things the server closes its copies from the last place on only:
+//! nobody moves then. A removed member that others stand behind keeps its place until they have
+//! gone.
 
 use crate::error::{Failed, OwnerError};
 use crate::filter::Filter;
@@ -24,7 +28,8 @@ use std::io;
 pub(crate) enum Owner {
     /// A member of the group; this is the server's copy of its socket.
     Direct { socket: OwnedFd, has_xsks: bool },
-    /// A removed member that others stand behind; nobody but this server has its socket, or need have.
+    /// A removed member that others stand behind; nobody but this server has its socket, or need
+    /// have.
     Vacant { socket: OwnedFd },
     /// A removed member whose socket somebody still holds, by its inode.
     Lingering { inode: u64 },
@@ -51,19 +56,22 @@ impl Owner {
 pub enum Removed {
     /// Nothing is left of it.
     Gone,
-    /// Its socket, which receives nothing any more, is still there: others stand behind it, or somebody else has it. It is looked at
-    /// again by `refresh` and whenever an owner comes or goes.
+    /// Its socket, which receives nothing any more, is still there: others stand behind it, or
+    /// somebody else has it. It is looked at again by `refresh` and whenever an owner comes or
+    /// goes.
     StillHeld,
 }
 
 impl Filter {
-    /// A packet socket for a program that may be given the interface: `SOCK_RAW`, bound, in the group, its filter locked.
-    /// `prepare` may set what must be set before it receives, such as `PACKET_VNET_HDR` and rings.
+    /// A packet socket for a program that may be given the interface: `SOCK_RAW`, bound, in the
+    /// group, its filter locked. `prepare` may set what must be set before it receives, such as
+    /// `PACKET_VNET_HDR` and rings.
     ///
     /// Returns the owner's number and the descriptor for the program.
     ///
     /// # Errors
-    /// [`OwnerError::Full`] if 4,095 programs have one; the kernel's: `EPERM` without `CAP_NET_RAW`.
+    /// [`OwnerError::Full`] if 4,095 programs have one; the kernel's: `EPERM` without
+    /// `CAP_NET_RAW`.
     pub fn add_owner(
         &mut self,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
@@ -121,11 +129,13 @@ impl Filter {
         }
     }
 
-    /// Gives an owner AF_XDP sockets beside its packet socket: one for each queue of the interface, from the first on. Its sessions'
-    /// packets go there; those of other queues still go to its packet socket.
+    /// Gives an owner AF_XDP sockets beside its packet socket: one for each queue of the interface,
+    /// from the first on. Its sessions' packets go there; those of other queues still go to its
+    /// packet socket.
     ///
     /// # Errors
-    /// [`OwnerError::Unknown`] for an owner without packet socket, [`OwnerError::Full`] without room for so many.
+    /// [`OwnerError::Unknown`] for an owner without packet socket, [`OwnerError::Full`] without
+    /// room for so many.
     pub fn set_xsks(
         &mut self,
         owner: OwnerId,
@@ -170,7 +180,8 @@ impl Filter {
         (at + wanted <= XSK_PLACES).then_some(at)
     }
 
-    /// Removes an owner and its sessions' rules: their packets are the kernel's again. To be called once the sessions are home.
+    /// Removes an owner and its sessions' rules: their packets are the kernel's again. To be called
+    /// once the sessions are home.
     ///
     /// # Errors
     /// [`OwnerError::Unknown`].
@@ -317,12 +328,14 @@ impl Filter {
         }
     }
 
-    /// Becomes readable with an error when the interface goes down or away; `None` while no owner has a packet socket.
+    /// Becomes readable with an error when the interface goes down or away; `None` while no owner
+    /// has a packet socket.
     pub fn event_fd(&self) -> Option<BorrowedFd<'_>> {
         self.group.as_ref().map(Group::sink)
     }
 
-    /// A number that no owner had. The programs' map remembers it for whoever takes over, in the sink's place.
+    /// A number that no owner had. The programs' map remembers it for whoever takes over, in the
+    /// sink's place.
     fn next_owner(&mut self) -> Result<OwnerId, OwnerError> {
         let owner = OwnerId(self.next_owner);
         self.next_owner = self.next_owner.checked_add(1).ok_or(OwnerError::Full)?;

@@ -1,16 +1,22 @@
-//! Ports: how a program that may not be given the interface gets its sessions' packets and sends theirs.
+//! Ports: how a program that may not be given the interface gets its sessions' packets and sends
+//! theirs.
 //!
 //! # Theory of operation
-//! A port is a pair of virtual Ethernet interfaces. One end is here, the server's side; the other is in a network name space of its own, in
-//! which there is nothing else, and the program gets a packet socket bound to it. Whatever the program does with the socket, it reaches
-//! that end only: it can neither bind to nor send from an interface of this name space.
+//! A port is a pair of virtual Ethernet interfaces. One end is here, the server's side; the other
+//! is in a network name space of its own, in which there is nothing else, and the program gets a
+//! packet socket bound to it. Whatever the program does with the socket, it reaches that end only:
+//! it can neither bind to nor send from an interface of this name space.
 //!
-//! * In: the program on the real interface hands a session's frame to the far end directly (`bpf_redirect_peer`).
-//! * Out: `sojourn_portout`, at the server's side, checks every frame and puts it on the real interface's egress, or drops it.
-//! * `sojourn_closed` drops what this host's stack would send into the port, and what would reach the other name space's stack.
+//! * In: the program on the real interface hands a session's frame to the far end directly
+//!   (`bpf_redirect_peer`).
+//! * Out: `sojourn_portout`, at the server's side, checks every frame and puts it on the real
+//!   interface's egress, or drops it.
+//! * `sojourn_closed` drops what this host's stack would send into the port, and what would reach
+//!   the other name space's stack.
 //!
-//! The programs hang on the interfaces, not on a descriptor: as long as there is a port it is guarded, whoever has died. The name space
-//! lives as long as the program's socket, and the pair as long as the name space.
+//! The programs hang on the interfaces, not on a descriptor: as long as there is a port it is
+//! guarded, whoever has died. The name space lives as long as the program's socket, and the pair as
+//! long as the name space.
 
 use crate::error::Failed;
 use crate::group;
@@ -42,7 +48,8 @@ pub struct Port {
     pub owner: OwnerId,
     /// The server's side.
     pub interface: u32,
-    /// The program's side: a packet socket (`SOCK_RAW`), to be handed over. When its last copy is closed the port is gone.
+    /// The program's side: a packet socket (`SOCK_RAW`), to be handed over. When its last copy is
+    /// closed the port is gone.
     pub descriptor: OwnedFd,
     /// The link-layer source address that frames sent into the port must have.
     pub mac: MacAddress,
@@ -60,7 +67,8 @@ fn name_of(owner: OwnerId) -> String {
     format!("sojourn{:x}", owner.0)
 }
 
-/// The port that an interface is the server's side of: its owner, and the index of the real interface.
+/// The port that an interface is the server's side of: its owner, and the index of the real
+/// interface.
 pub(crate) fn recognise(interface: &Interface) -> Option<(OwnerId, u32)> {
     let real = interface.alias.strip_prefix(ALIAS)?.parse().ok()?;
     let owner = u32::from_str_radix(interface.name.strip_prefix("sojourn")?, 16).ok()?;
@@ -76,8 +84,8 @@ pub(crate) enum Opened {
 
 /// Opens the port of `owner`, guarded before the first frame can pass.
 ///
-/// The far end is set up last. An interface that has its carrier when it is set up can send at once; otherwise the kernel
-/// sees to it some time later, and drops what is sent until then.
+/// The far end is set up last. An interface that has its carrier when it is set up can send at
+/// once; otherwise the kernel sees to it some time later, and drops what is sent until then.
 pub(crate) fn open(
     loaded: &Loaded,
     real: &Interface,
@@ -90,7 +98,8 @@ pub(crate) fn open(
     let (go, is_ready) = mpsc::channel();
     let (tell, told) = mpsc::channel();
     let opened = std::thread::scope(|scope| {
-        // A thread of its own: it leaves this name space for good. With its end, and without a socket, the pair is gone.
+        // A thread of its own: it leaves this name space for good. With its end, and without a
+        // socket, the pair is gone.
         scope.spawn(|| far.make(&here, tell, is_ready));
         let silent = |_| Failed::missing("the thread that makes a port");
         told.recv().map_err(silent)??;
@@ -123,7 +132,8 @@ struct FarEnd<'a> {
 type Progress = Result<Option<OwnedFd>, Failed>;
 
 impl FarEnd<'_> {
-    /// Makes the pair, tells, and waits until the near end is guarded and up; then sets the far end up, and tells its socket.
+    /// Makes the pair, tells, and waits until the near end is guarded and up; then sets the far end
+    /// up, and tells its socket.
     fn make(&self, here: &netlink::Socket, tell: Sender<Progress>, is_ready: Receiver<()>) {
         let paired = self.pair(here);
         let index = paired.as_ref().ok().copied();
@@ -134,7 +144,8 @@ impl FarEnd<'_> {
         }
     }
 
-    /// Makes the pair, its far end in a new name space that becomes the calling thread's. Returns the far end's index.
+    /// Makes the pair, its far end in a new name space that becomes the calling thread's. Returns
+    /// the far end's index.
     fn pair(&self, here: &netlink::Socket) -> Result<u32, Failed> {
         sys::leave_network().map_err(Failed::at("making a network name space"))?;
         let network = File::open("/proc/thread-self/ns/net")
@@ -155,7 +166,8 @@ impl FarEnd<'_> {
     }
 }
 
-/// The program's socket. First up: a socket bound to an interface that is down starts with an error.
+/// The program's socket. First up: a socket bound to an interface that is down starts with an
+/// error.
 fn socket_on(far_end: u32) -> Result<OwnedFd, Failed> {
     netlink::set_up(far_end).map_err(Failed::at("setting a port up"))?;
     group::port_socket(far_end).map_err(Failed::at("making a port's packet socket"))
@@ -174,7 +186,8 @@ fn near_end(loaded: &Loaded, real: &Interface, name: &str, method: Method) -> Re
     Ok(index)
 }
 
-/// Spares the kernel its own announcements, which would only be dropped and counted. Not needed where it cannot be done.
+/// Spares the kernel its own announcements, which would only be dropped and counted. Not needed
+/// where it cannot be done.
 fn be_silent(name: &str) {
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
 }

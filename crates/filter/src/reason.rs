@@ -1,4 +1,5 @@
-//! What the programs did with packets, counted. The order is that of `enum reason` in `bpf/filter/maps.h`.
+//! What the programs did with packets, counted. The order is that of `enum reason` in
+//! `bpf/filter/maps.h`.
 
 use core::fmt;
 
@@ -14,7 +15,8 @@ pub enum Reason {
     TakenXsk,
     /// Received and dropped: a piece of a TCP segment of a moved session.
     Fragmented,
-    /// Received and dropped: came to a packet socket that it was not for. A few after members of the group changed places.
+    /// Received and dropped: came to a packet socket that it was not for. A few after members of
+    /// the group changed places.
     Misdirected,
     /// Sent through a port.
     Sent,
@@ -36,7 +38,8 @@ pub enum Reason {
     NotOwned,
     /// Refused from a port: more than the interface's MTU.
     TooLong,
-    /// Refused from a port: the checksum is not left to the device, or to be written over what was checked.
+    /// Refused from a port: the checksum is not left to the device, or to be written over what was
+    /// checked.
     Checksum,
 }
 

@@ -1,6 +1,7 @@
 //! What the filter knows of a session: a key of 40 bytes, and who gets its packets.
 //!
-//! The encodings are those of `bpf/filter/maps.h`; what is done with them stands there and, in Rust, in `oracle`.
+//! The encodings are those of `bpf/filter/maps.h`; what is done with them stands there and, in
+//! Rust, in `oracle`.
 
 use core::fmt;
 use sojourn_wire::Protocol;
@@ -18,7 +19,8 @@ pub const RULE_LEN: usize = 16;
 ///  0         1        2    4            6             8             24             40
 ///  | protocol | family | 0  | local port | remote port | local address | remote address |
 /// ```
-/// Ports and addresses are in network order, the family is 4 or 6, and an IPv4 address is followed by twelve zeros.
+/// Ports and addresses are in network order, the family is 4 or 6, and an IPv4 address is followed
+/// by twelve zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     protocol: Protocol,
@@ -58,7 +60,8 @@ pub enum KeyError {
 }
 
 impl Key {
-    /// The session between these two. `remote` is `None` for a datagram socket that is not connected.
+    /// The session between these two. `remote` is `None` for a datagram socket that is not
+    /// connected.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -192,7 +195,8 @@ pub struct Rule {
     pub owner: OwnerId,
     /// How.
     pub target: Target,
-    /// A fragmented segment arrived, and was dropped: the session should go home, because only the kernel puts fragments together.
+    /// A fragmented segment arrived, and was dropped: the session should go home, because only the
+    /// kernel puts fragments together.
     pub fragment_seen: bool,
 }
 

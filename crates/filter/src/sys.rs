@@ -1,6 +1,8 @@
-//! The bpf(2) system call, where `aya` has no function for a need of ours, and sockets and name spaces where `rustix` has none.
+//! The bpf(2) system call, where `aya` has no function for a need of ours, and sockets and name
+//! spaces where `rustix` has none.
 //!
-//! Not here: what is attached where and when (`hook`, `port`), and what the socket options mean (`group`).
+//! Not here: what is attached where and when (`hook`, `port`), and what the socket options mean
+//! (`group`).
 #![allow(unsafe_code, reason = "system calls that aya and rustix do not have")]
 
 use aya_obj::generated::bpf_insn;
@@ -28,7 +30,8 @@ pub(crate) enum Place {
 /// bpf(2). Returns the kernel's number.
 fn bpf<T>(command: libc::c_long, attribute: &mut T) -> io::Result<i32> {
     let at = std::ptr::from_mut(attribute);
-    // SAFETY: the attribute has as many bytes as are told, and every pointer in it is to memory that its maker holds, of the length it tells.
+    // SAFETY: the attribute has as many bytes as are told, and every pointer in it is to memory
+    // that its maker holds, of the length it tells.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, at, size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
@@ -55,7 +58,8 @@ struct LinkCreate {
     revision: u64,
 }
 
-/// Attaches a program to an interface for as long as the descriptor is open. `flags` are `XDP_FLAGS_*` for XDP, else zero.
+/// Attaches a program to an interface for as long as the descriptor is open. `flags` are
+/// `XDP_FLAGS_*` for XDP, else zero.
 ///
 /// # Errors
 /// `EINVAL` where the kernel (before 6.6) has no such place.
@@ -187,7 +191,8 @@ pub(crate) fn option(fd: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-/// Binds a packet socket: from here on it receives frames of `protocol` (host order) on the interface.
+/// Binds a packet socket: from here on it receives frames of `protocol` (host order) on the
+/// interface.
 pub(crate) fn bind_packet(fd: impl AsFd, interface: u32, protocol: u16) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -209,7 +214,8 @@ pub(crate) fn bind_packet(fd: impl AsFd, interface: u32, protocol: u16) -> io::R
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.
 pub(crate) fn leave_network() -> io::Result<()> {
-    // SAFETY: of what a thread shares, this changes the network name space alone, which no memory depends on.
+    // SAFETY: of what a thread shares, this changes the network name space alone, which no memory
+    // depends on.
     let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -236,7 +242,8 @@ struct TestRun {
     reserved: u32,
 }
 
-/// Runs a program on a frame that nobody sent: what it returns. `context` begins as `struct __sk_buff` does, or is empty.
+/// Runs a program on a frame that nobody sent: what it returns. `context` begins as `struct
+/// __sk_buff` does, or is empty.
 ///
 /// # Errors
 /// `EINVAL` for frames that the kernel does not run programs on.

@@ -1,5 +1,5 @@
-//! The oracle and the programs get the same frames and must decide the same: sessions' frames of every kind, with tags, options,
-//! extension headers and fragments, cut off, and changed at random.
+//! The oracle and the programs get the same frames and must decide the same: sessions' frames of
+//! every kind, with tags, options, extension headers and fragments, cut off, and changed at random.
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -236,7 +236,8 @@ fn received_packets_of_a_link_without_header() {
         let mut random = Random(0x1234);
         for _ in 0..FRAMES {
             let mut bytes = frame(&subject.keys[random.below(subject.keys.len())], false);
-            // The kernel runs programs on Ethernet only: a header that says as much as the packet does.
+            // The kernel runs programs on Ethernet only: a header that says as much as the packet
+            // does.
             bytes[..6].fill(0);
             let at = 14 + random.below(bytes.len() - 14);
             if at != 14 && random.below(2) == 0 {

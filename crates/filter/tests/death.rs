@@ -1,4 +1,5 @@
-//! What is left when the process that holds a filter is killed: nothing, but for guarded ports of programs that live.
+//! What is left when the process that holds a filter is killed: nothing, but for guarded ports of
+//! programs that live.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
@@ -12,7 +13,8 @@ use std::process::{Command, Stdio};
 /// Set in the process that is to be killed: how it attaches.
 const ROLE: &str = "SOJOURN_FILTER_HOLDER";
 
-/// Runs in the process that is to be killed: it holds a filter with a session of each kind until then.
+/// Runs in the process that is to be killed: it holds a filter with a session of each kind until
+/// then.
 #[test]
 fn holder() {
     let Ok(method) = std::env::var(ROLE) else { return };
@@ -52,7 +54,8 @@ fn is_killed(method: &'static str) {
         child.wait().unwrap();
         wait_for("end of the port", || attached().is_empty().then_some(()));
         if method == "classic" {
-            // The next server's filter clears away what hangs on the queueing discipline, and leaves nothing itself.
+            // The next server's filter clears away what hangs on the queueing discipline, and
+            // leaves nothing itself.
             assert!(classic_filters().contains("sojourn_ingress"));
             let mut filter =
                 filter(Options { method: Method::Classic, ..Options::default() }).unwrap();

@@ -1,4 +1,5 @@
-//! Programs with packet sockets on the interface: between two hosts, with the kernel's TCP and UDP on the far side.
+//! Programs with packet sockets on the interface: between two hosts, with the kernel's TCP and UDP
+//! on the far side.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
@@ -10,7 +11,8 @@ use sojourn_wire::Protocol;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-/// A connection from the second host to the first, where this runs: the first's end, and the second's.
+/// A connection from the second host to the first, where this runs: the first's end, and the
+/// second's.
 fn connection(two: &Host, address: &'static str) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(address).unwrap();
     let local = listener.local_addr().unwrap();

@@ -17,7 +17,8 @@ const IFF_TUN: u16 = 1;
 const IFF_NO_PI: u16 = 0x1000;
 const HEADER_LEN: usize = 14;
 
-/// A tun device `tun0` with the samples' addresses, up; its packets are read from and written to the descriptor.
+/// A tun device `tun0` with the samples' addresses, up; its packets are read from and written to
+/// the descriptor.
 fn tun() -> OwnedFd {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = open("/dev/net/tun", flags, Mode::empty()).unwrap();

@@ -11,7 +11,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One test at a time: between another's `fork` and `exec`, its child has every socket of this process, and so is a holder.
+/// One test at a time: between another's `fork` and `exec`, its child has every socket of this
+/// process, and so is a holder.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,7 +39,8 @@ impl Program {
         for lost in 0..20 {
             let before = misdirected(filter);
             sender.send_to(text.as_bytes(), self.target).unwrap();
-            // It arrives, or is seen at another's socket; or, while an interface comes up, nobody tells.
+            // It arrives, or is seen at another's socket; or, while an interface comes up, nobody
+            // tells.
             let end = Instant::now() + Duration::from_secs(1);
             while Instant::now() < end && misdirected(filter) == before {
                 if let Some(frame) = receive(&self.socket) {
@@ -147,7 +149,8 @@ fn owners_come_and_go() {
     });
 }
 
-/// Numbers of the frames that have arrived at a program's socket, until there are no more for a while.
+/// Numbers of the frames that have arrived at a program's socket, until there are no more for a
+/// while.
 fn numbers(program: &Program) -> Vec<u32> {
     let mut found = Vec::new();
     while let Some(frame) = receive(&program.socket) {
@@ -205,7 +208,8 @@ fn one_who_moved_unnoticed_is_found_again() {
         assert_eq!(filter.remove_owner(held.owner).unwrap(), Removed::StillHeld);
         let last = Program::new(&mut filter, 2);
         assert_eq!(last.is_reached(&filter, &sender), 0);
-        // Now the kernel moves the last member, and nobody tells the filter. Its place is behind the last one now.
+        // Now the kernel moves the last member, and nobody tells the filter. Its place is behind
+        // the last one now.
         drop(held.socket);
         assert!(last.is_reached(&filter, &sender) > 0);
         assert_eq!(last.is_reached(&filter, &sender), 0);

@@ -1,4 +1,5 @@
-//! Programs behind ports: what is theirs arrives and leaves; whatever else they try gets nothing through, and is counted.
+//! Programs behind ports: what is theirs arrives and leaves; whatever else they try gets nothing
+//! through, and is counted.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![allow(unsafe_code, reason = "packet sockets")]
 
@@ -247,7 +248,8 @@ fn nothing_else_gets_through() {
         let frames = all_until(&seen, b"allowed");
         assert!(!frames.iter().any(|frame| has(frame, b"forbidden")), "{frames:02x?}");
         assert_eq!(receive(&other.descriptor), None);
-        // A packet socket's owner may name any interface: it finds those of its own name space only.
+        // A packet socket's owner may name any interface: it finds those of its own name space
+        // only.
         let refused = |index: u32| {
             let bytes = Message::udp(&others, b"forbidden").encode();
             send_on(&port.descriptor, index, &bytes)

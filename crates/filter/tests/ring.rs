@@ -1,4 +1,5 @@
-//! A frame that is sent out of memory which its program can still write: what was checked is what leaves.
+//! A frame that is sent out of memory which its program can still write: what was checked is what
+//! leaves.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![allow(unsafe_code, reason = "a mapped ring")]
 #![cfg(debug_assertions)]

@@ -1,4 +1,5 @@
-//! An owner with an AF_XDP socket: its sessions' frames go there, and to its packet socket when that is gone.
+//! An owner with an AF_XDP socket: its sessions' frames go there, and to its packet socket when
+//! that is gone.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![allow(unsafe_code, reason = "AF_XDP sockets")]
 

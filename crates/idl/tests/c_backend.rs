@@ -1,5 +1,6 @@
-//! Generated C, compiled by plain compilers and run: random values over every type, mutated messages, and what stubs
-//! promise beyond values. The transport is `tests/c/fake.c`, so that nothing but generated code is on trial.
+//! Generated C, compiled by plain compilers and run: random values over every type, mutated
+//! messages, and what stubs promise beyond values. The transport is `tests/c/fake.c`, so that
+//! nothing but generated code is on trial.
 //!
 //! Every program has an alarm of its own; sanitizers are used where the compiler has them.
 

@@ -1,6 +1,8 @@
-//! Deep and wide inputs by way of the program itself: every subcommand ends soon, in output or a diagnostic, and never by a signal.
+//! Deep and wide inputs by way of the program itself: every subcommand ends soon, in output or a
+//! diagnostic, and never by a signal.
 //!
-//! Each run has the stack that a thread usually has, and a watchdog. Not here: what doubles in size with each type (`nesting.rs`).
+//! Each run has the stack that a thread usually has, and a watchdog. Not here: what doubles in size
+//! with each type (`nesting.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A run of a debug build on a busy machine. It only ends the test: what takes a step for each pair of types takes longer.
+/// A run of a debug build on a busy machine. It only ends the test: what takes a step for each pair
+/// of types takes longer.
 const LIMIT: Duration = Duration::from_secs(120);
 
 struct Folder(PathBuf);
@@ -52,7 +55,8 @@ fn run(folder: &Path, words: &[&str]) -> (i32, String) {
     (status.code().unwrap_or_else(|| panic!("{words:?}: {status}: {said}")), said)
 }
 
-/// Everything that can be done with an interface; each has the same outcome. `refused`: the diagnostic of those that look at types.
+/// Everything that can be done with an interface; each has the same outcome. `refused`: the
+/// diagnostic of those that look at types.
 fn everything(name: &str, idl: &str, refused: Option<&str>) {
     let folder = Folder::new(name);
     let write = |file: &str, text: &str| std::fs::write(folder.0.join(file), text).unwrap();

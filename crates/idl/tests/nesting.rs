@@ -1,4 +1,5 @@
-//! Types inside types: what takes time or room without bound is refused, and the rest is gone through once.
+//! Types inside types: what takes time or room without bound is refused, and the rest is gone
+//! through once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

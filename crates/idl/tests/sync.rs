@@ -1,5 +1,5 @@
-//! `sync` of operations in generated code: the stubs as they must be, in both languages. What they do
-//! is tested by `tests/c/behave.c`, `tests/stubs-rust` and `tests/interop`.
+//! `sync` of operations in generated code: the stubs as they must be, in both languages. What they
+//! do is tested by `tests/c/behave.c`, `tests/stubs-rust` and `tests/interop`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -10,11 +10,11 @@ pub enum Address {
     /// A socket in the file system. Its directory's permissions decide who may connect. The file is
     /// removed when the endpoint ends, however it ends.
     Path(PathBuf),
-    /// A name in the abstract name space of the network namespace: open to everyone there, gone with
-    /// the endpoint. Written `@name`.
+    /// A name in the abstract name space of the network namespace: open to everyone there, gone
+    /// with the endpoint. Written `@name`.
     Abstract(Vec<u8>),
-    /// For a server: a listening socket; for a client: a connected one. Both of type `SOCK_SEQPACKET`.
-    /// Written `fd:N`.
+    /// For a server: a listening socket; for a client: a connected one. Both of type
+    /// `SOCK_SEQPACKET`. Written `fd:N`.
     Descriptor(OwnedFd),
 }
 
@@ -62,7 +62,8 @@ impl Address {
         Self::Abstract(name.into())
     }
 
-    /// What a socket is bound or connected to; `None` for inherited descriptors and names that are too long.
+    /// What a socket is bound or connected to; `None` for inherited descriptors and names that are
+    /// too long.
     pub fn socket_address(&self) -> Option<SocketAddrUnix> {
         match self {
             Self::Path(path) => SocketAddrUnix::new(path).ok(),

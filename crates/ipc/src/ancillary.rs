@@ -1,9 +1,10 @@
 //! Receiving a packet with what came beside it: descriptors and the sender's credentials.
 //!
-//! rustix would do it, but for one thing: its type for credentials cannot hold process 0, which is what
-//! the kernel says of a sender in a pid name space that we cannot see (pid_namespaces(7)), so reading
-//! one into it would be undefined. The system calls go past the C library's functions of that name,
-//! which a program may have put its own in place of. Not here: what a packet means; see `control`.
+//! rustix would do it, but for one thing: its type for credentials cannot hold process 0, which is
+//! what the kernel says of a sender in a pid name space that we cannot see (pid_namespaces(7)), so
+//! reading one into it would be undefined. The system calls go past the C library's functions of
+//! that name, which a program may have put its own in place of. Not here: what a packet means; see
+//! `control`.
 
 use crate::rt::{Credentials, FDS_MAX};
 use core::ffi::{c_int, c_long};
@@ -71,9 +72,11 @@ pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = &raw mut vector;
     message.msg_iovlen = 1;
-    // Without room for control messages the kernel says that there were some (recvmsg(2)), and makes no descriptors.
+    // Without room for control messages the kernel says that there were some (recvmsg(2)), and
+    // makes no descriptors.
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-    // SAFETY: the header names one buffer, ours, of the length it says, untouched until the call returns.
+    // SAFETY: the header names one buffer, ours, of the length it says, untouched until the call
+    // returns.
     let got = unsafe {
         libc::syscall(
             libc::SYS_recvmsg,
@@ -85,9 +88,10 @@ pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
     if got < 0 { Err(last_error()) } else { Ok(message.msg_flags & libc::MSG_CTRUNC != 0) }
 }
 
-/// Who connected (or, of a client's socket, who listens), from the kernel's record of the socket (`SO_PEERCRED`, unix(7)). The process
-/// is 0 if it has no number here: a peer in a process name space that we cannot see into, as a container's side-car is. (rustix, as of
-/// version 1.1, takes that for a failure of the call.)
+/// Who connected (or, of a client's socket, who listens), from the kernel's record of the socket
+/// (`SO_PEERCRED`, unix(7)). The process is 0 if it has no number here: a peer in a process name
+/// space that we cannot see into, as a container's side-car is. (rustix, as of version 1.1, takes
+/// that for a failure of the call.)
 ///
 /// # Errors
 /// The kernel's: it is no Unix socket.
@@ -111,7 +115,8 @@ pub fn peer(socket: BorrowedFd<'_>) -> Result<Credentials, Errno> {
     }
 }
 
-/// The process that connected, as a descriptor (pidfd_open(2)), whatever its number means by now: since Linux 6.5.
+/// The process that connected, as a descriptor (pidfd_open(2)), whatever its number means by now:
+/// since Linux 6.5.
 pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     const SO_PEERPIDFD: c_int = 77;
     let mut fd: RawFd = -1;

@@ -1,7 +1,7 @@
 //! Connecting: the client's half of the greeting.
 //!
-//! The server's half is `greet`. Everything the server says is checked before it is used: sizes, the
-//! layout, the seals of the region. Not here: calls; see `connection`.
+//! The server's half is `greet`. Everything the server says is checked before it is used: sizes,
+//! the layout, the seals of the region. Not here: calls; see `connection`.
 
 use crate::address::Address;
 use crate::ancillary;

@@ -39,8 +39,8 @@ const ON_BELL: Duration = Duration::from_millis(5);
 /// Parcels of descriptors from the server that may wait for their answers.
 const PARCELS_MAX: usize = 128;
 
-/// Messages from this length on (bytes) travel in pieces where that pays: in so many, of this length at
-/// most. Measured: `docs/performance.md`.
+/// Messages from this length on (bytes) travel in pieces where that pays: in so many, of this
+/// length at most. Measured: `docs/performance.md`.
 const SPLIT_MIN: usize = 6 << 10;
 const PIECES: usize = 4;
 const PIECE_MAX: usize = 32 << 10;
@@ -140,8 +140,8 @@ impl Connection {
         }
     }
 
-    /// Begins a request for operation `op` with a body of `body_len` bytes. Cannot fail: a body that
-    /// is too large is found when it is sent.
+    /// Begins a request for operation `op` with a body of `body_len` bytes. Cannot fail: a body
+    /// that is too large is found when it is sent.
     #[inline]
     pub fn start<'d>(&mut self, op: u16, body_len: usize) -> Draft<'_, 'd> {
         Draft::new(self, op, body_len)
@@ -157,9 +157,9 @@ impl Connection {
         self.ended
     }
 
-    /// Waits in another way from now on, for answers, for room and for notifications; answers the way
-    /// before. Messages being put together and calls outstanding are as they were. The server's own
-    /// waiting is its own.
+    /// Waits in another way from now on, for answers, for room and for notifications; answers the
+    /// way before. Messages being put together and calls outstanding are as they were. The server's
+    /// own waiting is its own.
     #[inline]
     pub fn set_wait(&mut self, wait: Wait) -> Wait {
         self.parts.policy.set_wait(wait)
@@ -356,9 +356,9 @@ impl Connection {
         self.server_cpu == self.parts.policy.cpu()
     }
 
-    /// Length of the pieces in which a message of `len` bytes gets there sooner than in whole areas:
-    /// the server, on another processor, copies one piece out while we copy the next one in. `None`
-    /// where that does not pay.
+    /// Length of the pieces in which a message of `len` bytes gets there sooner than in whole
+    /// areas: the server, on another processor, copies one piece out while we copy the next one in.
+    /// `None` where that does not pay.
     pub(crate) fn piece_len(&mut self, len: u64) -> Option<usize> {
         let layout = self.parts.region.layout;
         let len = usize::try_from(len).ok().filter(|len| *len >= SPLIT_MIN)?;
@@ -369,9 +369,9 @@ impl Connection {
         pays.then(|| len.div_ceil(PIECES).next_multiple_of(PAGE).min(PIECE_MAX).min(layout.area))
     }
 
-    /// Where the piece in slot `seq` goes, with its offset in the slot's area: to the whole of it, or to
-    /// `piece_len` bytes. Those take turns within the area: memory that the peer has read a while ago is
-    /// written faster than memory that it read last (`docs/performance.md`).
+    /// Where the piece in slot `seq` goes, with its offset in the slot's area: to the whole of it,
+    /// or to `piece_len` bytes. Those take turns within the area: memory that the peer has read a
+    /// while ago is written faster than memory that it read last (`docs/performance.md`).
     pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> (u64, Span<'_>) {
         let layout = self.parts.region.layout;
         let area = self.parts.region.request_area(seq);

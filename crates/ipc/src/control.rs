@@ -1,8 +1,8 @@
 //! Packets on the control socket.
 //!
 //! One `SOCK_SEQPACKET` socket per connection carries what is rare: the greeting, descriptors, the
-//! registration of grants, and wake-ups for a side that sleeps on the socket. Packets are fixed:
-//! 40 bytes, so a short or long one is an error at once. See unix(7), cmsg(3). Not here: what a packet
+//! registration of grants, and wake-ups for a side that sleeps on the socket. Packets are fixed: 40
+//! bytes, so a short or long one is an error at once. See unix(7), cmsg(3). Not here: what a packet
 //! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
 
 use crate::ancillary::{self, Arrived};
@@ -14,7 +14,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use sojourn_shm::{AtomicU32, futex, park};
 use std::mem::MaybeUninit;
 
-/// First word of a greeting: says that the peer is Sojourn, and which version of the region it knows.
+/// First word of a greeting: says that the peer is Sojourn, and which version of the region it
+/// knows.
 pub(crate) const GREETING: u64 = 0x534a_4950_4331_0001;
 pub(crate) const PACKET_LEN: usize = 40;
 /// In a welcome: the server would rather have a message in one piece, where it fits.
@@ -24,10 +25,11 @@ pub(crate) const WHOLE: u64 = 1 << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Topic {
-    /// Client: `a` greeting, `b` calls wanted outstanding | payload wanted << 32, `c` longest answer.
+    /// Client: `a` greeting, `b` calls wanted outstanding | payload wanted << 32, `c` longest
+    /// answer.
     Hello = 1,
-    /// Server: `id` index, `a` generation | slots << 32, `b` area | [`WHOLE`], `c` longest request, `d` the
-    /// endpoint's number in its address space; the region.
+    /// Server: `id` index, `a` generation | slots << 32, `b` area | [`WHOLE`], `c` longest request,
+    /// `d` the endpoint's number in its address space; the region.
     Welcome = 2,
     /// Server: `id` the reason.
     Refused = 3,
@@ -92,8 +94,8 @@ impl Packet {
 /// What came over a control socket.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A packet and its descriptors; `lost`: the kernel could not give us all of them; `sender`: who
-    /// sent it, where the socket was told to say so.
+    /// A packet and its descriptors; `lost`: the kernel could not give us all of them; `sender`:
+    /// who sent it, where the socket was told to say so.
     Packet { packet: Packet, fds: Vec<OwnedFd>, lost: bool, sender: Option<Credentials> },
     /// Not a packet of ours.
     Nonsense,

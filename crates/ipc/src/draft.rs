@@ -1,9 +1,9 @@
 //! A request being put together, and its sending.
 //!
 //! The body is written where the server will read it, where that is known beforehand: in the line's
-//! words (via private ones) or in the area of the next slot. Only a body larger than an area, or one
-//! written while no slot is free, is put together in memory of our own. Not here: waiting for the
-//! answer; see `connection`.
+//! words (via private ones) or in the area of the next slot. Only a body larger than an area, or
+//! one written while no slot is free, is put together in memory of our own. Not here: waiting for
+//! the answer; see `connection`.
 
 use crate::connection::{Connection, Pending, Reply};
 use crate::control::{Packet, Topic};
@@ -283,8 +283,8 @@ fn post_pieces(
     deadline: Deadline,
 ) -> Result<(), CallError> {
     let total = gather.total();
-    // A server on another processor can copy the first piece out while we copy the next one in; one on
-    // this processor would only take turns with us.
+    // A server on another processor can copy the first piece out while we copy the next one in; one
+    // on this processor would only take turns with us.
     let overlaps = !connection.is_server_here();
     // One-way messages overlap with each other as they are.
     let may_split = header.kind == Kind::Call && gather.has_body() && !is_direct(header.seq);
@@ -323,8 +323,8 @@ pub(crate) fn place(connection: &mut Connection, body_len: usize) -> (Place, *mu
     }
 }
 
-/// Where a body that does not fit a line goes: the area of the call line or of the next slot, if one
-/// is free.
+/// Where a body that does not fit a line goes: the area of the call line or of the next slot, if
+/// one is free.
 #[inline(never)]
 fn long_place(connection: &mut Connection, body_len: usize) -> (Place, *mut u8) {
     if connection.link.is_none() && !connection.is_torn {

@@ -1,8 +1,8 @@
 //! An endpoint: where a server is found, and the control thread that keeps its sockets.
 //!
 //! The control thread accepts, greets, reads control packets and notices death, for all clients of
-//! the endpoint; server threads never touch a socket while they wait. It holds no lock while it waits
-//! and waits for nobody: a client that greets slowly, or not at all, only occupies a place in
+//! the endpoint; server threads never touch a socket while they wait. It holds no lock while it
+//! waits and waits for nobody: a client that greets slowly, or not at all, only occupies a place in
 //! [`Lobby`] until its time is up. Not here: the greeting (`greet`), the name's file (`guard`).
 
 use crate::address::Address;
@@ -45,15 +45,15 @@ pub struct ServerOptions {
     pub max_inflight: u32,
     /// Clients at one time.
     pub max_clients: u32,
-    /// Clients at one time that run as the same user; 0: half of what others leave of `max_clients` for every user but the
-    /// one that the server runs as, who may have all. More are refused with
-    /// [`crate::Reason::TooManyOfUser`]. Users whom the server's user name space does not know count as
-    /// one (`/proc/sys/kernel/overflowuid`).
+    /// Clients at one time that run as the same user; 0: half of what others leave of `max_clients`
+    /// for every user but the one that the server runs as, who may have all. More are refused with
+    /// [`crate::Reason::TooManyOfUser`]. Users whom the server's user name space does not know
+    /// count as one (`/proc/sys/kernel/overflowuid`).
     pub clients_per_user_max: u32,
     /// Bytes of memory that one client may register as grants.
     pub max_granted: u64,
-    /// String items of a request that fits its area stay in the region, where the client can change them
-    /// at any moment: [`crate::Request::item_span`]. What is larger is copied as ever.
+    /// String items of a request that fits its area stay in the region, where the client can change
+    /// them at any moment: [`crate::Request::item_span`]. What is larger is copied as ever.
     pub items_in_place: bool,
 }
 
@@ -73,8 +73,9 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Whether user `uid` has as many clients as it may have, where it has `theirs` and there are `all`. Where nothing else is said, each user but
-    /// the server's own leaves as many places to the others as it has, so that however many take what they can, some are left.
+    /// Whether user `uid` has as many clients as it may have, where it has `theirs` and there are
+    /// `all`. Where nothing else is said, each user but the server's own leaves as many places to
+    /// the others as it has, so that however many take what they can, some are left.
     pub(crate) fn is_full_for(&self, uid: u32, own: u32, (theirs, all): (usize, usize)) -> bool {
         let left = (self.max_clients as usize).saturating_sub(all + 1);
         let takes_too_much =
@@ -150,7 +151,8 @@ impl Shared {
     }
 }
 
-/// A served name. Dropping it ends it: no new clients; those there are told [`crate::Reason::Closed`].
+/// A served name. Dropping it ends it: no new clients; those there are told
+/// [`crate::Reason::Closed`].
 #[derive(Debug)]
 pub struct Endpoint {
     shared: Arc<Shared>,
@@ -253,8 +255,8 @@ impl Endpoint {
         *lock(&self.shared.local) = Some(object);
     }
 
-    /// A connected socket to this endpoint, to be handed to somebody as a descriptor: the capability
-    /// to call it. What connects over it is a client like any other.
+    /// A connected socket to this endpoint, to be handed to somebody as a descriptor: the
+    /// capability to call it. What connects over it is a client like any other.
     ///
     /// # Errors
     /// Those of socketpair(2).

@@ -1,10 +1,11 @@
 //! Entry points for fuzzing: arbitrary bytes as the peer's half of a connection.
 //!
-//! The bytes are a little program whose steps write words into the region, publish messages that are
-//! almost right, send packets and let the honest side look. What must hold: no panic, no access
-//! outside the region (run it under a sanitizer), no wait without end, and every byte that a message
-//! shows can be read. Debug and fuzzing builds only; not a part of the interface of this crate.
-//! Used by `tests/fuzz_run.rs` (deterministic, in every test run) and `fuzz/fuzz_targets/ipc_*.rs`.
+//! The bytes are a little program whose steps write words into the region, publish messages that
+//! are almost right, send packets and let the honest side look. What must hold: no panic, no access
+//! outside the region (run it under a sanitizer), no wait without end, and every byte that a
+//! message shows can be read. Debug and fuzzing builds only; not a part of the interface of this
+//! crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
+//! `fuzz/fuzz_targets/ipc_*.rs`.
 
 use crate::connection::{Connection, Parts, Pending};
 use crate::control::{self, Received};

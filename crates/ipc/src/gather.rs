@@ -1,8 +1,9 @@
 //! A long message as one stream of bytes, copied out to wherever a part of it has to be.
 //!
 //! The stream is the table (lengths of the items, then the grants), the body, then the items, each
-//! starting at a multiple of 8. It exists only as this description: bytes go from the sender's memory
-//! straight to the area, in one piece or in several. The receiver takes it apart with [`Parts`].
+//! starting at a multiple of 8. It exists only as this description: bytes go from the sender's
+//! memory straight to the area, in one piece or in several. The receiver takes it apart with
+//! [`Parts`].
 
 use crate::layout::TABLE_LEN;
 use crate::rt::{GRANTS_MAX, Grant, ITEMS_MAX};
@@ -69,8 +70,8 @@ impl<'d> Gather<'d> {
         &self.table
     }
 
-    /// Copies the whole stream to private memory, of which there must be `total` bytes. A body that is
-    /// already in an area is not copied.
+    /// Copies the whole stream to private memory, of which there must be `total` bytes. A body that
+    /// is already in an area is not copied.
     pub(crate) fn copy_private(&self, target: &mut [u8]) {
         let mut at = 0;
         let mut put = |bytes: &[u8], len: usize| {
@@ -89,7 +90,8 @@ impl<'d> Gather<'d> {
     /// Copies the stream's bytes from `from` on to `area`, as many as fit; answers how many.
     pub(crate) fn copy(&self, from: u64, area: Span<'_>) -> usize {
         let to = self.total.min(from.saturating_add(area.len() as u64));
-        // Of the table only what says something: what the cache lines behind it hold is not looked at.
+        // Of the table only what says something: what the cache lines behind it hold is not looked
+        // at.
         let mut start = 0;
         self.piece(&mut start, (from, to), self.table.get(..self.table_used), TABLE_LEN, area);
         self.piece(&mut start, (from, to), self.body, self.body_len, area);

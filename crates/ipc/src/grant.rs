@@ -4,8 +4,8 @@
 //! carry (number, offset, length) and nothing is copied on the way. The right to look lasts as long
 //! as the request, unless the message grants it for longer ([`KEEP`]). Memory made read-only for
 //! others is so by seal: not even a hostile server can write it. What no seal can do is take a
-//! mapping back: after [`crate::Connection::unregister`] a hostile server may still look at memory it
-//! has mapped, so memory lent to one that is not trusted should be dropped then, not reused.
+//! mapping back: after [`crate::Connection::unregister`] a hostile server may still look at memory
+//! it has mapped, so memory lent to one that is not trusted should be dropped then, not reused.
 
 use sojourn_shm::{Access, Mapping, Segment, SegmentError, Span};
 

@@ -2,9 +2,9 @@
 //!
 //! # Theory of operation
 //! A new socket waits in the lobby until its greeting comes or its time is up. The greeting says
-//! which version it speaks and what it would like; the answer gives it a region, or a reason why not.
-//! From then on the socket belongs to a link, and what comes over it is read by [`ServerThread::drain`].
-//! All sockets are in one epoll set; this thread waits nowhere else.
+//! which version it speaks and what it would like; the answer gives it a region, or a reason why
+//! not. From then on the socket belongs to a link, and what comes over it is read by
+//! [`ServerThread::drain`]. All sockets are in one epoll set; this thread waits nowhere else.
 
 use crate::ancillary;
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
@@ -170,8 +170,8 @@ impl Lobby {
         }
     }
 
-    /// Lets the guest go that has waited longest, of the user that has most of them: who greets does so
-    /// at once, and a crowd of one user does not drive out another's.
+    /// Lets the guest go that has waited longest, of the user that has most of them: who greets
+    /// does so at once, and a crowd of one user does not drive out another's.
     fn make_room(&mut self) {
         let mut crowds: HashMap<u32, usize> = HashMap::new();
         for guest in self.guests.values() {
@@ -249,7 +249,8 @@ impl Lobby {
         }
     }
 
-    /// Whether a user has as many clients as one may: those who are served and those who wait for it.
+    /// Whether a user has as many clients as one may: those who are served and those who wait for
+    /// it.
     fn has_too_many(&self, uid: u32) -> bool {
         let is_theirs = |who: &Credentials| who.uid == uid;
         let links = lock(&self.shared.links);
@@ -328,7 +329,8 @@ impl Lobby {
         welcome.d = self.shared.id;
         let terms = Terms {
             id,
-            // A number that has come again lets nobody in: what such a client does is found in this process's memory, not told.
+            // A number that has come again lets nobody in: what such a client does is found in this
+            // process's memory, not told.
             same_space: credentials.pid.cast_unsigned() == std::process::id(),
             credentials,
             reply_max: hello.c,
@@ -344,7 +346,8 @@ impl Lobby {
         // Before the client hears of it: one in this address space looks its link up at once.
         self.set_link(id, Some(Arc::clone(&link)));
         if control::send(link.socket.as_fd(), welcome, &[segment.as_fd()]).is_err() {
-            // The client hung up, or the kernel has no room for a descriptor; the socket says which.
+            // The client hung up, or the kernel has no room for a descriptor; the socket says
+            // which.
             link.end(Reason::NoResources);
         }
         Ok(link)

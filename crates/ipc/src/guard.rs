@@ -1,11 +1,13 @@
 //! Removes a socket's file when its endpoint has gone, even by `kill -9`.
 //!
-//! A Unix socket's file outlives its process. So every endpoint with a path has a guard: a shell that
-//! reads from a pipe whose only writer is the endpoint, and removes the file when the pipe ends.
+//! A Unix socket's file outlives its process. So every endpoint with a path has a guard: a shell
+//! that reads from a pipe whose only writer is the endpoint, and removes the file when the pipe
+//! ends.
 //!
-//! The file is removed only if it is still the same one (device, inode, time of birth). Linux cannot compare and
-//! remove in one step, so whoever binds or removes holds a lock meanwhile ([`Turn`]): between a guard's look and its
-//! deed no next endpoint can put its own file there. Not here: binding; see `listen`.
+//! The file is removed only if it is still the same one (device, inode, time of birth). Linux
+//! cannot compare and remove in one step, so whoever binds or removes holds a lock meanwhile
+//! ([`Turn`]): between a guard's look and its deed no next endpoint can put its own file there. Not
+//! here: binding; see `listen`.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat, stat};
@@ -16,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Removes the file `$1` at the end of the pipe if it is still the one that was bound (device, inode,
-/// time of birth), unless a line comes first: then the endpoint has removed it itself. In its turn ([`Turn`]), where
-/// there is a flock(1).
+/// Removes the file `$1` at the end of the pipe if it is still the one that was bound (device,
+/// inode, time of birth), unless a line comes first: then the endpoint has removed it itself. In
+/// its turn ([`Turn`]), where there is a flock(1).
 ///
 /// The shell forks and ends at once: the guard is nobody's child that a program could stumble over.
 const SCRIPT: &str = r#"exec 3<&0
@@ -28,11 +30,12 @@ folder="${1%/*}/"
 turn() { [ -r "$folder" ] && command -v flock >/dev/null && exec 4<"$folder" && flock -w 5 4; }
 ( read -r _ <&3 || { turn; [ "$(identity "$1")" = "$bound" ] && rm -f -- "$1"; } ) &"#;
 
-/// How long another's turn is waited for. Who may read the folder can hold the lock for ever, so after this the work is
-/// done without.
+/// How long another's turn is waited for. Who may read the folder can hold the lock for ever, so
+/// after this the work is done without.
 const TURN_WAIT: Duration = Duration::from_secs(2);
 
-/// The turn to change what is at a path: an exclusive flock(2) of the folder, which leaves no file behind.
+/// The turn to change what is at a path: an exclusive flock(2) of the folder, which leaves no file
+/// behind.
 #[derive(Debug)]
 pub(crate) struct Turn(Option<OwnedFd>);
 
@@ -75,8 +78,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Watches over the socket just bound at `path`, in the turn in which it was bound. Where no shell can be started the file is still
-    /// removed at an orderly end, and replaced by the next endpoint after any other.
+    /// Watches over the socket just bound at `path`, in the turn in which it was bound. Where no
+    /// shell can be started the file is still removed at an orderly end, and replaced by the next
+    /// endpoint after any other.
     pub(crate) fn new(path: &Path) -> Self {
         // The shell has another working directory than we may have by then.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());

@@ -1,15 +1,16 @@
 //! Reading one client's requests: the receiving half of the request ring.
 //!
 //! # Theory of operation
-//! A short call comes on the *call line*, where its answer goes as well: one cache line that travels
-//! to and fro. Everything else, and calls while one is outstanding there, comes in slots in order,
-//! each with the next sequence number. A call on the call line says after which slot's request it was
-//! published, so all requests are taken in the order in which they were made. A lane looks at the tag
-//! of the slot that is next. Either it still carries what was there before (nothing new), or the next
-//! number (a request), or something else: then the client breaks the rules and is disconnected. A
-//! request is copied out of the slot and the slot is given back, before anyone looks at its content.
-//! Requests larger than an area come in several slots and are put together here, while other lanes
-//! are served: a lane never waits. Not here: which lane is looked at when; see `server`.
+//! A short call comes on the *call line*, where its answer goes as well: one cache line that
+//! travels to and fro. Everything else, and calls while one is outstanding there, comes in slots in
+//! order, each with the next sequence number. A call on the call line says after which slot's
+//! request it was published, so all requests are taken in the order in which they were made. A lane
+//! looks at the tag of the slot that is next. Either it still carries what was there before
+//! (nothing new), or the next number (a request), or something else: then the client breaks the
+//! rules and is disconnected. A request is copied out of the slot and the slot is given back,
+//! before anyone looks at its content. Requests larger than an area come in several slots and are
+//! put together here, while other lanes are served: a lane never waits. Not here: which lane is
+//! looked at when; see `server`.
 
 use crate::fault;
 use crate::layout::{
@@ -313,8 +314,8 @@ impl Lane {
     }
 }
 
-/// The part of an area that holds the next piece of a message of which `left` bytes are missing: not
-/// more than those, and not nothing. A length of 0 stands for as much as there can be.
+/// The part of an area that holds the next piece of a message of which `left` bytes are missing:
+/// not more than those, and not nothing. A length of 0 stands for as much as there can be.
 fn piece(area: Span<'_>, offset: u64, len: u64, left: u64) -> Option<Span<'_>> {
     let len = if len == 0 { left.min(area.len() as u64) } else { len };
     let part = area.part(usize::try_from(offset).ok()?, usize::try_from(len).ok()?)?;

@@ -1,4 +1,5 @@
-//! The shared region of one connection: where everything lies, and how a message's header is packed.
+//! The shared region of one connection: where everything lies, and how a message's header is
+//! packed.
 //!
 //! `docs/ipc.md` draws it. Both sides compute the layout from two numbers that the server chose and
 //! told over the control socket; nothing about the layout is ever read from the region itself. Not
@@ -80,7 +81,8 @@ pub(crate) struct Region {
     pub(crate) layout: Layout,
 }
 
-// SAFETY: `base` points into `mapping`, which is Send and Sync; all access is atomic or racy copies.
+// SAFETY: `base` points into `mapping`, which is Send and Sync; all access is atomic or racy
+// copies.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}

@@ -1,8 +1,8 @@
 //! Synchronous calls between address spaces, in the manner of L4, for Linux.
 //!
-//! A server makes an [`Endpoint`]; clients make a [`Connection`] to it over a Unix socket that stays
-//! as the control channel. From then on a message is one or two cache lines in a sealed region that
-//! the two share: a [`Draft`] is put together and [called](Draft::call), the server
+//! A server makes an [`Endpoint`]; clients make a [`Connection`] to it over a Unix socket that
+//! stays as the control channel. From then on a message is one or two cache lines in a sealed
+//! region that the two share: a [`Draft`] is put together and [called](Draft::call), the server
 //! [receives](Server::recv) it, and [answers and waits](Server::reply_wait) in one operation. While
 //! both spin there is no system call; a side that sleeps is woken only if it said so.
 //!

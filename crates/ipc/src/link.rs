@@ -1,8 +1,9 @@
 //! The server's side of one connection: what all its threads share about one client.
 //!
-//! A link is private memory of the server; its `region` is what the client can write. The thread that
-//! serves the client reads requests (`lane`); any thread that holds a token may answer (`reply`); the
-//! control thread (`endpoint`) handles the socket. Nothing here waits for the client, ever.
+//! A link is private memory of the server; its `region` is what the client can write. The thread
+//! that serves the client reads requests (`lane`); any thread that holds a token may answer
+//! (`reply`); the control thread (`endpoint`) handles the socket. Nothing here waits for the
+//! client, ever.
 
 use crate::control::{self, Inbox, Packet, Topic};
 use crate::grant::Granted;
@@ -25,9 +26,9 @@ const PARCELS_MAX: usize = 2;
 /// One reply line: whose answer it waits for, and where an inline answer is put together.
 #[derive(Debug)]
 pub(crate) struct ReplyLine {
-    /// Sequence number of the outstanding call plus `1 << 32`, or `2 << 32` once it is claimed through
-    /// the C interface, whose tokens can be copied; [`ANSWERING`] while its answer is published; 0 when
-    /// the line is free.
+    /// Sequence number of the outstanding call plus `1 << 32`, or `2 << 32` once it is claimed
+    /// through the C interface, whose tokens can be copied; [`ANSWERING`] while its answer is
+    /// published; 0 when the line is free.
     outstanding: AtomicU64,
     pub(crate) words: UnsafeCell<[u64; INLINE_WORDS]>,
     /// What the answer's line will say beside the words, once it is complete.
@@ -37,8 +38,8 @@ pub(crate) struct ReplyLine {
 }
 
 // SAFETY: `words`, `answer` and `spare` are touched only by the holder of the token of the call
-// outstanding on this line, and there is one such token at a time: `outstanding` goes from 0 to a call,
-// and back when the answer has been published, only once for each.
+// outstanding on this line, and there is one such token at a time: `outstanding` goes from 0 to a
+// call, and back when the answer has been published, only once for each.
 unsafe impl Sync for ReplyLine {}
 
 /// The answer to the call on a line is being published.
@@ -211,8 +212,8 @@ impl Link {
         })
     }
 
-    /// Notes that the answer to the call on `line` is about to be published. The client may send the
-    /// next call as soon as it sees it; that call has to wait until [`Self::end_call`].
+    /// Notes that the answer to the call on `line` is about to be published. The client may send
+    /// the next call as soon as it sees it; that call has to wait until [`Self::end_call`].
     #[inline]
     pub(crate) fn begin_answer(&self, line: u8) {
         if let Some(line) = self.lines.get(line as usize) {
@@ -284,8 +285,8 @@ impl Link {
         lock(&self.inbox).put(seq, fds, parcels_max)
     }
 
-    /// The descriptors of request `seq`. The client sent them before it published the request, so they
-    /// are here or in the socket.
+    /// The descriptors of request `seq`. The client sent them before it published the request, so
+    /// they are here or in the socket.
     pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
         loop {
             if let Some(fds) = lock(&self.inbox).take(seq) {

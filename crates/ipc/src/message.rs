@@ -1,8 +1,8 @@
 //! A received message in private memory, whichever side received it and however it came.
 //!
-//! Everything here is a copy: the line's words, the table, the body. Items of a message that fits its
-//! area may stay in the region until they are copied, once, to where they belong. Not here: where
-//! the bytes come from; see `lane` (server) and `connection` (client).
+//! Everything here is a copy: the line's words, the table, the body. Items of a message that fits
+//! its area may stay in the region until they are copied, once, to where they belong. Not here:
+//! where the bytes come from; see `lane` (server) and `connection` (client).
 
 use crate::gather::Parts;
 use crate::layout::{Header, INLINE_WORDS, Kind, TABLE_LEN};
@@ -37,8 +37,8 @@ pub(crate) struct Incoming {
     pub(crate) fds: FdList,
 }
 
-// SAFETY: the raw pointers are those of `SharedBytes` (mapped memory, copied by racy copies only) and
-// of `Place::Local` (kept still by a caller that waits); any one thread may follow them.
+// SAFETY: the raw pointers are those of `SharedBytes` (mapped memory, copied by racy copies only)
+// and of `Place::Local` (kept still by a caller that waits); any one thread may follow them.
 unsafe impl Send for Incoming {}
 
 impl Incoming {
@@ -94,8 +94,9 @@ impl Incoming {
         self.fds.clear();
     }
 
-    /// Takes a message of `total` bytes that lies in `area` in one piece. With `keep_items` the items
-    /// stay there, to be copied where they belong; else they are copied along. `None`: it does not add up.
+    /// Takes a message of `total` bytes that lies in `area` in one piece. With `keep_items` the
+    /// items stay there, to be copied where they belong; else they are copied along. `None`: it
+    /// does not add up.
     pub(crate) fn load_area(
         &mut self,
         header: Header,
@@ -121,8 +122,8 @@ impl Incoming {
         Some(())
     }
 
-    /// Takes a message as [`Self::load_area`] does, its items staying where they are: in the `len` bytes
-    /// of `area` at `start`.
+    /// Takes a message as [`Self::load_area`] does, its items staying where they are: in the `len`
+    /// bytes of `area` at `start`.
     pub(crate) fn load_in_place(
         &mut self,
         header: Header,
@@ -248,8 +249,8 @@ impl Incoming {
     #[inline]
     pub(crate) fn decoder(&mut self) -> rt::Decoder<'_> {
         let body = self.body();
-        // SAFETY: `fds` is disjoint from what `body` borrows (words, stream or memory of others); the
-        // borrow checker cannot see that through the method.
+        // SAFETY: `fds` is disjoint from what `body` borrows (words, stream or memory of others);
+        // the borrow checker cannot see that through the method.
         let body = unsafe { core::slice::from_raw_parts(body.as_ptr(), body.len()) };
         rt::Decoder::new(body, &self.items, &self.grants, &mut self.fds)
     }

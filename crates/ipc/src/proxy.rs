@@ -1,17 +1,21 @@
 //! Taking what clients send beside their packets in another process: descriptors.
 //!
 //! # Theory of operation
-//! A descriptor that a client sends is whatever the client likes: a file of a file system in user space, whose closing waits for that
-//! file system, or a pipe whose closing waits for a lock that the client holds. Nothing can end such a wait, so a process that has
-//! such a descriptor in its table may be impossible to end. A server that cannot afford that has [`Proxies`]: each client's socket is
-//! shared with a process that may be lost, and a packet that has something beside it is received there ([`forward`]). Over
-//! the **line** between both comes the packet, with what the proxy puts in place of the descriptors.
+//! A descriptor that a client sends is whatever the client likes: a file of a file system in user
+//! space, whose closing waits for that file system, or a pipe whose closing waits for a lock that
+//! the client holds. Nothing can end such a wait, so a process that has such a descriptor in its
+//! table may be impossible to end. A server that cannot afford that has [`Proxies`]: each client's
+//! socket is shared with a process that may be lost, and a packet that has something beside it is
+//! received there ([`forward`]). Over the **line** between both comes the packet, with what the
+//! proxy puts in place of the descriptors.
 //!
-//! Nobody but these two reads the client's socket, and the server only asks when it has seen that there is a packet with
-//! something beside it. So the proxy answers at once; if it does not, it is gone. While the proxy shares the
-//! socket, the server's closing it is never the last one, so what is still in its queue is the proxy's to close, too.
+//! Nobody but these two reads the client's socket, and the server only asks when it has seen that
+//! there is a packet with something beside it. So the proxy answers at once; if it does not, it is
+//! gone. While the proxy shares the socket, the server's closing it is never the last one, so what
+//! is still in its queue is the proxy's to close, too.
 //!
-//! Not here: processes, and what is put in place of descriptors (`sojourn-server`); packets (`control`).
+//! Not here: processes, and what is put in place of descriptors (`sojourn-server`); packets
+//! (`control`).
 
 use crate::ancillary::{self, Arrived};
 use crate::control::PACKET_LEN;
@@ -27,8 +31,8 @@ use std::mem::MaybeUninit;
 
 /// Processes that receive for an endpoint.
 pub trait Proxies: Send + Sync + Debug {
-    /// Shares the socket of a client that runs as that user. The answer is the server's end of the line. `None`: there is no
-    /// proxy for that user, and the client is not served.
+    /// Shares the socket of a client that runs as that user. The answer is the server's end of the
+    /// line. `None`: there is no proxy for that user, and the client is not served.
     fn share(&self, socket: OwnedFd, uid: u32) -> Option<ClientSocket>;
 }
 
@@ -113,8 +117,9 @@ fn ask(line: &OwnedFd, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errn
     Ok(Arrived { len, fds: arrived.fds, lost, sender: None })
 }
 
-/// The proxy's side: takes the question from the line, one packet from the client, and answers. Each descriptor of it goes through
-/// `replace`, whose answer goes to the server. False: the server has ended the line.
+/// The proxy's side: takes the question from the line, one packet from the client, and answers.
+/// Each descriptor of it goes through `replace`, whose answer goes to the server. False: the server
+/// has ended the line.
 pub fn forward(
     client: BorrowedFd<'_>,
     line: BorrowedFd<'_>,

@@ -1,10 +1,10 @@
 //! Answering a call: now, later, or from another thread.
 //!
-//! A [`ReplyToken`] is the right to answer one call, once. [`ReplyToken::start`] gives a draft whose
-//! encoder writes to where the answer will be read from; [`ReplyDraft::finish`] makes it a
-//! [`ReadyReply`], which is published by [`ReadyReply::send`] or together with the wait for the next
-//! request ([`crate::Server::reply_wait`]). A token dropped unanswered answers with fault `Dropped`,
-//! so no caller waits for an answer that cannot come.
+//! A [`ReplyToken`] is the right to answer one call, once. [`ReplyToken::start`] gives a draft
+//! whose encoder writes to where the answer will be read from; [`ReplyDraft::finish`] makes it a
+//! [`ReadyReply`], which is published by [`ReadyReply::send`] or together with the wait for the
+//! next request ([`crate::Server::reply_wait`]). A token dropped unanswered answers with fault
+//! `Dropped`, so no caller waits for an answer that cannot come.
 
 use crate::fault;
 use crate::gather::Gather;
@@ -76,7 +76,8 @@ impl ReplyToken {
                 // SAFETY: `body_len` bytes that live as long as the link, which the draft's token
                 // keeps, or as the place; this token alone may touch them (see `ReplyLine`).
                 let mut encoder = unsafe { Encoder::from_raw(body, body_len) };
-                // SAFETY: this token alone may touch the line's spare until its answer is published.
+                // SAFETY: this token alone may touch the line's spare until its answer is
+                // published.
                 encoder.lend(unsafe { (*link.lines[self.line as usize].spare.get()).take() });
                 (place, encoder)
             }
@@ -360,8 +361,8 @@ impl Drop for ReadyReply {
     }
 }
 
-/// Publishes the next piece of a long answer, which the client asked for with message `seq`. False if
-/// there is no such answer.
+/// Publishes the next piece of a long answer, which the client asked for with message `seq`. False
+/// if there is no such answer.
 pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
     fault::point("server.more");
     let mut replies = lock(&link.long_replies);
@@ -392,8 +393,8 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
     true
 }
 
-/// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if it
-/// waits for that room.
+/// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if
+/// it waits for that room.
 #[inline]
 pub(crate) fn publish_consumed(link: &Link, count: u32) {
     if ring::consume(link.region.consumed(), link.region.want(), count) {

@@ -2,10 +2,11 @@
 //!
 //! # Theory of operation
 //! A thread looks at its lanes in turn. Lanes are *hot* (looked at, and armed with a futex when the
-//! thread sleeps) or *cold* (asleep on the control socket: a client that has something sends a packet,
-//! and the control thread posts a note). A lane that had nothing for a while becomes cold, so both a
-//! round and a sleep cost by the clients that are active, not by those that are connected.
-//! Not here: reading a request (`lane`), answering (`reply`), accepting clients (`endpoint`).
+//! thread sleeps) or *cold* (asleep on the control socket: a client that has something sends a
+//! packet, and the control thread posts a note). A lane that had nothing for a while becomes cold,
+//! so both a round and a sleep cost by the clients that are active, not by those that are
+//! connected. Not here: reading a request (`lane`), answering (`reply`), accepting clients
+//! (`endpoint`).
 
 use crate::deadline::Deadline;
 use crate::fault;
@@ -104,8 +105,9 @@ impl Server {
         self.reply_wait(None, deadline)
     }
 
-    /// Publishes an answer and waits for what comes next, as one operation: the answer costs a store
-    /// (and a wake-up if the client sleeps), and the client's next request is looked for at once.
+    /// Publishes an answer and waits for what comes next, as one operation: the answer costs a
+    /// store (and a wake-up if the client sleeps), and the client's next request is looked for at
+    /// once.
     ///
     /// An answer to a client that has gone is dropped; [`Event::Gone`] follows.
     ///

@@ -96,8 +96,8 @@ impl ServerThread {
     }
 
     /// Reads control packets of a client of this thread that are there, but not so many that others
-    /// have to wait. Called by the control thread when there are some, and by the server thread when
-    /// it misses descriptors. False when there were none.
+    /// have to wait. Called by the control thread when there are some, and by the server thread
+    /// when it misses descriptors. False when there were none.
     pub(crate) fn drain(&self, link: &Link) -> bool {
         // One thread at a time: what the other has read it has also put where it is looked for.
         let _turn = lock(&link.reading);

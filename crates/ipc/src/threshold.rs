@@ -2,8 +2,9 @@
 //!
 //! An array in the body is copied by the receiver with the body and again to where it belongs; as a
 //! string item it is copied there at once, but has to be described by the sender and found by the
-//! receiver. The crossover is the size whose copy costs as much as that bookkeeping; both are measured
-//! here, on this machine, with the code that ships. Not here: the stubs that ask (`rt`, `idl.h`).
+//! receiver. The crossover is the size whose copy costs as much as that bookkeeping; both are
+//! measured here, on this machine, with the code that ships. Not here: the stubs that ask (`rt`,
+//! `idl.h`).
 
 use crate::deadline::now_ns;
 use crate::gather::{Gather, Parts};

@@ -1,7 +1,9 @@
-//! The C interface as C programs see it: built by plain `cc` against both libraries, run as processes.
+//! The C interface as C programs see it: built by plain `cc` against both libraries, run as
+//! processes.
 //!
-//! The programs are in `tests/c`; the example of `examples/c-echo` is built by its own Makefile, with
-//! the pkg-config file as it is installed. Each program has an alarm, each wait here a deadline.
+//! The programs are in `tests/c`; the example of `examples/c-echo` is built by its own Makefile,
+//! with the pkg-config file as it is installed. Each program has an alarm, each wait here a
+//! deadline.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Calls, every way a message can travel: each test runs with the server in this process and with the
-//! server in another.
+//! Calls, every way a message can travel: each test runs with the server in this process and with
+//! the server in another.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

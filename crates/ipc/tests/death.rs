@@ -1,5 +1,5 @@
-//! Death of either side at every labelled point, and sides that stop: whoever lives is told in time,
-//! and nothing is left behind.
+//! Death of either side at every labelled point, and sides that stop: whoever lives is told in
+//! time, and nothing is left behind.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

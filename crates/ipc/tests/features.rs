@@ -352,7 +352,8 @@ fn items_are_read_where_they_lie(home: Home) {
             let items = [&bytes[..len], &bytes[7..7 + len / 2]];
             let back = common::call_with_items(&mut connection, b"body", &items).unwrap();
             assert_eq!(back, (b"body".to_vec(), items.map(<[u8]>::to_vec).to_vec()));
-            // The slot is given back when the next message is waited for: more of them than there are.
+            // The slot is given back when the next message is waited for: more of them than there
+            // are.
             for _ in 0..12 {
                 let mut draft = connection.start(COUNT, 4);
                 draft.encoder().put_bytes(&count.to_ne_bytes()).unwrap();
@@ -464,8 +465,8 @@ fn greedy(words: &[&str]) {
     common::child::wait_for_parent();
 }
 
-/// A server that cannot see our process at all, in a pid name space of its own, knows who we are but
-/// for that, over its name and over a socket that it offers.
+/// A server that cannot see our process at all, in a pid name space of its own, knows who we are
+/// but for that, over its name and over a socket that it offers.
 #[test]
 #[allow(unsafe_code, reason = "a name space is unshared by a system call")]
 fn a_client_whose_process_is_not_seen_is_process_0() {

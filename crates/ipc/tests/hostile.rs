@@ -573,7 +573,8 @@ fn a_client_that_never_reads() {
         if n % 2 == 0 {
             assert!(raw.call(ECHO, n).is_some());
         } else {
-            // Answers with descriptors, which stay in the socket until there is no room: a fault then.
+            // Answers with descriptors, which stay in the socket until there is no room: a fault
+            // then.
             let (kind, _) = raw.call(common::service::GIVE, 1).unwrap();
             assert!(kind == RESULT || n > 10, "{n}");
         }

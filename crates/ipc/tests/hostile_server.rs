@@ -1,5 +1,5 @@
-//! Servers that break the rules: a client finds out, is not held past its deadline, and reads nothing
-//! that is not its own.
+//! Servers that break the rules: a client finds out, is not held past its deadline, and reads
+//! nothing that is not its own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -285,8 +285,8 @@ fn a_server_that_never_answers_holds_nobody() {
     let _watchdog = watchdog(60);
     let (mut connection, server) = meet();
     let start = Instant::now();
-    // Bogus counts of what it has taken, a full socket, a socket shut halfway: nothing holds a client
-    // past its deadline.
+    // Bogus counts of what it has taken, a full socket, a socket shut halfway: nothing holds a
+    // client past its deadline.
     for consumed in [0, 1, 1000, u32::MAX, 1 << 31] {
         server.region.word32(CONSUMED).store(consumed, Ordering::SeqCst);
         for _ in 0..6 {
@@ -370,7 +370,8 @@ fn packets_that_make_no_sense_end_the_connection() {
     assert!(common::service::open_fds() < before + 100);
 }
 
-/// Packets that mean nothing to who waits, sent as fast as they are taken: a client is not held past its deadline.
+/// Packets that mean nothing to who waits, sent as fast as they are taken: a client is not held
+/// past its deadline.
 #[test]
 fn a_server_that_never_stops_sending_holds_nobody() {
     let _watchdog = watchdog(60);

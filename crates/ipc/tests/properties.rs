@@ -1,5 +1,5 @@
-//! Random sequences of operations against a model of what must come of them, with the server in this
-//! process and in another.
+//! Random sequences of operations against a model of what must come of them, with the server in
+//! this process and in another.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

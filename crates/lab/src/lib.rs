@@ -1,8 +1,9 @@
-//! What whole-system tests and benchmarks share: a sandbox with a session server of its own, programs run plain and
-//! under Sojourn with deadlines, hosts and links ([`net`]), and what was built.
+//! What whole-system tests and benchmarks share: a sandbox with a session server of its own,
+//! programs run plain and under Sojourn with deadlines, hosts and links ([`net`]), and what was
+//! built.
 //!
-//! Nothing here is shipped. `lab-peer` (`src/bin/peer`) is an ordinary program that knows nothing of Sojourn and checks every byte.
-//! Read `docs/testing.md` first.
+//! Nothing here is shipped. `lab-peer` (`src/bin/peer`) is an ordinary program that knows nothing
+//! of Sojourn and checks every byte. Read `docs/testing.md` first.
 
 mod built;
 pub mod measuring;

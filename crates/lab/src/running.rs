@@ -43,9 +43,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command` with its output collected, in a session (setsid(2)) of its own: among the kin that tests
-    /// run under may be processes that nobody here may inspect, and a server does not trust what their session
-    /// inherits.
+    /// Starts `command` with its output collected, in a session (setsid(2)) of its own: among the
+    /// kin that tests run under may be processes that nobody here may inspect, and a server does
+    /// not trust what their session inherits.
     ///
     /// # Errors
     /// If it cannot be started.

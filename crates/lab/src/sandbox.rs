@@ -39,8 +39,8 @@ impl Sandbox {
         Self::make(None, "")
     }
 
-    /// The same, with the server and all programs on `host`. The server carries sessions with other hosts, too; with the variable
-    /// `LAB_PORTS` set as in [`Sandbox::with_ports`].
+    /// The same, with the server and all programs on `host`. The server carries sessions with other
+    /// hosts, too; with the variable `LAB_PORTS` set as in [`Sandbox::with_ports`].
     ///
     /// # Errors
     /// As [`Sandbox::new`].

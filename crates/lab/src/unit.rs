@@ -1,8 +1,8 @@
-//! The limits that the shipped systemd unit puts on the server, for servers of the lab: what they may not do there would else be seen by
-//! users first.
+//! The limits that the shipped systemd unit puts on the server, for servers of the lab: what they
+//! may not do there would else be seen by users first.
 //!
-//! Not all of the unit: kinds of sockets, and no new privileges. Its capabilities are compared with what the server keeps in
-//! `crates/server/tests/privileges.rs`.
+//! Not all of the unit: kinds of sockets, and no new privileges. Its capabilities are compared with
+//! what the server keeps in `crates/server/tests/privileges.rs`.
 
 #![allow(unsafe_code, reason = "a hook between fork and exec")]
 

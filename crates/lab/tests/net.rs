@@ -1,4 +1,5 @@
-//! Hosts and links as tests of networks use them, with the plain kernel at both ends; and that nothing is left of them.
+//! Hosts and links as tests of networks use them, with the plain kernel at both ends; and that
+//! nothing is left of them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,7 +25,8 @@ fn udp(host: &Host, address: impl Into<IpAddr>) -> UdpSocket {
     socket
 }
 
-/// What a call answers that is not interrupted: with a time limit it may be whenever the machine is paused (signal(7)).
+/// What a call answers that is not interrupted: with a time limit it may be whenever the machine is
+/// paused (signal(7)).
 fn whole<T>(mut call: impl FnMut() -> std::io::Result<T>) -> T {
     loop {
         match call() {
@@ -46,7 +48,8 @@ fn ping(from: &UdpSocket, to: &UdpSocket, text: &[u8]) -> Duration {
     start.elapsed()
 }
 
-/// Byte number `at` of what is transferred: no two places that a damaged transfer could exchange look alike.
+/// Byte number `at` of what is transferred: no two places that a damaged transfer could exchange
+/// look alike.
 fn byte(at: usize) -> u8 {
     ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

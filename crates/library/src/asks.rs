@@ -1,15 +1,20 @@
-//! What a program asks of a session with another host, and sets on it, while it is carried: options, `TCP_INFO`, lengths of queues.
+//! What a program asks of a session with another host, and sets on it, while it is carried:
+//! options, `TCP_INFO`, lengths of queues.
 //!
 //! # Theory of operation
-//! The kernel's socket is asked and told first, and what it refuses is refused. It is silent, however, so of what moves it knows nothing:
-//! that the engine answers. Both happen under the lock that a return holds, so that no answer mixes the two homes, and what is set is not
-//! undone by a return that has begun.
+//! The kernel's socket is asked and told first, and what it refuses is refused. It is silent,
+//! however, so of what moves it knows nothing: that the engine answers. Both happen under the lock
+//! that a return holds, so that no answer mixes the two homes, and what is set is not undone by a
+//! return that has begun.
 //!
-//! Keepalive is the exception: a socket that is deaf must not ask the peer anything. So it is off in the kernel while the session is away,
-//! and [`Session::keepalive`] says what the program has set. An option that is set after the join and before the session is lent may have
-//! come too late for the record; whoever begins to carry it reads all of them again ([`Session::take_new_options`]).
+//! Keepalive is the exception: a socket that is deaf must not ask the peer anything. So it is off
+//! in the kernel while the session is away, and [`Session::keepalive`] says what the program has
+//! set. An option that is set after the join and before the session is lent may have come too late
+//! for the record; whoever begins to carry it reads all of them again
+//! ([`Session::take_new_options`]).
 //!
-//! Not here: numbers and structures of C (`sojourn-preload`), which option means what (`sojourn_pump::options`).
+//! Not here: numbers and structures of C (`sojourn-preload`), which option means what
+//! (`sojourn_pump::options`).
 
 use crate::session::{RxPhase, Sender, Session, TxPhase, lock};
 use crate::{Library, kernel};
@@ -55,7 +60,8 @@ pub enum Queue {
 }
 
 impl Library {
-    /// The session of `fd` and the generation of its slot, if it is carried. One that is an ancestor's goes home first.
+    /// The session of `fd` and the generation of its slot, if it is carried. One that is an
+    /// ancestor's goes home first.
     fn carried(&self, fd: i32) -> Option<(&Session, u32)> {
         let entry = self.table.known(fd)?;
         if entry.session.load(Ordering::Relaxed) == 0 {
@@ -68,8 +74,9 @@ impl Library {
         (session.is_carried() && !session.is_datagram()).then_some((session, generation))
     }
 
-    /// Sets an option of a session that is carried: `kernel` sets it there, and answers as system calls do. `None`, and `kernel` was not called: it is
-    /// not carried. What the engine cannot obey sends the session home.
+    /// Sets an option of a session that is carried: `kernel` sets it there, and answers as system
+    /// calls do. `None`, and `kernel` was not called: it is not carried. What the engine cannot
+    /// obey sends the session home.
     pub fn set_option(&self, fd: i32, set: Set, kernel: impl FnOnce() -> isize) -> Option<isize> {
         let (session, generation) = self.carried(fd)?;
         let (result, is_obeyed) = session.at_rest(generation, |_| {
@@ -82,7 +89,8 @@ impl Library {
         Some(result)
     }
 
-    /// Asks for an option of a session that is carried: `kernel`'s answer, and what is to be put over it. `None` as above.
+    /// Asks for an option of a session that is carried: `kernel`'s answer, and what is to be put
+    /// over it. `None` as above.
     pub fn ask_option(&self, fd: i32, kernel: impl FnOnce() -> isize) -> Option<(isize, Answer)> {
         let (session, generation) = self.carried(fd)?;
         session.at_rest(generation, |_| {
@@ -94,7 +102,8 @@ impl Library {
         })
     }
 
-    /// Asks for the length of a queue of a session that is carried: `kernel`'s answer, given what it holds itself. `None` as above.
+    /// Asks for the length of a queue of a session that is carried: `kernel`'s answer, given what
+    /// it holds itself. `None` as above.
     pub fn ask_queue(
         &self,
         fd: i32,
@@ -113,7 +122,8 @@ impl Library {
 }
 
 impl Session {
-    /// Does something while the session can neither go home nor become another. `None`: it is none, or another, already.
+    /// Does something while the session can neither go home nor become another. `None`: it is none,
+    /// or another, already.
     fn at_rest<R>(&self, generation: u32, work: impl FnOnce(&Sender) -> R) -> Option<R> {
         let tx = lock(&self.tx);
         let is_it = self.generation.load(Ordering::SeqCst) == generation;
@@ -160,7 +170,8 @@ impl Session {
             }
             return is_obeyed;
         }
-        // SYNC: before the second look at `is_lent`; pairs with `Net::begin`, which sets that and then looks here, all under the pump's lock.
+        // SYNC: before the second look at `is_lent`; pairs with `Net::begin`, which sets that and
+        // then looks here, all under the pump's lock.
         self.has_new_options.store(true, Ordering::SeqCst);
         if self.is_lent()
             && let Some(net) = crate::library().net()
@@ -179,7 +190,8 @@ impl Session {
         pump.session(self.slot()).is_some_and(|carried| carried.set(change, fd, keepalive, now()))
     }
 
-    /// The session has just been lent: what the program has set since the record was made holds, too.
+    /// The session has just been lent: what the program has set since the record was made holds,
+    /// too.
     pub(crate) fn take_new_options(&self, pump: &mut Pump) {
         if self.has_new_options.swap(false, Ordering::SeqCst) {
             for change in Change::ALL {

@@ -1,8 +1,10 @@
 //! Bulk transfers that do better in the kernel: what is remembered of them between their moves.
 //!
-//! The decision is `sojourn_pump::bulk`'s. Away, the pump samples and freezes the stream of a session that is to go home; whoever sends it home
-//! then notes why ([`Session::reason_for`]). In the kernel its calls are counted as for any descriptor, and each time a threshold is reached that
-//! counts as a sample, too ([`Library::may_leave`]). Only sessions that went home for this are remembered.
+//! The decision is `sojourn_pump::bulk`'s. Away, the pump samples and freezes the stream of a
+//! session that is to go home; whoever sends it home then notes why ([`Session::reason_for`]). In
+//! the kernel its calls are counted as for any descriptor, and each time a threshold is reached
+//! that counts as a sample, too ([`Library::may_leave`]). Only sessions that went home for this are
+//! remembered.
 
 use crate::session::{Session, lock};
 use crate::table::{Entry, mark};
@@ -20,7 +22,8 @@ const MOST: usize = 4096;
 pub(crate) type Histories = HashMap<i32, (u32, History)>;
 
 impl Library {
-    /// A descriptor that has a history has reached a threshold, after so many bytes. Whether it may be offered.
+    /// A descriptor that has a history has reached a threshold, after so many bytes. Whether it may
+    /// be offered.
     pub(crate) fn may_leave(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);

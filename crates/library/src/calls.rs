@@ -1,7 +1,7 @@
 //! Where a data call goes: to the kernel, counted, or to the session.
 //!
-//! The shell asks before each data call and, for the kernel, reports the result. Read the head of `table` for
-//! the order of things.
+//! The shell asks before each data call and, for the kernel, reports the result. Read the head of
+//! `table` for the order of things.
 
 use crate::Library;
 use crate::datagrams::{Attempt, Got};
@@ -104,8 +104,8 @@ impl Call<'_> {
         self.session.is_datagram()
     }
 
-    /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None`: the session has gone home; ask again where to go. The
-    /// caller keeps the attempt until the call is over.
+    /// Receives a datagram into at most [`crate::PARTS_MAX`] slices. `None`: the session has gone
+    /// home; ask again where to go. The caller keeps the attempt until the call is over.
     pub fn receive_datagram(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -120,8 +120,8 @@ impl Call<'_> {
         self.session.kernel_gave();
     }
 
-    /// Sends a datagram, or several of `segment` bytes each but the last; to the connected peer if no target is given. How many bytes. `None`: the
-    /// kernel serves this call.
+    /// Sends a datagram, or several of `segment` bytes each but the last; to the connected peer if
+    /// no target is given. How many bytes. `None`: the kernel serves this call.
     pub fn send_datagram(
         &self,
         bufs: &[IoSlice<'_>],
@@ -131,13 +131,14 @@ impl Call<'_> {
         self.session.send_datagram(self.generation, bufs, target, segment)
     }
 
-    /// Whether the number was closed, or given to something else, since the call began: then nothing more may
-    /// be done with it.
+    /// Whether the number was closed, or given to something else, since the call began: then
+    /// nothing more may be done with it.
     pub fn number_is_another(&self) -> bool {
         self.entry.version.load(Ordering::SeqCst) != self.version
     }
 
-    /// Receives; `kernel` takes what is in the kernel still. `None`: the session has gone home; ask again where to go.
+    /// Receives; `kernel` takes what is in the kernel still. `None`: the session has gone home; ask
+    /// again where to go.
     #[inline]
     pub fn recv(
         &self,
@@ -154,7 +155,8 @@ impl Call<'_> {
         self.session.send(self.generation, bufs, how)
     }
 
-    /// Sends from a file, at `offset` or where the file stands; moves whichever it is. `None` as above.
+    /// Sends from a file, at `offset` or where the file stands; moves whichever it is. `None` as
+    /// above.
     pub fn send_file(
         &self,
         file: BorrowedFd<'_>,

@@ -1,8 +1,9 @@
 //! Sessions whose other side is the server's carrier: what is different for them.
 //!
-//! To data calls a carried session is a session as any other. The kernel's socket, however, is not a second way for
-//! bytes: once both directions have switched, the carrier takes over what the kernel knew of the connection, and gives
-//! it back when the stream is frozen. So nobody here uses the socket in between. Read `docs/moves.md`.
+//! To data calls a carried session is a session as any other. The kernel's socket, however, is not
+//! a second way for bytes: once both directions have switched, the carrier takes over what the
+//! kernel knew of the connection, and gives it back when the stream is frozen. So nobody here uses
+//! the socket in between. Read `docs/moves.md`.
 
 use crate::net::{Net, Parting};
 use crate::protocol::server::open_carry_client;
@@ -19,7 +20,8 @@ use sojourn_session::{CarryClient, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
 
-/// How long the carrier may take to put a session back. Then it counts as lost, as if the peer had reset it.
+/// How long the carrier may take to put a session back. Then it counts as lost, as if the peer had
+/// reset it.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether the carrier lives, or another one.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
@@ -31,7 +33,8 @@ impl Session {
         self.is_carried.load(Ordering::Relaxed)
     }
 
-    /// Receives from the ring only from now on: what is in the kernel the carrier will take from there.
+    /// Receives from the ring only from now on: what is in the kernel the carrier will take from
+    /// there.
     pub(crate) fn give_up_kernel(&self, rx: &mut Receiver, stream: &Stream) {
         if rx.phase == RxPhase::Joined {
             rx.phase = RxPhase::Ring;
@@ -42,15 +45,15 @@ impl Session {
         }
     }
 
-    /// A session's ring is empty. What the kernel had when it was given up may have been reported, so it is not "nothing"
-    /// until the carrier has brought it.
+    /// A session's ring is empty. What the kernel had when it was given up may have been reported,
+    /// so it is not "nothing" until the carrier has brought it.
     pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Step {
         rx.is_promised &= stream.totals().1 == 0;
         if rx.is_promised { Step::Owed } else { Step::Empty }
     }
 
-    /// The kernel's socket has nothing to say: the session is away from it, and on the way home it is disconnected for a moment,
-    /// which looks like a hang-up.
+    /// The kernel's socket has nothing to say: the session is away from it, and on the way home it
+    /// is disconnected for a moment, which looks like a hang-up.
     pub(crate) fn is_deaf(&self) -> bool {
         self.is_carried() && !self.is_datagram() && lock(&self.rx).phase == RxPhase::Ring
     }
@@ -63,12 +66,14 @@ impl Session {
             self.try_consent(&mut rx, stream);
         }
         drop(rx);
-        // What the kernel has said of room and bytes has become the stream's to say: whoever sleeps looks there.
+        // What the kernel has said of room and bytes has become the stream's to say: whoever sleeps
+        // looks there.
         self.wake_own(stream);
     }
 
-    /// The server is gone. What its carrier had not begun to take out of the kernel is in the kernel, but for what the program has
-    /// written to the ring meanwhile. What it had begun with, and not lent, only the next one may know.
+    /// The server is gone. What its carrier had not begun to take out of the kernel is in the
+    /// kernel, but for what the program has written to the ring meanwhile. What it had begun with,
+    /// and not lent, only the next one may know.
     pub(crate) fn carrier_is_lost(&self) {
         if self.is_carried()
             && !self.is_lent()
@@ -81,8 +86,9 @@ impl Session {
         }
     }
 
-    /// Waits until the carrier has put the session back, or it turns out that there is nothing to put back. `parting`: where the session
-    /// stands, if that is known here; it is given to this server, or to the next one if this dies. Whether this process has kept it.
+    /// Waits until the carrier has put the session back, or it turns out that there is nothing to
+    /// put back. `parting`: where the session stands, if that is known here; it is given to this
+    /// server, or to the next one if this dies. Whether this process has kept it.
     fn await_return(&self, stream: &Stream, parting: Option<&Parting>) -> bool {
         let library = crate::library();
         let net = library.engine().zip(library.net());
@@ -96,7 +102,8 @@ impl Session {
             match (parting, net) {
                 (Some(parting), Some((_, net))) => {
                     net.give_back(library, parting, &mut given);
-                    // What comes for it meanwhile is kept: work that would have to be done afterwards.
+                    // What comes for it meanwhile is kept: work that would have to be done
+                    // afterwards.
                     while !is_decided() && net.with_pump(|pump| pump.turn(false, now())) {}
                 }
                 // The carrier has not taken it out, and never will.
@@ -117,8 +124,9 @@ impl Session {
         false
     }
 
-    /// The stream is frozen: waits until the carrier has put the session into the kernel, with all that the program has
-    /// written and not read. It reads what is left in our ring itself. True: the kernel has had it all the time, but for what is in the ring.
+    /// The stream is frozen: waits until the carrier has put the session into the kernel, with all
+    /// that the program has written and not read. It reads what is left in our ring itself. True:
+    /// the kernel has had it all the time, but for what is in the ring.
     pub(crate) fn return_carried(
         &self,
         rx: &mut Receiver,
@@ -133,7 +141,8 @@ impl Session {
             return true;
         }
         let library = crate::library();
-        // SYNC: the stream is frozen by now; pairs with `Net::begin`, also if there is no `Net` yet.
+        // SYNC: the stream is frozen by now; pairs with `Net::begin`, also if there is no `Net`
+        // yet.
         fence(Ordering::SeqCst);
         let net = library.engine().zip(library.net());
         let net = net.filter(|(_, net)| net.withdraw(self));
@@ -155,7 +164,8 @@ impl Session {
             if let (Some(parting), Some((_, net))) = (parting, net) {
                 net.reset(parting);
             }
-            // Its socket would wait for ever for answers to what it said long ago: closed, it refuses writes, and tells the peer.
+            // Its socket would wait for ever for answers to what it said long ago: closed, it
+            // refuses writes, and tells the peer.
             if let Ok(fd) = kernel::at(self.number()) {
                 let _ = rustix::net::connect_unspec(fd);
             }
@@ -220,7 +230,8 @@ impl Net {
         }
     }
 
-    /// The server that has put the session back says to the kernel what came meanwhile. If there is none, or it is another one, the peer repeats it.
+    /// The server that has put the session back says to the kernel what came meanwhile. If there is
+    /// none, or it is another one, the peer repeats it.
     fn give_late(&self, parting: &Parting, late: &Late) {
         let mut server = lock(&self.server);
         let Ok(file) = late.pack() else { return };

@@ -1,14 +1,17 @@
 //! Datagram calls on UDP sockets: what is different from streams.
 //!
 //! # Theory of operation
-//! The socket has two queues: the library's, which the pump fills with plain datagrams from other hosts, and the kernel's, which has
-//! everything else (fragments, multicast, this host's own, errors). A receive takes from the library's, and asks the kernel when its
-//! descriptor has stirred, and before it says that there is nothing. By turns, when both have something. The order between the two does not
-//! matter; within each it is kept. A send goes past the kernel if the pump can do it, and else through the socket, datagram by datagram.
-//! So nothing has to be waited for when a socket moves, but that no thread sits in the kernel for what comes to the other queue.
+//! The socket has two queues: the library's, which the pump fills with plain datagrams from other
+//! hosts, and the kernel's, which has everything else (fragments, multicast, this host's own,
+//! errors). A receive takes from the library's, and asks the kernel when its descriptor has
+//! stirred, and before it says that there is nothing. By turns, when both have something. The order
+//! between the two does not matter; within each it is kept. A send goes past the kernel if the pump
+//! can do it, and else through the socket, datagram by datagram. So nothing has to be waited for
+//! when a socket moves, but that no thread sits in the kernel for what comes to the other queue.
 //!
-//! On the way home the server first gives the packets back to the kernel, then what was not read is said to the kernel again. Read
-//! `docs/moves.md`, "UDP". Calls with addresses and control data are the shell's; here are endpoints.
+//! On the way home the server first gives the packets back to the kernel, then what was not read is
+//! said to the kernel again. Read `docs/moves.md`, "UDP". Calls with addresses and control data are
+//! the shell's; here are endpoints.
 
 use crate::calls::Recv;
 use crate::kernel;
@@ -32,7 +35,8 @@ use sojourn_stream::{Bell, Stream};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-/// How long the server may take to give the packets back, and to say to the kernel what was not read.
+/// How long the server may take to give the packets back, and to say to the kernel what was not
+/// read.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether the server lives.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
@@ -67,8 +71,9 @@ pub struct Datagram {
 pub enum Got {
     /// A datagram.
     Here(Datagram),
-    /// The kernel is to be asked, without waiting. If it has nothing either, that is the answer if `is_last`, and else the
-    /// receive is to be made again. What it has is to be [reported](crate::Call::kernel_gave).
+    /// The kernel is to be asked, without waiting. If it has nothing either, that is the answer if
+    /// `is_last`, and else the receive is to be made again. What it has is to be
+    /// [reported](crate::Call::kernel_gave).
     Kernel {
         /// Nothing else is left to do.
         is_last: bool,
@@ -123,7 +128,8 @@ impl Session {
         }
     }
 
-    /// Reads from the kernel's socket what is obeyed here. Under the receiver's lock, so that what was set last is read last.
+    /// Reads from the kernel's socket what is obeyed here. Under the receiver's lock, so that what
+    /// was set last is read last.
     fn learn_options(&self, rx: &Receiver) {
         let Ok(fd) = kernel::at(self.number()) else { return };
         self.form.store(form_of(fd) | ancillary::wanted(fd), Ordering::SeqCst);
@@ -244,7 +250,8 @@ impl Session {
         self.has_stirred.store(true, Ordering::SeqCst);
     }
 
-    /// Sends one past the kernel: how many bytes. `None`: the kernel's socket sends it, or says why not.
+    /// Sends one past the kernel: how many bytes. `None`: the kernel's socket sends it, or says why
+    /// not.
     pub(crate) fn send_datagram(
         &self,
         generation: u32,
@@ -283,16 +290,19 @@ impl Session {
         socket.is_readable().then(|| socket.siocinq())
     }
 
-    /// The stream is frozen: waits until the kernel has the packets again, and what the program has not read.
+    /// The stream is frozen: waits until the kernel has the packets again, and what the program has
+    /// not read.
     pub(crate) fn return_datagrams(&self, rx: &mut Receiver, stream: &Stream, reason: ReasonT) {
         rx.datagrams = None;
-        // SYNC: the stream is frozen by now; pairs with `Net::begin_datagrams`, also if there is no `Net` yet.
+        // SYNC: the stream is frozen by now; pairs with `Net::begin_datagrams`, also if there is no
+        // `Net` yet.
         fence(Ordering::SeqCst);
         let net = library().engine().zip(library().net());
         let net = net.filter(|(_, net)| net.withdraw(self));
         stream.attention();
         let Some((_, net)) = net else { return };
-        // Of an unknown session the server has given to the kernel what it found. Without a server nobody gives a port back that is not used any more.
+        // Of an unknown session the server has given to the kernel what it found. Without a server
+        // nobody gives a port back that is not used any more.
         let is_server_there =
             reason != ReasonT::PeerDied && (reason != ReasonT::Closed || net.has_server(library()));
         if is_server_there {
@@ -339,8 +349,8 @@ fn plain(target: SocketAddr, form: u32) -> Option<SocketAddr> {
     }
 }
 
-/// What a socket may do past the kernel. An IPv6 socket has options for IPv4 of its own, which the record does not have: if they
-/// differ, IPv4 is the kernel's.
+/// What a socket may do past the kernel. An IPv6 socket has options for IPv4 of its own, which the
+/// record does not have: if they differ, IPv4 is the kernel's.
 fn form_of(fd: BorrowedFd<'_>) -> u32 {
     if sockopt::socket_domain(fd) != Ok(AddressFamily::INET6) {
         return form::TAKES_V4;

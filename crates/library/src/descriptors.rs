@@ -14,8 +14,8 @@ use rustix::net::sockopt;
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 
-/// How long a close waits for the server to let go of its duplicate, and how often it looks. A server
-/// that lives needs some ten microseconds.
+/// How long a close waits for the server to let go of its duplicate, and how often it looks. A
+/// server that lives needs some ten microseconds.
 const OFFERED_LIMIT: Duration = Duration::from_millis(20);
 const OFFERED_SLICE: Duration = Duration::from_micros(20);
 
@@ -62,13 +62,15 @@ impl Library {
             entry.reset(0, 0);
             return;
         }
-        // First: threads that this wakes must not take what the number becomes for what they were waiting for.
+        // First: threads that this wakes must not take what the number becomes for what they were
+        // waiting for.
         entry.version.fetch_add(1, Ordering::SeqCst);
         self.unjoin(fd, entry);
         entry.reset(0, 0);
     }
 
-    /// Before the program closes every number from `first` to `last`; the library's own are left out. [`Library::ended`] comes after that.
+    /// Before the program closes every number from `first` to `last`; the library's own are left
+    /// out. [`Library::ended`] comes after that.
     pub fn closing_range(&self, first: u32, last: u32) {
         for fd in self.table.known_within(first, last) {
             if !self.is_own(fd) {
@@ -84,7 +86,8 @@ impl Library {
         inherited.filter(|fd| *fd >= from).chain(own).min()
     }
 
-    /// Whether a wait for `fd` must be known here: it has a session, or may come to have one meanwhile.
+    /// Whether a wait for `fd` must be known here: it has a session, or may come to have one
+    /// meanwhile.
     pub fn concerns(&self, fd: i32) -> bool {
         self.table.known(fd).is_some_and(|entry| {
             entry.session.load(Ordering::SeqCst) != 0
@@ -93,7 +96,8 @@ impl Library {
         })
     }
 
-    /// Whether data calls on `fd` are the kernel's for good, so that nobody need be asked. Cannot fail.
+    /// Whether data calls on `fd` are the kernel's for good, so that nobody need be asked. Cannot
+    /// fail.
     #[inline]
     pub fn is_plain(&self, fd: i32) -> bool {
         let Some(entry) = self.table.known(fd) else { return fd < 0 };
@@ -102,7 +106,8 @@ impl Library {
         is_fixed && entry.session.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether [`Library::is_plain`], where a no is no harm: for good, and without a look at settings.
+    /// Whether [`Library::is_plain`], where a no is no harm: for good, and without a look at
+    /// settings.
     #[inline(always)]
     pub fn is_surely_plain(&self, fd: i32) -> bool {
         self.table
@@ -110,7 +115,8 @@ impl Library {
             .is_some_and(|entry| entry.is_settled() && entry.session.load(Ordering::Relaxed) == 0)
     }
 
-    /// Before something else is put on `fd` (dup2, dup3): as a close, with [`Library::ended`] after it.
+    /// Before something else is put on `fd` (dup2, dup3): as a close, with [`Library::ended`] after
+    /// it.
     pub fn replacing(&self, fd: i32) {
         self.closing(fd);
     }
@@ -122,8 +128,8 @@ impl Library {
             return;
         }
         self.take_back(old, from);
-        // One number of two can be forgotten by a close that we do not see: both are looked at closely
-        // before either moves, and what has moved goes home.
+        // One number of two can be forgotten by a close that we do not see: both are looked at
+        // closely before either moves, and what has moved goes home.
         self.go_home(old, ReasonT::Operation, false);
         self.set_shared(old);
         from.mark(mark::ALIASED);
@@ -143,8 +149,9 @@ impl Library {
         self.has_pipes.load(Ordering::Relaxed)
     }
 
-    /// The program has opened `new` by a name. Whether it is an end of a pipe that the process has under other numbers, too (/proc has
-    /// names for them). Those are treated as its duplicates: the kernel's descriptions are two, but the bytes are the same.
+    /// The program has opened `new` by a name. Whether it is an end of a pipe that the process has
+    /// under other numbers, too (/proc has names for them). Those are treated as its duplicates:
+    /// the kernel's descriptions are two, but the bytes are the same.
     pub fn opened_by_name(&self, new: i32) -> bool {
         let Some(pipe) = pipe_at(new) else { return false };
         let is_same = |fd: &i32| *fd != new && pipe_at(*fd) == Some(pipe);
@@ -155,8 +162,8 @@ impl Library {
         !others.is_empty()
     }
 
-    /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more. If it was made under
-    /// another number, it comes to nothing when it is answered.
+    /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more.
+    /// If it was made under another number, it comes to nothing when it is answered.
     fn take_back(&self, fd: i32, entry: &Entry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
@@ -188,8 +195,8 @@ impl Library {
             || self.inherited_doorbells().any(|bell| bell == fd)
     }
 
-    /// If the session of `fd` is that of a process we were `fork`ed from, it goes home: that process knows nothing of what
-    /// we change, and nobody tells us of what comes.
+    /// If the session of `fd` is that of a process we were `fork`ed from, it goes home: that
+    /// process knows nothing of what we change, and nobody tells us of what comes.
     pub fn recall_foreign(&self, fd: i32) {
         if let Some(entry) = self.table.known(fd)
             && entry.session.load(Ordering::Relaxed) != 0
@@ -295,9 +302,10 @@ impl Library {
         entry.session.store(0, Ordering::SeqCst);
     }
 
-    /// The server has a duplicate of `fd` at this moment, so that the program's close is not the end yet.
-    /// If it would be but for that, and would be an orderly one, the peer is told so now. Where that is
-    /// not known the server's answer is waited for, with which its duplicate is closed.
+    /// The server has a duplicate of `fd` at this moment, so that the program's close is not the
+    /// end yet. If it would be but for that, and would be an orderly one, the peer is told so now.
+    /// Where that is not known the server's answer is waited for, with which its duplicate is
+    /// closed.
     fn end_offered(&self, engine: &Engine, fd: i32, entry: &Entry) {
         let is_sole = entry.has(mark::BORN_HERE)
             && !entry.may_be_aliased()

@@ -1,7 +1,8 @@
-//! What belongs to one process alone and is made anew after `fork`: sessions, jobs for the protocol thread, the
-//! board by which children ask for sessions.
+//! What belongs to one process alone and is made anew after `fork`: sessions, jobs for the protocol
+//! thread, the board by which children ask for sessions.
 //!
-//! Not here: what the protocol thread does (`protocol`), and which descriptors are the library's own (`own`).
+//! Not here: what the protocol thread does (`protocol`), and which descriptors are the library's
+//! own (`own`).
 
 use crate::Library;
 use crate::bulk::Histories;
@@ -36,7 +37,8 @@ const COUNT_LIMIT: Duration = Duration::from_millis(100);
 pub(crate) enum Job {
     /// A descriptor is hot.
     Offer { fd: i32, version: u32, kind: KindT },
-    /// A joined session is home. The stream is let go of by the protocol thread: the last view takes its mapping along.
+    /// A joined session is home. The stream is let go of by the protocol thread: the last view
+    /// takes its mapping along.
     Left { local: u64, reason: ReasonT, sent: u64, received: u64, stream: Arc<Stream> },
     /// A session's flush was cut short: go on when there is room.
     Flush { slot: u32 },
@@ -79,7 +81,8 @@ pub(crate) struct Engine {
     pub(crate) joining: Mutex<()>,
     pub(crate) pid: u32,
     pub(crate) next_local: AtomicU64,
-    /// The descriptor of which the server is being sent a duplicate, which it closes before it answers; negative: none.
+    /// The descriptor of which the server is being sent a duplicate, which it closes before it
+    /// answers; negative: none.
     pub(crate) offering: AtomicI32,
     /// Some stream has had both its ends in this process (`within`).
     pub(crate) has_within: AtomicBool,
@@ -92,7 +95,8 @@ pub(crate) struct Engine {
     tids: Mutex<Vec<i32>>,
     /// They are to end.
     is_ending: AtomicBool,
-    /// What carries sessions to other hosts, once there are such sessions; and whether its thread runs.
+    /// What carries sessions to other hosts, once there are such sessions; and whether its thread
+    /// runs.
     pub(crate) net: OnceLock<Option<Net>>,
     pub(crate) has_net_thread: AtomicBool,
     /// What is remembered of bulk transfers.
@@ -144,7 +148,8 @@ impl Engine {
         })
     }
 
-    /// Gives the protocol thread something to do, for when it is next awake: [`Engine::ring_if_left`] comes next.
+    /// Gives the protocol thread something to do, for when it is next awake:
+    /// [`Engine::ring_if_left`] comes next.
     pub(crate) fn leave(&self, job: Job) {
         let mut jobs = lock(&self.jobs);
         jobs.left.push_back(job);
@@ -179,7 +184,8 @@ impl Engine {
         self.ring();
     }
 
-    /// There is no protocol thread, or it cannot work: what it was to do is not done. It is tried again when something else is to be done.
+    /// There is no protocol thread, or it cannot work: what it was to do is not done. It is tried
+    /// again when something else is to be done.
     pub(crate) fn gives_up(&self, library: &Library) {
         self.is_running.store(false, Ordering::SeqCst);
         self.note_serving();
@@ -221,7 +227,8 @@ impl Engine {
         self.programs_threads() == Some(1)
     }
 
-    /// Threads of the process beside the library's own, if that can be seen. One that has ended counts if it was the first.
+    /// Threads of the process beside the library's own, if that can be seen. One that has ended
+    /// counts if it was the first.
     pub(crate) fn programs_threads(&self) -> Option<u64> {
         threads_here()?.checked_sub(u64::from(self.threads.load(Ordering::SeqCst)))
     }
@@ -235,7 +242,8 @@ impl Engine {
         self.is_ending.load(Ordering::SeqCst)
     }
 
-    /// Ends the library's own threads, and waits until the kernel knows nothing of them. What is away has gone home before.
+    /// Ends the library's own threads, and waits until the kernel knows nothing of them. What is
+    /// away has gone home before.
     fn end_threads(&self) {
         let own = u64::from(self.threads.load(Ordering::SeqCst));
         if own == 0 || self.pid != std::process::id() {
@@ -251,8 +259,8 @@ impl Engine {
         while self.threads.load(Ordering::SeqCst) > 0 && !deadline.is_over() {
             std::thread::sleep(END_SLICE);
         }
-        // The kernel counts a thread for a moment after it has done all that can be waited for, which matters to a program of one thread. (One
-        // more may have been there that measures.)
+        // The kernel counts a thread for a moment after it has done all that can be waited for,
+        // which matters to a program of one thread. (One more may have been there that measures.)
         if before.is_some_and(|before| before <= own + 2) {
             let deadline = Deadline::after(COUNT_LIMIT);
             while threads_here() != Some(1) && !deadline.is_over() {
@@ -318,7 +326,8 @@ impl Engine {
 
     /// Wakes the protocol thread.
     pub(crate) fn ring(&self) {
-        // SYNC: while there is no bell the thread has not looked for jobs; it makes one before it takes the lock of the jobs, under which this one was left.
+        // SYNC: while there is no bell the thread has not looked for jobs; it makes one before it
+        // takes the lock of the jobs, under which this one was left.
         self.own.ring();
     }
 }
@@ -329,22 +338,26 @@ fn threads_here() -> Option<u64> {
 }
 
 impl Library {
-    /// What the library cannot be without is not allowed to this process: no thread, or no table of descriptors for one. Nothing moves in it any more.
+    /// What the library cannot be without is not allowed to this process: no thread, or no table of
+    /// descriptors for one. Nothing moves in it any more.
     pub(crate) fn is_prohibited(&self) {
         self.policy.forbid();
         self.host().show(ReasonT::Prohibited);
     }
 
-    /// Ends the library's own threads: what the program is about to do can only be done with one thread, or would concern them. (A thread that may
-    /// not make all system calls any more is killed if it must wait for a lock of the C library's, as in malloc(3), which without us nobody else would
-    /// have.) Nothing moves in this process any more, so they are not started again.
+    /// Ends the library's own threads: what the program is about to do can only be done with one
+    /// thread, or would concern them. (A thread that may not make all system calls any more is
+    /// killed if it must wait for a lock of the C library's, as in malloc(3), which without us
+    /// nobody else would have.) Nothing moves in this process any more, so they are not started
+    /// again.
     pub fn end_threads(&self) {
         if let Some(engine) = self.engine() {
             engine.end_threads();
         }
     }
 
-    /// The process may come to live on without its first thread, of whose end not every kernel tells.
+    /// The process may come to live on without its first thread, of whose end not every kernel
+    /// tells.
     pub fn may_outlive_first(&self) {
         // SYNC: before the bell; the protocol thread looks after it.
         self.outlives_first.store(true, Ordering::SeqCst);

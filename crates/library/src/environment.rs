@@ -1,9 +1,11 @@
 //! What the starter left in the environment, kept from the program's start on.
 //!
-//! The configuration is read late, by then some programs have cleared their environment (nginx does so in its workers)
-//! or written over it (to change how they are called). So the shell hands over the variables that count while they are
-//! untouched. They are copied, not read; nothing is done in a program that has none. Later nobody looks at the environment: the program
-//! may be changing it at that moment, in another thread or in what a handler interrupted. Read `hot` for who reads them.
+//! The configuration is read late, by then some programs have cleared their environment (nginx does
+//! so in its workers) or written over it (to change how they are called). So the shell hands over
+//! the variables that count while they are untouched. They are copied, not read; nothing is done in
+//! a program that has none. Later nobody looks at the environment: the program may be changing it
+//! at that moment, in another thread or in what a handler interrupted. Read `hot` for who reads
+//! them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

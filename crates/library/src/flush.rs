@@ -3,11 +3,12 @@
 //! Read `docs/streams.md`, "Going home", then `home`.
 //!
 //! # Theory of operation
-//! What fits goes at once. If the kernel is full the peer is told how far we came and that the rest *follows*: the
-//! protocol thread goes on whenever there is room, and the program's own writes wait meanwhile as they would for a full
-//! socket ([`TxPhase::Flushing`]). So nobody waits for what moves only when the peer's program reads, and the order is kept.
-//! Where this process will write no more, or somebody else will, nothing can follow: the kernel's buffer is made larger. Where it cannot be, the rest
-//! *stays* in the ring, and the peer's library takes it from there.
+//! What fits goes at once. If the kernel is full the peer is told how far we came and that the rest
+//! *follows*: the protocol thread goes on whenever there is room, and the program's own writes wait
+//! meanwhile as they would for a full socket ([`TxPhase::Flushing`]). So nobody waits for what
+//! moves only when the peer's program reads, and the order is kept. Where this process will write
+//! no more, or somebody else will, nothing can follow: the kernel's buffer is made larger. Where it
+//! cannot be, the rest *stays* in the ring, and the peer's library takes it from there.
 
 use crate::engine::Job;
 use crate::kernel;
@@ -58,8 +59,9 @@ struct Pushed {
 }
 
 impl Session {
-    /// Writes to the kernel what the peer has not read, and ends the sending direction, at once or when the rest has
-    /// followed. `peer_died`: before the freeze. A full kernel is waited for until then at most.
+    /// Writes to the kernel what the peer has not read, and ends the sending direction, at once or
+    /// when the rest has followed. `peer_died`: before the freeze. A full kernel is waited for
+    /// until then at most.
     pub(crate) fn flush(
         &self,
         tx: &mut Sender,
@@ -108,7 +110,8 @@ impl Session {
         self.is_flushing.store(false, Ordering::SeqCst);
     }
 
-    /// Goes on where a flush was cut short. Whether there is nothing to go on with any more; then `settle` is due.
+    /// Goes on where a flush was cut short. Whether there is nothing to go on with any more; then
+    /// `settle` is due.
     pub(crate) fn flush_on(&self, tx: &mut Sender) -> bool {
         let Some(stream) = tx.stream.clone().filter(|_| tx.phase == TxPhase::Flushing) else {
             return true;

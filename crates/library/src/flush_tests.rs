@@ -1,4 +1,5 @@
-//! Returns with a full kernel: nobody waits for what moves only when the peer's program reads, and the order is kept.
+//! Returns with a full kernel: nobody waits for what moves only when the peer's program reads, and
+//! the order is kept.
 
 use crate::flush::Rest;
 use crate::library;
@@ -153,7 +154,8 @@ fn a_writer_that_closes_makes_room_in_the_kernel() {
 #[test]
 fn what_cannot_follow_stays_in_the_ring() {
     let mut pair = full();
-    // Somebody else may write next: what the kernel has not taken by then, the reader's library takes.
+    // Somebody else may write next: what the kernel has not taken by then, the reader's library
+    // takes.
     library().session_of(pair.fd(0)).unwrap().leave(ReasonT::Exec, true);
     pair.close(0);
     receive(BACKLOG + BYTES, |buf| read(pair.fd(1), buf));

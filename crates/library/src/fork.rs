@@ -1,9 +1,10 @@
 //! `fork` and `exec`: who owns the sessions, and how another holder gets at them.
 //!
-//! After `fork` the parent keeps its sessions. The child has no mapping of them; when it uses one, it
-//! writes the session's slot on the **board**, a page that both share, rings the parent's doorbell, and waits until the parent
-//! has brought it home. Epoll sets likewise: the parent's sessions are in them as ever, until a child says over the board that
-//! it uses one, which then is the kernel's alone. Read `docs/streams.md`, "Going home".
+//! After `fork` the parent keeps its sessions. The child has no mapping of them; when it uses one,
+//! it writes the session's slot on the **board**, a page that both share, rings the parent's
+//! doorbell, and waits until the parent has brought it home. Epoll sets likewise: the parent's
+//! sessions are in them as ever, until a child says over the board that it uses one, which then is
+//! the kernel's alone. Read `docs/streams.md`, "Going home".
 
 use crate::engine::{BOARD_SLOTS, Engine};
 use crate::flush::Rest;
@@ -24,11 +25,13 @@ const QUIET: u32 = 0;
 const WANTED: u32 = 1;
 /// How often a waiting child looks whether its parent lives.
 const SLICE: Duration = Duration::from_millis(20);
-/// How long it waits for one that lives and does not answer: stopped, or without hearing of us. Then it goes on with the kernel's part alone,
-/// as a program without the library would with a parent that never reads.
+/// How long it waits for one that lives and does not answer: stopped, or without hearing of us.
+/// Then it goes on with the kernel's part alone, as a program without the library would with a
+/// parent that never reads.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the words of sets begin, in words; the first word counts requests, the second says whether anybody serves them.
+/// Where the words of sets begin, in words; the first word counts requests, the second says whether
+/// anybody serves them.
 const SETS_AT: usize = SESSIONS_AT + BOARD_SLOTS as usize;
 const SESSIONS_AT: usize = 2;
 
@@ -77,7 +80,8 @@ impl Engine {
         }
     }
 
-    /// Brings home what children have asked for, of the sessions in the slots `joined`, and gives up sets that they use.
+    /// Brings home what children have asked for, of the sessions in the slots `joined`, and gives
+    /// up sets that they use.
     pub(crate) fn serve_board(&self, library: &Library, joined: impl Iterator<Item = u32>) {
         let Some(requests) = self.requests() else { return };
         // SYNC: acquire; pairs with the child's increment after it has written its word.
@@ -128,7 +132,8 @@ impl Library {
     /// Before `fork`.
     pub fn before_fork(&self) {
         {
-            // A join is done by now, so that the child's table has it, or comes later and sees the epoch.
+            // A join is done by now, so that the child's table has it, or comes later and sees the
+            // epoch.
             let _joining = self.engine().map(|engine| lock(&engine.joining));
             self.fork_epoch.fetch_add(1, Ordering::SeqCst);
         }
@@ -145,8 +150,8 @@ impl Library {
         }
     }
 
-    /// After `fork`, in the child: nothing of the parent's engine is touched but its board. That every session and set
-    /// there was is the parent's, the words of the table say already.
+    /// After `fork`, in the child: nothing of the parent's engine is touched but its board. That
+    /// every session and set there was is the parent's, the words of the table say already.
     pub fn after_fork_child(&self) {
         let parent = self.engine();
         self.next_generation();
@@ -176,8 +181,8 @@ impl Library {
         self.before_exec();
     }
 
-    /// The session of `entry` belongs to the process we were `fork`ed from: asks it to bring the session home, and
-    /// takes the number for an ordinary one.
+    /// The session of `entry` belongs to the process we were `fork`ed from: asks it to bring the
+    /// session home, and takes the number for an ordinary one.
     pub(crate) fn recall_from_parent(&self, entry: &Entry) {
         let Some((generation, slot)) = self.foreign_session(entry) else { return };
         if let Some(engine) = self.engine_of(generation) {
@@ -190,7 +195,8 @@ impl Library {
         entry.session.store(0, Ordering::SeqCst);
     }
 
-    /// The set `word` of a table entry belongs to a process we were `fork`ed from: that process leaves it to the kernel from now on.
+    /// The set `word` of a table entry belongs to a process we were `fork`ed from: that process
+    /// leaves it to the kernel from now on.
     pub(crate) fn take_set_from_parent(&self, word: u32) {
         let Some((generation, index)) = self.foreign_index(word) else { return };
         if let Some(engine) = self.engine_of(generation) {
@@ -199,8 +205,8 @@ impl Library {
     }
 }
 
-/// Asks the process of `engine` for what `word` of its board stands for, and waits until that is in the kernel, or the
-/// process is gone.
+/// Asks the process of `engine` for what `word` of its board stands for, and waits until that is in
+/// the kernel, or the process is gone.
 fn ask(engine: &Engine, word: Option<&AtomicU32>) {
     let (Some(word), Some(requests)) = (word, engine.requests()) else { return };
     let Some(owner) = i32::try_from(engine.pid).ok().and_then(rustix::process::Pid::from_raw)
@@ -213,7 +219,8 @@ fn ask(engine: &Engine, word: Option<&AtomicU32>) {
     engine.ring();
     let deadline = Deadline::after(ASK_LIMIT);
     while word.load(Ordering::Acquire) == WANTED && !deadline.is_over() {
-        // SYNC: after the request; pairs with `note_serving`. Who begins to serve finds it before anything else.
+        // SYNC: after the request; pairs with `note_serving`. Who begins to serve finds it before
+        // anything else.
         if engine.serving().is_some_and(|serving| serving.load(Ordering::SeqCst) == 0) {
             return;
         }

@@ -1,9 +1,11 @@
-//! How a receiving call takes bytes out of the kernel's socket while its session is on the way out or home.
+//! How a receiving call takes bytes out of the kernel's socket while its session is on the way out
+//! or home.
 //!
-//! What a message carries beside its bytes (descriptors, credentials) the kernel gives to the call that takes the
-//! first of them, or throws away if that call has no room for it. So the library never takes a socket's bytes with a
-//! call of its own: it says how many the program's call may have, and whoever made that call takes them with the
-//! program's own control buffer. Not here: the decision where bytes come from (`receive`).
+//! What a message carries beside its bytes (descriptors, credentials) the kernel gives to the call
+//! that takes the first of them, or throws away if that call has no room for it. So the library
+//! never takes a socket's bytes with a call of its own: it says how many the program's call may
+//! have, and whoever made that call takes them with the program's own control buffer. Not here: the
+//! decision where bytes come from (`receive`).
 
 use crate::kernel;
 use rustix::io::{Errno, IoSliceMut};
@@ -17,13 +19,13 @@ pub trait FromKernel {
     /// The kernel's.
     fn take(&mut self, fd: i32, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno>;
 
-    /// Whether something came beside the bytes, for which there was room or not: the call ends with them, as in the
-    /// kernel, which never puts bytes of two such messages together.
+    /// Whether something came beside the bytes, for which there was room or not: the call ends with
+    /// them, as in the kernel, which never puts bytes of two such messages together.
     fn has_ended(&self) -> bool;
 }
 
-/// For a call without a control buffer, like `read` and `recv`: what comes beside the bytes is thrown away, as the
-/// kernel would.
+/// For a call without a control buffer, like `read` and `recv`: what comes beside the bytes is
+/// thrown away, as the kernel would.
 #[derive(Debug, Default)]
 pub struct BytesOnly {
     has_ended: bool,

@@ -1,7 +1,9 @@
-//! A stream on which some messages carry a descriptor, with moves at every point of it: each descriptor comes once, with its byte.
+//! A stream on which some messages carry a descriptor, with moves at every point of it: each
+//! descriptor comes once, with its byte.
 //!
-//! All short sequences of what two ends and their protocol threads can do, and many long ones left to chance, are tried on real sockets with both
-//! ends in this process: a thread would only choose among these orders. What a call does under its session's lock is one step here.
+//! All short sequences of what two ends and their protocol threads can do, and many long ones left
+//! to chance, are tried on real sockets with both ends in this process: a thread would only choose
+//! among these orders. What a call does under its session's lock is one step here.
 
 use crate::calls::{Path, Recv, Send};
 use crate::from_kernel::FromKernel;
@@ -178,7 +180,8 @@ impl Flow {
             u64::from_ne_bytes(number) as usize - 1
         };
         let mut came: Vec<usize> = control.came.into_iter().map(number).collect();
-        // A look that is full also has what the kernel's next message carries: Linux does not ask whether there is room for a byte of it.
+        // A look that is full also has what the kernel's next message carries: Linux does not ask
+        // whether there is room for a byte of it.
         came.retain(|at| !peek || *at < self.received + got);
         assert_eq!(came, passed.collect::<Vec<_>>(), "descriptors");
         self.received += if peek { 0 } else { got };
@@ -214,7 +217,8 @@ impl Drop for Told<'_> {
 
 #[test]
 fn every_short_history_keeps_descriptors_with_their_bytes() {
-    // The first two are given: whatever comes before a move and a message is tried by the longer ones.
+    // The first two are given: whatever comes before a move and a message is tried by the longer
+    // ones.
     let mut steps = [Step::Pass, Step::Move, Step::Send, Step::Send, Step::Send, Step::Send];
     for history in 0..STEPS.len().pow(4) {
         let mut rest = history;

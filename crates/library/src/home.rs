@@ -1,7 +1,8 @@
-//! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is `flush`, what a dead peer has not given it
-//! `put_back`.
+//! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is
+//! `flush`, what a dead peer has not given it `put_back`.
 //!
-//! Read `docs/streams.md`, "Going home". Any thread of the process may do it, under both locks of the session.
+//! Read `docs/streams.md`, "Going home". Any thread of the process may do it, under both locks of
+//! the session.
 
 use crate::flush::Rest;
 use crate::kernel;
@@ -27,12 +28,12 @@ const EXIT_LIMIT: Duration = Duration::from_millis(300);
 const OWED_SLICE: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// Sends the session home. With `pass_on` another holder may use the descriptor next: it returns when the kernel has
-    /// what the peer had sent, or as much of it as there is room for.
+    /// Sends the session home. With `pass_on` another holder may use the descriptor next: it
+    /// returns when the kernel has what the peer had sent, or as much of it as there is room for.
     pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
         let rest = Rest::of(reason, pass_on);
-        // The peer's word for it, or the kernel's, wakes the protocol thread as well: nobody need be woken by the call that has found it first, which
-        // may be about to hear of an end.
+        // The peer's word for it, or the kernel's, wakes the protocol thread as well: nobody need
+        // be woken by the call that has found it first, which may be about to hear of an end.
         let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
         let when = if is_told { Telling::Late } else { Telling::Now };
         let waits =
@@ -40,9 +41,10 @@ impl Session {
         self.leave_within(reason, (rest, waits), when);
     }
 
-    /// The server wants it home. It takes a process for dead that it does not hear of any more, which may live and have lost the server only: such a
-    /// peer still gives the kernel what it owes, and reads there what it has not read. If the process has ended, the kernel or the process's own
-    /// descriptor says so.
+    /// The server wants it home. It takes a process for dead that it does not hear of any more,
+    /// which may live and have lost the server only: such a peer still gives the kernel what it
+    /// owes, and reads there what it has not read. If the process has ended, the kernel or the
+    /// process's own descriptor says so.
     pub(crate) fn recalled(&self, reason: ReasonT) {
         let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
         let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
@@ -50,7 +52,8 @@ impl Session {
         self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), Telling::Now);
     }
 
-    /// As [`Session::leave`], waiting no longer than that. If the peer owes something it is told at once.
+    /// As [`Session::leave`], waiting no longer than that. If the peer owes something it is told at
+    /// once.
     pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
         library().with_stack(|| self.leave_here(reason, how, when));
     }
@@ -101,7 +104,8 @@ impl Session {
             if was_frozen { stream.peer_flushed().or(stream.peer_flushing()) } else { None };
         let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
-        // Of a session that had not given up the kernel in either direction the carrier has nothing, and need not even be there.
+        // Of a session that had not given up the kernel in either direction the carrier has
+        // nothing, and need not even be there.
         let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
         if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
             self.end_sending(tx);
@@ -130,11 +134,13 @@ impl Session {
         } else if rx.phase != RxPhase::Residue {
             rx.phase = RxPhase::Residue;
             rx.since_freeze = 0;
-            // If the peer is about to flush, and the kernel has bytes of before, how many these are is known once it has said how far it came.
+            // If the peer is about to flush, and the kernel has bytes of before, how many these are
+            // is known once it has said how far it came.
             rx.is_unsure = was_frozen && queued > 0 && flushed.is_none();
             rx.before_owed = queued.saturating_sub(flushed.unwrap_or(0));
             rx.seen_news = stream.flush_news();
-            // Before the freeze: it has flushed nothing, and never will. Nor is a peer relied on that breaks the rules.
+            // Before the freeze: it has flushed nothing, and never will. Nor is a peer relied on
+            // that breaks the rules.
             let is_dead = !was_frozen && reason == ReasonT::PeerDied;
             rx.flushed = (is_dead || reason == ReasonT::Violation).then_some(0);
         }
@@ -155,16 +161,18 @@ impl Session {
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    /// Lets go of what `finish` has ended. Not under the session's locks: sets have locks of their own, which
-    /// come first.
+    /// Lets go of what `finish` has ended. Not under the session's locks: sets have locks of their
+    /// own, which come first.
     pub(crate) fn settle(&self) {
-        // SYNC: full order with `end_sending`: whichever of the two directions is over last comes here after that.
+        // SYNC: full order with `end_sending`: whichever of the two directions is over last comes
+        // here after that.
         if !self.is_flushing.load(Ordering::SeqCst) && self.is_over.swap(false, Ordering::SeqCst) {
             library().detach(self);
         }
     }
 
-    /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or has gone.
+    /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or
+    /// has gone.
     fn await_residue(&self, stream: &Stream, deadline: Deadline) {
         let begun = now_ns();
         let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
@@ -193,7 +201,8 @@ impl Session {
         is_owed
     }
 
-    /// Whether nobody is there any more to put into the kernel what the peer owes. A process that has ended may still have its number.
+    /// Whether nobody is there any more to put into the kernel what the peer owes. A process that
+    /// has ended may still have its number.
     pub(crate) fn peer_is_dead(&self) -> bool {
         self.peer_process_is_gone() || kernel::has_hung_up(self.number())
     }
@@ -253,13 +262,13 @@ impl Session {
         }
     }
 
-    /// Before the last descriptor is closed. Unread bytes make the kernel's close a reset, as they would
-    /// have there. Others are told late ([`Library::ended`]).
+    /// Before the last descriptor is closed. Unread bytes make the kernel's close a reset, as they
+    /// would have there. Others are told late ([`Library::ended`]).
     pub(crate) fn close(&self) {
         let unread = self.input_queue();
         let stream = self.stream();
-        // By this thread: were the protocol thread in a call on the descriptor, the end would not be over when the
-        // program's close returns.
+        // By this thread: were the protocol thread in a call on the descriptor, the end would not
+        // be over when the program's close returns.
         self.unwatch();
         self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Late);
         if unread > 0
@@ -306,8 +315,9 @@ impl Library {
         }
     }
 
-    /// Sends the session of `fd` home for a message that carries more than bytes. What the kernel has no room for follows, and is waited for by who
-    /// sends next. One that does so again and again moves less and less often.
+    /// Sends the session of `fd` home for a message that carries more than bytes. What the kernel
+    /// has no room for follows, and is waited for by who sends next. One that does so again and
+    /// again moves less and less often.
     pub fn go_home_with_control(&self, fd: i32) {
         let Some(entry) = self.table.known(fd) else { return };
         entry.cool();
@@ -325,8 +335,8 @@ impl Library {
         }
     }
 
-    /// Before the kernel shuts down the sending direction of the session of `fd`, and the receiving one as well if `receives`: it goes home and
-    /// stays. [`Library::ended`] comes after that.
+    /// Before the kernel shuts down the sending direction of the session of `fd`, and the receiving
+    /// one as well if `receives`: it goes home and stays. [`Library::ended`] comes after that.
     pub fn shutting(&self, fd: i32, receives: bool) {
         let Some(entry) = self.table.known(fd) else { return };
         let when = Telling::Late;
@@ -336,7 +346,8 @@ impl Library {
             return;
         }
         match self.own_session(entry) {
-            // Nothing can follow what is sent before the end. What the peer owes comes as ever, where that is let in.
+            // Nothing can follow what is sent before the end. What the peer owes comes as ever,
+            // where that is let in.
             Some((session, _)) => {
                 let mut waits = Waits::NOT;
                 if receives || session.is_carried() {
@@ -348,9 +359,10 @@ impl Library {
         }
     }
 
-    /// Before this process ends of its own will. Of what its peers have not read, and have sent to it, as much as there is room for is in the
-    /// kernel then, where whoever holds the descriptors next finds it. (A process that is killed leaves it in the rings, to the peers'
-    /// libraries.) What goes to other hosts the carrier sees to.
+    /// Before this process ends of its own will. Of what its peers have not read, and have sent to
+    /// it, as much as there is room for is in the kernel then, where whoever holds the descriptors
+    /// next finds it. (A process that is killed leaves it in the rings, to the peers' libraries.)
+    /// What goes to other hosts the carrier sees to.
     pub fn before_exit(&self) {
         if self.engine().is_none_or(|engine| engine.away.load(Ordering::SeqCst) == 0) {
             return;
@@ -359,7 +371,8 @@ impl Library {
         let fds = self.table.with_sessions().map(|(fd, _)| fd);
         let fds =
             fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));
-        // Who is not owed anything hears of the end from the kernel, which is about to tell all of them.
+        // Who is not owed anything hears of the end from the kernel, which is about to tell all of
+        // them.
         let until = Deadline::after(EXIT_LIMIT);
         self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
             let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });

@@ -1,7 +1,8 @@
 //! What the library needs from the shell around it (the preload shim, or a test).
 //!
-//! The library knows neither C nor signals. The shell tells it when a handler has run, keeps handlers
-//! out while the library holds locks, and knows what stdio does. Read `docs/streams.md`, "Signals".
+//! The library knows neither C nor signals. The shell tells it when a handler has run, keeps
+//! handlers out while the library holds locks, and knows what stdio does. Read `docs/streams.md`,
+//! "Signals".
 
 use crate::kernel;
 use crate::poll::PollFd;
@@ -29,12 +30,13 @@ pub trait Host: Sync + core::fmt::Debug {
     fn wait_ends(&self);
     /// What ran since `wait_begins`.
     fn interrupt(&self) -> Interrupt;
-    /// Does `work` where it has stack enough, whatever the caller has. It must not wait between `wait_begins` and `wait_ends`:
-    /// handlers are the program's stack's.
+    /// Does `work` where it has stack enough, whatever the caller has. It must not wait between
+    /// `wait_begins` and `wait_ends`: handlers are the program's stack's.
     fn on_own_stack(&self, work: &mut dyn FnMut()) {
         work();
     }
-    /// Whether this thread may be in a signal handler, so that it must not do what POSIX does not allow there.
+    /// Whether this thread may be in a signal handler, so that it must not do what POSIX does not
+    /// allow there.
     fn in_handler(&self) -> bool {
         false
     }
@@ -46,7 +48,8 @@ pub trait Host: Sync + core::fmt::Debug {
     }
     /// The program closes a number, or puts something else there.
     fn number_closing(&self, _fd: i32) {}
-    /// Whether there is an io_uring whose submissions are only seen afterwards, and are about files.
+    /// Whether there is an io_uring whose submissions are only seen afterwards, and are about
+    /// files.
     fn has_polled_ring(&self) -> bool {
         false
     }
@@ -54,12 +57,13 @@ pub trait Host: Sync + core::fmt::Debug {
     fn has_ring_library(&self) -> bool {
         false
     }
-    /// Starts a thread of the library's own: all signals blocked, its calls served by the kernel alone.
+    /// Starts a thread of the library's own: all signals blocked, its calls served by the kernel
+    /// alone.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> bool {
         std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(work).is_ok()
     }
-    /// `epoll_pwait2(2)`. With no mask the thread's own stays. The default knows no mask, for hosts without signals, and
-    /// rounds the timeout up to milliseconds.
+    /// `epoll_pwait2(2)`. With no mask the thread's own stays. The default knows no mask, for hosts
+    /// without signals, and rounds the timeout up to milliseconds.
     ///
     /// # Errors
     /// The kernel's.
@@ -86,11 +90,13 @@ pub trait Host: Sync + core::fmt::Debug {
         let _ = mask;
         kernel::poll_all(fds, timeout)
     }
-    /// The last thread of the program has ended; those of the library have called this. Does not return.
+    /// The last thread of the program has ended; those of the library have called this. Does not
+    /// return.
     fn last_thread_ended(&self) -> ! {
         std::process::exit(0)
     }
-    /// Nothing moves in this process any more: whoever looks from outside is to see why (`sojourn_session::notice`).
+    /// Nothing moves in this process any more: whoever looks from outside is to see why
+    /// (`sojourn_session::notice`).
     fn show(&self, _reason: ReasonT) {}
     /// Closes a number of the library's own, in a `fork` child.
     fn close(&self, fd: i32);

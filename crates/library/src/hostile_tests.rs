@@ -1,7 +1,8 @@
-//! Peers that write anything into the shared region at any time, stop, or keep silent: no call waits that must not, every loop ends, and what was told
-//! stays so.
+//! Peers that write anything into the shared region at any time, stop, or keep silent: no call
+//! waits that must not, every loop ends, and what was told stays so.
 //!
-//! The peer of each session here is the test itself, which has the region's memory. What real programs see of such a peer: `tests/system`.
+//! The peer of each session here is the test itself, which has the region's memory. What real
+//! programs see of such a peer: `tests/system`.
 
 use crate::calls::Recv;
 use crate::library;
@@ -22,7 +23,8 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Instant;
 
-/// Where the words of the rings are, by what the region looks like: each ring has lines of 128 bytes for tail, head, reader, writer.
+/// Where the words of the rings are, by what the region looks like: each ring has lines of 128
+/// bytes for tail, head, reader, writer.
 const LINE: usize = 128;
 const RING: usize = 4 * LINE;
 const OUT_TAIL: usize = 0;
@@ -86,7 +88,8 @@ fn input_queue(fd: i32) -> usize {
     library().session_of(fd).map_or(0, |session| session.input_queue())
 }
 
-/// A session whose peer has switched, has consented, and has sent `bytes`, of which the program has read the first.
+/// A session whose peer has switched, has consented, and has sent `bytes`, of which the program has
+/// read the first.
 fn warm(pair: &Pair, bytes: &[u8]) -> Hostile {
     let peer = pair.join_hostile();
     peer.sends(b"w");
@@ -146,7 +149,8 @@ fn drain(end: &OwnedFd) -> Vec<u8> {
     all
 }
 
-/// A program works against a peer that writes everywhere, and ends its session in one of several ways.
+/// A program works against a peer that writes everywhere, and ends its session in one of several
+/// ways.
 fn work(seed: u64, pair: &mut Pair) {
     let mut random = Random(seed);
     // A third of the programs wait, with a time limit.
@@ -180,8 +184,9 @@ fn work(seed: u64, pair: &mut Pair) {
     assert!(is_of(&got, &all), "{seed}: {} bytes that are not of the {written}", got.len());
 }
 
-/// Whether these bytes are some of all that were written, in order: what went to the kernel before the ring was used, and then, from some byte on, what
-/// followed. (If nobody reads, the kernel does not take all of it.)
+/// Whether these bytes are some of all that were written, in order: what went to the kernel before
+/// the ring was used, and then, from some byte on, what followed. (If nobody reads, the kernel does
+/// not take all of it.)
 fn is_of(got: &[u8], all: &[u8]) -> bool {
     let same = got.iter().zip(all).take_while(|(got, written)| got == written).count();
     // The bytes may go on by chance as they would have done in the kernel.
@@ -199,7 +204,8 @@ fn every_call_ends_whatever_the_peer_writes() {
     }
 }
 
-/// The positions of a frozen ring are looked at once: what is sent is what this program has written, and there is an end to it.
+/// The positions of a frozen ring are looked at once: what is sent is what this program has
+/// written, and there is an end to it.
 #[test]
 fn a_peer_that_moves_frozen_positions_gets_no_other_bytes() {
     let _guard = watchdog(60);
@@ -351,7 +357,8 @@ fn what_was_counted_is_received_though_the_peer_takes_it_back() {
     }
 }
 
-/// Bits that mean nothing, set as fast as they are looked at, keep nobody from what else is in the set.
+/// Bits that mean nothing, set as fast as they are looked at, keep nobody from what else is in the
+/// set.
 #[test]
 fn a_flood_of_bits_hides_nothing_of_the_kernels() {
     let _guard = watchdog(60);

@@ -1,7 +1,7 @@
 //! When a session is worth moving, and what never moves.
 //!
-//! Read `docs/streams.md`, "Moving out" (1). The configuration is read when the first data call is counted, not before: most
-//! programs never come that far.
+//! Read `docs/streams.md`, "Moving out" (1). The configuration is read when the first data call is
+//! counted, not before: most programs never come that far.
 
 use crate::Library;
 use crate::engine::Engine;
@@ -17,7 +17,8 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How often a session that is dear to move becomes hot before it is offered: what it has cost in the kernel by then is about what its move costs.
+/// How often a session that is dear to move becomes hot before it is offered: what it has cost in
+/// the kernel by then is about what its move costs.
 const DEAR: u32 = 8;
 
 /// The thresholds, and the configuration behind them.
@@ -62,9 +63,11 @@ impl Policy {
 
     pub(crate) fn config(&self) -> &Config {
         self.config.get_or_init(|| {
-            // `sojourn run` has checked the variables; what others put there is not worth a program's life.
+            // `sojourn run` has checked the variables; what others put there is not worth a
+            // program's life.
             let config = match self.environment.get() {
-                // Not the environment as it is now: another thread, or what a handler interrupted, may be changing it.
+                // Not the environment as it is now: another thread, or what a handler interrupted,
+                // may be changing it.
                 Some(kept) => Config::from_env(kept.pairs()),
                 None => Config::from_env(std::env::vars_os()),
             };
@@ -99,7 +102,8 @@ impl Library {
     pub(crate) fn became_hot(&self, fd: i32, entry: &Entry) {
         let has_thread = self.engine().is_some_and(Engine::is_running);
         if !has_thread && self.host().in_handler() {
-            // What becomes of it begins with a thread, for which the C library allocates: at a later call.
+            // What becomes of it begins with a thread, for which the C library allocates: at a
+            // later call.
             return;
         }
         self.with_stack(|| self.is_hot(fd, entry));
@@ -128,7 +132,8 @@ impl Library {
             return;
         };
         if is_first && config.move_after_calls > 1 {
-            // Only the first call of the process; by the configured thresholds it may not be hot yet.
+            // Only the first call of the process; by the configured thresholds it may not be hot
+            // yet.
             return;
         }
         entry.cool();
@@ -159,8 +164,9 @@ impl Library {
         }
     }
 
-    /// Whether moving a session costs the host milliseconds of processor time, because this process has no protocol thread yet, or because the server
-    /// must look through all processes for holders.
+    /// Whether moving a session costs the host milliseconds of processor time, because this process
+    /// has no protocol thread yet, or because the server must look through all processes for
+    /// holders.
     fn is_dear(&self, entry: &Entry) -> bool {
         let has_thread = self.engine().is_some_and(Engine::is_running);
         !(has_thread && self.is_sole(entry))
@@ -174,8 +180,9 @@ fn is_usual(config: &Config) -> bool {
         == (usual.move_after_calls, usual.move_after_bytes)
 }
 
-/// A program has several names: of its file, of the link that it was started by (`redis-server` is one to `redis-check-rdb`), and that which `ps` and
-/// `sojourn ss` show. It is meant by any of them. One whose name cannot be told is not left out.
+/// A program has several names: of its file, of the link that it was started by (`redis-server` is
+/// one to `redis-check-rdb`), and that which `ps` and `sojourn ss` show. It is meant by any of
+/// them. One whose name cannot be told is not left out.
 fn allows_this_program(config: &Config) -> bool {
     if config.programs == Programs::default() {
         return true;

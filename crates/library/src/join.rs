@@ -64,8 +64,8 @@ impl Library {
         }
         let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
         self.settle_in(session, offer, join, parts);
-        // From here on every call on these numbers is the session's; the calls that sit in the kernel now are
-        // waited for by `try_consent` and `switch`.
+        // From here on every call on these numbers is the session's; the calls that sit in the
+        // kernel now are waited for by `try_consent` and `switch`.
         for fd in &offer.numbers {
             if let Some(entry) = self.table.known(*fd) {
                 entry.unmark(mark::OFFERED);
@@ -76,7 +76,8 @@ impl Library {
         }
         engine.away.fetch_add(1, Ordering::SeqCst);
         if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
-            // It may be a matter of the moment: the set has as many inboxes as it can have, or the program has just changed its registration.
+            // It may be a matter of the moment: the set has as many inboxes as it can have, or the
+            // program has just changed its registration.
             entry.was_refused();
             session.leave(ReasonT::Set, false);
             return Ok(session);
@@ -165,14 +166,15 @@ impl Library {
     }
 }
 
-/// The part that is used of a ring of `all` bytes while its reader keeps up (bytes): what this process wants of a ring, but most of one that is larger is
-/// for what the kernel would have taken.
+/// The part that is used of a ring of `all` bytes while its reader keeps up (bytes): what this
+/// process wants of a ring, but most of one that is larger is for what the kernel would have taken.
 fn near_part(wanted: u32, all: u32) -> u32 {
     if wanted >= all { all } else { (1 << wanted.max(1).ilog2()).min(all / 4) }
 }
 
 impl Session {
-    /// Its descriptor has gone by a way we did not see. The peer finds in the ring what it has not read.
+    /// Its descriptor has gone by a way we did not see. The peer finds in the ring what it has not
+    /// read.
     pub(crate) fn abandon(&self) {
         if let Some(stream) = self.stream() {
             stream.freeze();

@@ -1,7 +1,10 @@
-//! What stays in the kernel by this library's own decision, and why: recorded at the descriptor, and told to the server for `sojourn ss`.
+//! What stays in the kernel by this library's own decision, and why: recorded at the descriptor,
+//! and told to the server for `sojourn ss`.
 //!
-//! It is told when the descriptor would be hot by the calls made on it; at once, if there is a protocol thread already. What nobody makes calls on (the
-//! C library's stdio makes them inside itself) nobody tells of. Not here: what the server refuses or has seen go home, which it remembers by itself.
+//! It is told when the descriptor would be hot by the calls made on it; at once, if there is a
+//! protocol thread already. What nobody makes calls on (the C library's stdio makes them inside
+//! itself) nobody tells of. Not here: what the server refuses or has seen go home, which it
+//! remembers by itself.
 
 use crate::engine::Job;
 use crate::hot::kind_of;

@@ -1,7 +1,7 @@
 //! The few kernel calls that the library makes on the program's descriptors.
 //!
-//! All are made directly, never through the C library, so none comes back to the preload shim. Bytes go
-//! through here only while a session is on its way out or home.
+//! All are made directly, never through the C library, so none comes back to the preload shim.
+//! Bytes go through here only while a session is on its way out or home.
 
 use crate::set::EpollEvent;
 use core::time::Duration;
@@ -34,7 +34,8 @@ pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, E
     }
 }
 
-/// Sends straight from a ring, without waiting and without a signal; to a pipe [`PAGE`] bytes at most.
+/// Sends straight from a ring, without waiting and without a signal; to a pipe [`PAGE`] bytes at
+/// most.
 pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Span<'_>) -> Result<usize, Errno> {
     if kind == KindT::Pipe {
         return sojourn_shm::descriptor::write_from(pipe_with_room(fd)?, bytes);
@@ -62,8 +63,9 @@ fn pipe_with_room(fd: i32) -> Result<BorrowedFd<'static>, Errno> {
 /// What every system allows a program to ask for (twice Linux's own `net.core.wmem_max`).
 const BUFFER_ALLOWED: usize = 2 * 212_992;
 
-/// Makes the kernel's buffer larger, if that may be, so that `more` bytes fit beside what it has. Of a socket only if nobody uses it any
-/// more (`is_last`): that its buffer no longer adapts itself would be noticed.
+/// Makes the kernel's buffer larger, if that may be, so that `more` bytes fit beside what it has.
+/// Of a socket only if nobody uses it any more (`is_last`): that its buffer no longer adapts itself
+/// would be noticed.
 pub(crate) fn make_room(fd: i32, kind: KindT, more: usize, is_last: bool) {
     let Ok(fd) = at(fd) else { return };
     if kind == KindT::Pipe {
@@ -72,8 +74,9 @@ pub(crate) fn make_room(fd: i32, kind: KindT, more: usize, is_last: bool) {
         let _ = rustix::pipe::fcntl_setpipe_size(fd, (capacity + more).next_power_of_two());
     } else if is_last {
         let size = sockopt::socket_send_buffer_size(fd).unwrap_or(0);
-        // Bytes take up to twice their number; the kernel doubles what it is told, and takes what it allows. One that has grown by itself can be larger
-        // than that, and would become smaller.
+        // Bytes take up to twice their number; the kernel doubles what it is told, and takes what
+        // it allows. One that has grown by itself can be larger than that, and would become
+        // smaller.
         if size < BUFFER_ALLOWED {
             let _ = sockopt::set_socket_send_buffer_size(fd, size / 2 + more);
         }
@@ -111,14 +114,15 @@ pub(crate) fn wait(
     Ok(fds[0].revents())
 }
 
-/// Whether everything sent has reached the peer's receive queue. A TCP segment is acknowledged when it is there;
-/// the other kinds put bytes there before the call returns.
+/// Whether everything sent has reached the peer's receive queue. A TCP segment is acknowledged when
+/// it is there; the other kinds put bytes there before the call returns.
 pub(crate) fn has_arrived(fd: i32, kind: KindT) -> bool {
     kind != KindT::Tcp || at(fd).is_ok_and(|fd| matches!(unsent(fd), Ok(0)))
 }
 
-/// Acknowledges what has come over a TCP connection, for which the kernel waits up to 40 ms: it hopes for an answer that takes the acknowledgement along.
-/// What the program set (`TCP_QUICKACK`) stays so.
+/// Acknowledges what has come over a TCP connection, for which the kernel waits up to 40 ms: it
+/// hopes for an answer that takes the acknowledgement along. What the program set (`TCP_QUICKACK`)
+/// stays so.
 pub(crate) fn acknowledge(fd: i32) {
     let Ok(fd) = at(fd) else { return };
     let is_interactive = sockopt::tcp_quickack(fd) == Ok(false);
@@ -139,8 +143,8 @@ fn unsent(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     sojourn_shm::descriptor::output_queue(fd)
 }
 
-/// Looks at one byte without taking it, or for what the kernel says instead. A pipe cannot be peeked at: `Ok(1)`
-/// says that it has bytes.
+/// Looks at one byte without taking it, or for what the kernel says instead. A pipe cannot be
+/// peeked at: `Ok(1)` says that it has bytes.
 pub(crate) fn peek(fd: i32, kind: KindT, byte: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     if kind != KindT::Pipe {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;

@@ -1,7 +1,9 @@
-//! Where a call that receives wants its bytes: those of a session with another host may be put there by whoever takes the packet in.
+//! Where a call that receives wants its bytes: those of a session with another host may be put
+//! there by whoever takes the packet in.
 //!
-//! Only by the call itself, when it turns the pump, and only while nothing that came before is left to be read: else bytes go to the session's ring,
-//! from which every call reads. Not here: what of a packet is a session's (`sojourn_pump`), waiting (`sleep`).
+//! Only by the call itself, when it turns the pump, and only while nothing that came before is left
+//! to be read: else bytes go to the session's ring, from which every call reads. Not here: what of
+//! a packet is a session's (`sojourn_pump`), waiting (`sleep`).
 
 use crate::calls::Recv;
 use crate::net::Net;
@@ -20,7 +22,8 @@ pub(crate) struct Room<'b> {
 }
 
 impl<'b> Room<'b> {
-    /// What is left of a call's buffer beyond the `got` bytes it has. A call with several buffers, or that only looks, reads from the ring.
+    /// What is left of a call's buffer beyond the `got` bytes it has. A call with several buffers,
+    /// or that only looks, reads from the ring.
     pub(crate) fn of(
         generation: u32,
         bufs: &'b mut [IoSliceMut<'_>],
@@ -46,7 +49,8 @@ impl<'b> Room<'b> {
 }
 
 impl Session {
-    /// Takes packets that have arrived, if it is packets that this session's bytes come in, and nothing has been put into `room` yet. What is there then.
+    /// Takes packets that have arrived, if it is packets that this session's bytes come in, and
+    /// nothing has been put into `room` yet. What is there then.
     #[inline]
     pub(crate) fn turn_for(&self, room: &Room<'_>) -> usize {
         if self.is_lent()

@@ -1,14 +1,17 @@
-//! What waits until the kernel has ended something: whom an end concerns hears of it from the kernel first.
+//! What waits until the kernel has ended something: whom an end concerns hears of it from the
+//! kernel first.
 //!
 //! Not here: ending a session (`home`, `descriptors`). Read `docs/streams.md`, "Going home".
 //!
 //! # Theory of operation
-//! A close has two kinds of work beside the kernel's: what must be done before it (the stream is frozen, what the peer has not read
-//! is put into the kernel), and what others are told: the peer's protocol thread, the peer's sleepers, the own protocol thread, which
-//! tells the server. Each of those is a wake-up, and who is woken may take this thread's processor, while the peer could have heard
-//! of the end from the kernel. So that part is left here, and the shell comes back for it when the kernel has been called
-//! ([`Library::ended`]). A thread that does not come back (it is cancelled in the call) leaves it to the next one that ends something, or
-//! pushes a job; nobody depends on it, as the kernel tells every peer.
+//! A close has two kinds of work beside the kernel's: what must be done before it (the stream is
+//! frozen, what the peer has not read is put into the kernel), and what others are told: the peer's
+//! protocol thread, the peer's sleepers, the own protocol thread, which tells the server. Each of
+//! those is a wake-up, and who is woken may take this thread's processor, while the peer could have
+//! heard of the end from the kernel. So that part is left here, and the shell comes back for it
+//! when the kernel has been called ([`Library::ended`]). A thread that does not come back (it is
+//! cancelled in the call) leaves it to the next one that ends something, or pushes a job; nobody
+//! depends on it, as the kernel tells every peer.
 
 use crate::engine::{Engine, Job};
 use crate::{Library, library};
@@ -43,7 +46,8 @@ impl Engine {
 }
 
 impl Library {
-    /// The kernel has been called for what [`Library::closing`] and its like were told of: tells everybody else.
+    /// The kernel has been called for what [`Library::closing`] and its like were told of: tells
+    /// everybody else.
     pub fn ended(&self) {
         let Some(engine) = self.engine() else { return };
         loop {

@@ -12,8 +12,8 @@ fn is_told(inbox: &Inbox) -> bool {
     poll(&mut [PollFd::from_borrowed_fd(event, PollFlags::IN)], Some(&now)) == Ok(1)
 }
 
-/// Ends the one end of a session as a shell does, up to the kernel's call: whether nobody was woken by then. What others end at the same time
-/// tells of this one, too.
+/// Ends the one end of a session as a shell does, up to the kernel's call: whether nobody was woken
+/// by then. What others end at the same time tells of this one, too.
 fn is_quiet(end: &dyn Fn(i32)) -> bool {
     let mut pair = Pair::new();
     let inboxes = [inbox(), inbox()];

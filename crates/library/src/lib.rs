@@ -1,9 +1,9 @@
 //! The protocol library: a program's sessions, their moves and their readiness.
 //!
-//! It lives in the program and serves its calls; the shell around it (`sojourn-preload`) turns C calls into
-//! these and tells it about signals ([`Host`]). What is here: the descriptor table, where a data call goes, moving
-//! out and going home, waiting for one and for many, `fork`. What is not: C, `errno`, packets.
-//! Read `docs/streams.md` first, then `table`, `session`, `engine`.
+//! It lives in the program and serves its calls; the shell around it (`sojourn-preload`) turns C
+//! calls into these and tells it about signals ([`Host`]). What is here: the descriptor table,
+//! where a data call goes, moving out and going home, waiting for one and for many, `fork`. What is
+//! not: C, `errno`, packets. Read `docs/streams.md` first, then `table`, `session`, `engine`.
 
 mod asks;
 mod bulk;
@@ -110,7 +110,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use engine::Engine;
 use std::sync::OnceLock;
 
-/// Processes in one line of descent by `fork` alone that can have sessions; in later ones all stays in the kernel.
+/// Processes in one line of descent by `fork` alone that can have sessions; in later ones all stays
+/// in the kernel.
 const GENERATIONS: usize = 32;
 /// Bits of a table entry's session word that say which slot; the others say whose.
 const SLOT_BITS: u32 = 20;
@@ -122,14 +123,16 @@ pub struct Library {
     pub(crate) policy: hot::Policy,
     pub(crate) patience: patience::Patience,
     host: OnceLock<&'static dyn Host>,
-    /// What `fork` must not copy half-done is made anew in each process: one engine for each generation.
+    /// What `fork` must not copy half-done is made anew in each process: one engine for each
+    /// generation.
     engines: [OnceLock<Box<Engine>>; GENERATIONS],
     /// The same for epoll sets, which many more programs have.
     sets: [OnceLock<Box<sets::Sets>>; GENERATIONS],
     generation: AtomicU32,
     /// Counts `fork`s and the like: what was made before the last one may have a second holder.
     pub(crate) fork_epoch: AtomicU32,
-    /// Counts duplicates of descriptions that may have had several numbers before: an offer made earlier may not know all.
+    /// Counts duplicates of descriptions that may have had several numbers before: an offer made
+    /// earlier may not know all.
     pub(crate) alias_epoch: AtomicU32,
     /// See [`Library::may_outlive_first`].
     outlives_first: AtomicBool,
@@ -168,13 +171,15 @@ impl Library {
         let _ = self.host.set(host);
     }
 
-    /// The program's descriptors are none of the library's business: it opens nothing among them but what `own` says.
+    /// The program's descriptors are none of the library's business: it opens nothing among them
+    /// but what `own` says.
     pub fn opens_nothing(&self) {
         sojourn_shm::wait::read_load_from(None);
     }
 
-    /// Hands over the program's environment, `NAME=VALUE` each, as it is at the start: once, before the program runs.
-    /// Without it the environment counts as it is when the first data call is made.
+    /// Hands over the program's environment, `NAME=VALUE` each, as it is at the start: once, before
+    /// the program runs. Without it the environment counts as it is when the first data call is
+    /// made.
     pub fn keep_environment<'a>(&self, variables: impl Iterator<Item = &'a [u8]>) {
         // A second one changes nothing.
         let _ = self.policy.environment.set(environment::Kept::of(variables));
@@ -277,7 +282,8 @@ impl Library {
         self.engines.get(generation as usize)?.get().map(|engine| &**engine)
     }
 
-    /// Numbers of the doorbells of those whose children we are, as long as there may be something to ask them for.
+    /// Numbers of the doorbells of those whose children we are, as long as there may be something
+    /// to ask them for.
     pub(crate) fn inherited_doorbells(&self) -> impl Iterator<Item = i32> {
         let generations = self.generation.load(Ordering::Relaxed) as usize;
         let ancestors = self.engines.iter().take(generations).filter_map(|engine| engine.get());

@@ -1,4 +1,5 @@
-//! Looks at what /proc says of this process's descriptors, from where opening a file takes no number of the program's.
+//! Looks at what /proc says of this process's descriptors, from where opening a file takes no
+//! number of the program's.
 //!
 //! Not here: who looks (`protocol::outside`), and what for (`offer`, `wanted`, `strangers`).
 

@@ -1,8 +1,10 @@
 //! Sessions on one host that get on better in the kernel: who measures, and what is done about it.
 //!
-//! The decision is `progress`'s. Away, the end that has woken its peer a few times looks at the clock once and at how far the rings are; that end
-//! sends the session home for a trial. In the kernel its calls are counted as for any descriptor, and each time a threshold is reached is a sample,
-//! too ([`Library::may_move_again`]). Only sessions that have had a trial are remembered. Sessions with other hosts: `bulk`.
+//! The decision is `progress`'s. Away, the end that has woken its peer a few times looks at the
+//! clock once and at how far the rings are; that end sends the session home for a trial. In the
+//! kernel its calls are counted as for any descriptor, and each time a threshold is reached is a
+//! sample, too ([`Library::may_move_again`]). Only sessions that have had a trial are remembered.
+//! Sessions with other hosts: `bulk`.
 
 use crate::late::Telling;
 use crate::progress::{Away, Figures, Next, Past};
@@ -24,7 +26,8 @@ const MOST: usize = 4096;
 pub(crate) type Pasts = HashMap<i32, (u32, Past)>;
 
 impl Library {
-    /// A descriptor that has had a trial has reached a threshold, after so many bytes. Whether it may be offered.
+    /// A descriptor that has had a trial has reached a threshold, after so many bytes. Whether it
+    /// may be offered.
     pub(crate) fn may_move_again(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
         self.may_move_at(now_ns(), fd, entry, bytes)
     }
@@ -87,7 +90,8 @@ impl Library {
 }
 
 impl Session {
-    /// The peer has been woken a few times since this was last called: a sample, and home if it is time for a trial.
+    /// The peer has been woken a few times since this was last called: a sample, and home if it is
+    /// time for a trial.
     #[cold]
     pub(crate) fn measure(&self, generation: u32) {
         let (now_ns, rate) = {
@@ -118,7 +122,8 @@ impl Session {
     }
 }
 
-/// One end of a stream judges: that of side 0, if it hears the other at all, else the one that sends.
+/// One end of a stream judges: that of side 0, if it hears the other at all, else the one that
+/// sends.
 fn judges(stream: &Stream) -> bool {
     stream.is_first() || stream.totals().1 == 0
 }

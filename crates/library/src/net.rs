@@ -1,13 +1,16 @@
-//! Sessions with other hosts that this process carries: how they come, who turns the pump, how they go.
+//! Sessions with other hosts that this process carries: how they come, who turns the pump, how they
+//! go.
 //!
 //! # Who turns the pump
-//! Whoever has reason to, under one lock: a call that has written, for its own session; a call that finds nothing or waits, for all,
-//! as it is packets that it waits for; and a thread that sleeps for packets and timers, for what nobody waits for. A call that finds the
-//! pump being turned leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody sleeps under it. Who
-//! sleeps for packets: `watch`.
+//! Whoever has reason to, under one lock: a call that has written, for its own session; a call that
+//! finds nothing or waits, for all, as it is packets that it waits for; and a thread that sleeps
+//! for packets and timers, for what nobody waits for. A call that finds the pump being turned
+//! leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody
+//! sleeps under it. Who sleeps for packets: `watch`.
 //!
-//! A session is lent by the session server, with a record of where its connection stands, and given back with another one on a
-//! connection of its own, by any thread. Read `docs/moves.md`. What the pump is: `sojourn_pump`.
+//! A session is lent by the session server, with a record of where its connection stands, and given
+//! back with another one on a connection of its own, by any thread. Read `docs/moves.md`. What the
+//! pump is: `sojourn_pump`.
 
 pub(crate) mod datagrams;
 
@@ -35,8 +38,8 @@ use std::sync::{Mutex, MutexGuard};
 
 /// Events taken at once.
 const EVENTS: usize = 16;
-/// While the pump is turned the thread looks so often (microseconds), and a timer may be so late: every message sets timers and takes them away
-/// again, and the thread is not to be woken for each.
+/// While the pump is turned the thread looks so often (microseconds), and a timer may be so late:
+/// every message sets timers and takes them away again, and the thread is not to be woken for each.
 const SLACK_US: u64 = 2_000;
 /// No time at which anything is due.
 const NEVER: u64 = u64::MAX;
@@ -125,8 +128,8 @@ impl Net {
         Some(net)
     }
 
-    /// Carries the session from now on. `other`: the side of its stream that the server had. False: it is not carried; the server finds
-    /// that out when the session leaves.
+    /// Carries the session from now on. `other`: the side of its stream that the server had. False:
+    /// it is not carried; the server finds that out when the session leaves.
     pub(crate) fn begin(
         &self,
         engine: &Engine,
@@ -146,8 +149,9 @@ impl Net {
             return false;
         };
         carried.watch_bulk(session.judge(engine));
-        // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`: who has frozen the stream takes that lock next, and either
-        // finds the session lent, or it is not claimed here any more, and the carrier puts it back.
+        // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`: who has
+        // frozen the stream takes that lock next, and either finds the session lent, or it is not
+        // claimed here any more, and the carrier puts it back.
         fence(Ordering::SeqCst);
         if !carried.stream().claim() {
             return false;
@@ -219,7 +223,8 @@ impl Net {
         self.serve_and_leave(pump);
     }
 
-    /// The stream is frozen: whether the session was carried here; it is not begun any more (see [`Net::begin`]).
+    /// The stream is frozen: whether the session was carried here; it is not begun any more (see
+    /// [`Net::begin`]).
     pub(crate) fn withdraw(&self, session: &Session) -> bool {
         let _pump = lock(&self.pump);
         session.is_lent.swap(false, Ordering::SeqCst)
@@ -230,7 +235,8 @@ impl Net {
         self.with_pump(|pump| pump.take_late(&parting.carried.flow(), now()))
     }
 
-    /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or there are no descriptors left.
+    /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or
+    /// there are no descriptors left.
     pub(crate) fn part(&self, slot: u32) -> Option<Parting> {
         let mut carried = lock(&self.pump).remove(slot, now())?;
         self.count.fetch_sub(1, Ordering::SeqCst);
@@ -257,20 +263,23 @@ impl Net {
             return self.serve_and_leave(pump);
         }
         lock(&self.marked).push(slot);
-        // SYNC: before the lock is tried again; pairs with `leave`, which lets go of the lock and then looks here.
+        // SYNC: before the lock is tried again; pairs with `leave`, which lets go of the lock and
+        // then looks here.
         self.has_marked.store(true, Ordering::SeqCst);
         if let Some(pump) = self.take_marked() {
             self.leave(pump);
         }
     }
 
-    /// Takes what has arrived, for all sessions. Whether anything has; false as well if somebody else does just now.
+    /// Takes what has arrived, for all sessions. Whether anything has; false as well if somebody
+    /// else does just now.
     #[inline]
     pub(crate) fn turn(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && self.turn_now(Pump::turn) == Some(true)
     }
 
-    /// A call is about to sleep: as [`Watch::begin_sleep`], and nothing that can be done now is left for later.
+    /// A call is about to sleep: as [`Watch::begin_sleep`], and nothing that can be done now is
+    /// left for later.
     pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
         let watches = self.watch.begin_sleep(may_watch);
         crate::library().with_stack(|| {
@@ -282,7 +291,8 @@ impl Net {
         watches
     }
 
-    /// Turns the pump in the way that `turn` says, unless somebody does just now or there is nothing to do.
+    /// Turns the pump in the way that `turn` says, unless somebody does just now or there is
+    /// nothing to do.
     #[inline]
     pub(crate) fn turn_now<R>(
         &self,
@@ -360,7 +370,8 @@ impl Net {
         Some(pump)
     }
 
-    /// The thread. It ends if its set was closed under it, by a program that closes what is not its own: then calls alone turn the pump.
+    /// The thread. It ends if its set was closed under it, by a program that closes what is not its
+    /// own: then calls alone turn the pump.
     fn serve(&self) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
@@ -437,7 +448,8 @@ impl Session {
         if !self.is_carried() {
             return;
         }
-        // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring after it.
+        // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring
+        // after it.
         fence(Ordering::SeqCst);
         if self.is_lent()
             && let Some(net) = crate::library().net()
@@ -458,7 +470,8 @@ impl Session {
         }
     }
 
-    /// Takes packets that have arrived, if it is packets that its bytes come in. Whether there were any.
+    /// Takes packets that have arrived, if it is packets that its bytes come in. Whether there were
+    /// any.
     #[inline]
     pub(crate) fn turns_net(&self) -> bool {
         self.is_lent() && crate::library().turn_net()

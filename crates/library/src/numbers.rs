@@ -1,9 +1,11 @@
 //! Descriptor numbers while a thread of the library's own takes one in the program's table.
 //!
-//! Every call that makes a descriptor takes the lowest number that is free, and there is none that does not. So one of ours has a number
-//! for a moment that the program could get or name. In a process with one thread, that thread itself makes such calls, inside one of its
-//! own, and nobody can look. In others the calls of the program that make or name numbers wait for that moment, as it waits for them. What
-//! only the protocol thread needs is made in a table of its own instead (`protocol::outside`). Not here: which numbers are ours (`engine`).
+//! Every call that makes a descriptor takes the lowest number that is free, and there is none that
+//! does not. So one of ours has a number for a moment that the program could get or name. In a
+//! process with one thread, that thread itself makes such calls, inside one of its own, and nobody
+//! can look. In others the calls of the program that make or name numbers wait for that moment, as
+//! it waits for them. What only the protocol thread needs is made in a table of its own instead
+//! (`protocol::outside`). Not here: which numbers are ours (`engine`).
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -18,15 +20,17 @@ const SLICE: Duration = Duration::from_millis(1);
 const BRIEFLY: Duration = Duration::from_millis(2);
 /// So long nobody keeps calls away.
 const LOST: Duration = Duration::from_millis(500);
-/// How often one who waits for the program's calls looks at once, and how long it then sleeps between looks: they are short, as a rule.
+/// How often one who waits for the program's calls looks at once, and how long it then sleeps
+/// between looks: they are short, as a rule.
 const EAGER: u32 = 16;
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Calls of the program that are being made, and [`HELD`].
 static STATE: AtomicU32 = AtomicU32::new(0);
 
-/// A call of the program that makes or names descriptor numbers, and does not wait for anything, begins. A thread that is cancelled in
-/// it never says that it has ended: then nothing moves in this process any more anyhow.
+/// A call of the program that makes or names descriptor numbers, and does not wait for anything,
+/// begins. A thread that is cancelled in it never says that it has ended: then nothing moves in
+/// this process any more anyhow.
 #[inline]
 pub fn begin() {
     // SYNC: before the call; pairs with the exchange in `hold`: one of the two sees the other.
@@ -43,8 +47,9 @@ fn wait() {
     }
 }
 
-/// A call that may wait in the kernel, and takes its number before it does, begins: it is not counted. False: who keeps it away
-/// has not done with it for so long that it is not there, as in the child of a `fork` that nobody has told of.
+/// A call that may wait in the kernel, and takes its number before it does, begins: it is not
+/// counted. False: who keeps it away has not done with it for so long that it is not there, as in
+/// the child of a `fork` that nobody has told of.
 #[inline]
 pub fn pass() -> bool {
     STATE.load(Ordering::SeqCst) & HELD == 0 || pass_later()
@@ -70,7 +75,8 @@ fn pass_later() -> bool {
 #[inline]
 pub fn end() {
     let mut state = STATE.load(Ordering::Relaxed);
-    // In a `fork` child that a handler made in the middle of such a call there is nothing to count down.
+    // In a `fork` child that a handler made in the middle of such a call there is nothing to count
+    // down.
     while state & !HELD != 0 {
         match STATE.compare_exchange_weak(state, state - 1, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => return,

@@ -1,6 +1,7 @@
 //! Offering a hot descriptor to the server, and what is remembered until the answer comes.
 //!
-//! The program's thread only leaves a job; the rest is the protocol thread's. Read `docs/streams.md`, "Moving out".
+//! The program's thread only leaves a job; the rest is the protocol thread's. Read
+//! `docs/streams.md`, "Moving out".
 
 use crate::engine::Job;
 use crate::look::Look;
@@ -116,8 +117,8 @@ impl Library {
             let Some((other, other_flags)) = look(number) else { continue };
             let is_same = other.st_dev == this.st_dev && other.st_ino == this.st_ino;
             if number != fd && is_same && other_flags & OFlags::ACCMODE == flags & OFlags::ACCMODE {
-                // Two descriptions of one pipe end cannot be told apart here; moving them as one is harmless
-                // for none of them is used otherwise.
+                // Two descriptions of one pipe end cannot be told apart here; moving them as one is
+                // harmless for none of them is used otherwise.
                 self.table.entry(number)?;
                 numbers.push(number);
             }
@@ -127,12 +128,13 @@ impl Library {
     }
 }
 
-/// Numbers that are not open, one after another, behind which none is looked for: a new descriptor gets the lowest.
+/// Numbers that are not open, one after another, behind which none is looked for: a new descriptor
+/// gets the lowest.
 const GAP: i32 = 1024;
 
 impl Library {
-    /// Numbers that are open, found one by one: up to the last that the library has been told of, and some further. By a thread that has
-    /// the program's table.
+    /// Numbers that are open, found one by one: up to the last that the library has been told of,
+    /// and some further. By a thread that has the program's table.
     pub(crate) fn open_numbers(&self) -> Vec<i32> {
         let is_open = |fd: i32| kernel::at(fd).is_ok_and(|fd| rustix::io::fcntl_getfd(fd).is_ok());
         let mut end = self.table.end().saturating_add(GAP);

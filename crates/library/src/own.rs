@@ -1,10 +1,13 @@
-//! The library's own descriptors in the program's table: few, at high numbers, and to the program not open.
+//! The library's own descriptors in the program's table: few, at high numbers, and to the program
+//! not open.
 //!
-//! Not here: when a number may be taken (`numbers`), and what is in the protocol thread's own table (`protocol::outside`).
+//! Not here: when a number may be taken (`numbers`), and what is in the protocol thread's own table
+//! (`protocol::outside`).
 //!
 //! # Theory of operation
-//! There are a bell, by which the protocol thread is woken and told of descriptors; the set that the descriptors of sessions that are away
-//! are in; the file that says how busy the machine is; and the events of inboxes. What the protocol thread receives for the program's threads comes
+//! There are a bell, by which the protocol thread is woken and told of descriptors; the set that
+//! the descriptors of sessions that are away are in; the file that says how busy the machine is;
+//! and the events of inboxes. What the protocol thread receives for the program's threads comes
 //! through the bell's socket, too, and is taken out of it by whoever may take a number just then.
 
 use crate::session::lock;
@@ -61,9 +64,11 @@ impl Own {
         self.kit.get()
     }
 
-    /// Makes the kit, if there is none: by the program's only thread, or, `is_ours`, by one of the library's. `None`: there are no numbers left. `other`: a
-    /// descriptor of the program's. The first descriptor far up makes the kernel enlarge the process's table, for which it has programs with
-    /// several threads wait for some 20 ms: that is done before the program's calls are kept away.
+    /// Makes the kit, if there is none: by the program's only thread, or, `is_ours`, by one of the
+    /// library's. `None`: there are no numbers left. `other`: a descriptor of the program's. The
+    /// first descriptor far up makes the kernel enlarge the process's table, for which it has
+    /// programs with several threads wait for some 20 ms: that is done before the program's calls
+    /// are kept away.
     pub(crate) fn make_kit(&self, is_ours: bool, other: Option<BorrowedFd<'_>>) -> Option<&Kit> {
         if self.kit.get().is_none() {
             if let Some(other) = other {
@@ -96,7 +101,8 @@ impl Own {
         lock(&self.kit()?.far).take()
     }
 
-    /// Makes one more descriptor. By a thread that is inside one of the program's calls, or, `is_ours`, by one of the library's own.
+    /// Makes one more descriptor. By a thread that is inside one of the program's calls, or,
+    /// `is_ours`, by one of the library's own.
     pub(crate) fn make(
         &self,
         is_ours: bool,
@@ -109,7 +115,8 @@ impl Own {
         self.hide(make()?).ok_or(Errno::MFILE)
     }
 
-    /// Puts a descriptor out of the way of the program's numbers. `None`: there is no room, and it is closed.
+    /// Puts a descriptor out of the way of the program's numbers. `None`: there is no room, and it
+    /// is closed.
     fn hide(&self, fd: OwnedFd) -> Option<Held> {
         let high = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).ok()?;
         let held = Held::new(high, |number| {
@@ -166,8 +173,8 @@ impl Own {
         wait::read_load_from(None);
     }
 
-    /// In a `fork` child: numbers of the parent's library, but for its bell. Nothing if a thread that is
-    /// not here was changing them.
+    /// In a `fork` child: numbers of the parent's library, but for its bell. Nothing if a thread
+    /// that is not here was changing them.
     pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
         let Ok(places) = self.places.try_lock() else { return Vec::new() };
         let numbers = places.iter().map(Place::number);
@@ -193,7 +200,8 @@ impl Own {
         send_descriptors(kit.bell.as_fd(), &[fd])
     }
 
-    /// What the protocol thread has sent through the bell's socket is to be taken by a thread of the program's.
+    /// What the protocol thread has sent through the bell's socket is to be taken by a thread of
+    /// the program's.
     pub(crate) fn want(&self) {
         *lock(&self.taken) = None;
         self.is_wanted.store(true, Ordering::SeqCst);
@@ -218,7 +226,8 @@ impl Own {
         }
     }
 
-    /// What was taken; with `is_late` it is not waited for any longer, and taken here, if it can be. `None`: wait.
+    /// What was taken; with `is_late` it is not waited for any longer, and taken here, if it can
+    /// be. `None`: wait.
     pub(crate) fn taken(&self, is_late: bool) -> Option<Option<Vec<Held>>> {
         let mut taken = lock(&self.taken);
         if taken.is_none() && is_late {
@@ -281,8 +290,9 @@ fn hidden_from() -> i32 {
 }
 
 impl Library {
-    /// The program is about to have something of its own at `fd`, which may be one of the library's: it may choose its numbers. All that is away goes home
-    /// for good, as sets of the program know some of them by their numbers.
+    /// The program is about to have something of its own at `fd`, which may be one of the
+    /// library's: it may choose its numbers. All that is away goes home for good, as sets of the
+    /// program know some of them by their numbers.
     pub fn make_way(&self, fd: i32) {
         if !self.is_own(fd) {
             return;
@@ -297,7 +307,8 @@ impl Library {
 }
 
 impl Library {
-    /// The program has as many descriptors as it may have, but for the library's. It gets those: all that is away goes home for good. False: there are none.
+    /// The program has as many descriptors as it may have, but for the library's. It gets those:
+    /// all that is away goes home for good. False: there are none.
     pub fn gives_numbers_back(&self) -> bool {
         let Some(engine) = self.engine().filter(|engine| engine.own.next(0).is_some()) else {
             return false;

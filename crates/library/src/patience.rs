@@ -1,9 +1,10 @@
 //! How long this process waits for peers on the way home, in all.
 //!
-//! Nothing depends on these waits: a peer that lives puts what it owes into the kernel before it writes anything else. So a process with many
-//! peers that do not answer, stopped or hostile ones, is not held up by each of them in turn: there is a time for all of them together, of which some
-//! comes back as time passes. Honest peers take some ten microseconds of it. Not here: the waits (`home`, `flush`), which sessions go home
-//! together (`together`).
+//! Nothing depends on these waits: a peer that lives puts what it owes into the kernel before it
+//! writes anything else. So a process with many peers that do not answer, stopped or hostile ones,
+//! is not held up by each of them in turn: there is a time for all of them together, of which some
+//! comes back as time passes. Honest peers take some ten microseconds of it. Not here: the waits
+//! (`home`, `flush`), which sessions go home together (`together`).
 
 use crate::session::Session;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use sojourn_shm::deadline::now_ns;
 
 /// How long one who passes a descriptor on waits for the peer to put what it owes into the kernel.
 pub(crate) const PASS_LIMIT: Duration = Duration::from_secs(1);
-/// The same where the program has said that calls on the descriptor do not wait, and it is not passed on.
+/// The same where the program has said that calls on the descriptor do not wait, and it is not
+/// passed on.
 const PASS_LIMIT_NONBLOCKING: Duration = Duration::from_millis(20);
 /// What may be spent at once, and how long it takes until all of that may be spent again.
 const MOST: Duration = PASS_LIMIT;
@@ -41,7 +43,8 @@ impl Waits {
 /// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    /// When all of it has come back (nanoseconds): each wait puts that off, by [`RECOVERY`] times what it took.
+    /// When all of it has come back (nanoseconds): each wait puts that off, by [`RECOVERY`] times
+    /// what it took.
     whole_ns: AtomicU64,
 }
 
@@ -62,7 +65,8 @@ impl Patience {
     pub(crate) fn waited_since(&self, begun_ns: u64) {
         let now = now_ns();
         let cost = now.saturating_sub(begun_ns).saturating_mul(RECOVERY);
-        // Of threads that wait at the same time one may count: it is the time that counts, and they spend the same.
+        // Of threads that wait at the same time one may count: it is the time that counts, and they
+        // spend the same.
         let whole = self.whole_ns.load(Ordering::Relaxed).max(now);
         self.whole_ns.store(whole.saturating_add(cost), Ordering::Relaxed);
     }

@@ -1,12 +1,16 @@
-//! What a program has looked at with `MSG_PEEK` and not taken yet: it is the same when the program takes it.
+//! What a program has looked at with `MSG_PEEK` and not taken yet: it is the same when the program
+//! takes it.
 //!
-//! The bytes stay in the ring, where they count, and whence they go to the kernel if the session goes home. But the ring is memory of the peer,
-//! too, which can write others there meanwhile: a program that has looked at a length, checked it, and then receives another one has been
-//! deceived in a way that the kernel excludes. So what was looked at is kept in private memory, and laid over what is received, whichever way that comes.
-//! Not here: receiving (`receive`). Sessions with other hosts need none of it: the writer of their rings is this process.
+//! The bytes stay in the ring, where they count, and whence they go to the kernel if the session
+//! goes home. But the ring is memory of the peer, too, which can write others there meanwhile: a
+//! program that has looked at a length, checked it, and then receives another one has been deceived
+//! in a way that the kernel excludes. So what was looked at is kept in private memory, and laid
+//! over what is received, whichever way that comes. Not here: receiving (`receive`). Sessions with
+//! other hosts need none of it: the writer of their rings is this process.
 //!
-//! The memory is a mapping of its own, made by the first call that looks, a few pages as a rule: nothing is allocated in a program's heap. More than
-//! [`PEEKED_MAX`] at once only the kernel shows.
+//! The memory is a mapping of its own, made by the first call that looks, a few pages as a rule:
+//! nothing is allocated in a program's heap. More than [`PEEKED_MAX`] at once only the kernel
+//! shows.
 
 use rustix::io::IoSliceMut;
 use sojourn_shm::Mapping;
@@ -28,8 +32,9 @@ impl Peeked {
         self.len == 0
     }
 
-    /// The next `len` bytes have been copied to `bufs`: lays over them what was kept, and keeps what is new. With `peek` they stay, else they are taken.
-    /// False: they cannot be kept; the call must not show them.
+    /// The next `len` bytes have been copied to `bufs`: lays over them what was kept, and keeps
+    /// what is new. With `peek` they stay, else they are taken. False: they cannot be kept; the
+    /// call must not show them.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(&mut self, bufs: &mut [IoSliceMut<'_>], len: usize, peek: bool) -> bool {

@@ -1,7 +1,7 @@
 //! `poll(2)` and its like, over kernel descriptors and sessions.
 //!
-//! Sessions are looked at here, everything else and what the kernel knows of sessions by the kernel's `ppoll`. Read
-//! `docs/streams.md`, "Waiting". Sleeping is `poll_sleep`.
+//! Sessions are looked at here, everything else and what the kernel knows of sessions by the
+//! kernel's `ppoll`. Read `docs/streams.md`, "Waiting". Sleeping is `poll_sleep`.
 
 use crate::host::Interrupt;
 use crate::landing::Room;
@@ -54,7 +54,8 @@ pub(crate) struct Polling<'a> {
 }
 
 impl Library {
-    /// `poll(2)`: how many of `fds` have something. No timeout: for ever. `mask`: signals blocked meanwhile, a bit each.
+    /// `poll(2)`: how many of `fds` have something. No timeout: for ever. `mask`: signals blocked
+    /// meanwhile, a bit each.
     ///
     /// # Errors
     /// The kernel's.
@@ -87,8 +88,8 @@ impl Library {
         polling.run()
     }
 
-    /// Leaves all to the kernel. The calls are counted, so that no session consents while they sit there;
-    /// `None`: one has joined before that.
+    /// Leaves all to the kernel. The calls are counted, so that no session consents while they sit
+    /// there; `None`: one has joined before that.
     fn poll_kernel(
         &self,
         fds: &mut [PollFd],
@@ -111,7 +112,8 @@ impl Library {
         result
     }
 
-    /// Counts the descriptors of a call as in use, or no more; see the head of `table`. Whether one has a session.
+    /// Counts the descriptors of a call as in use, or no more; see the head of `table`. Whether one
+    /// has a session.
     pub(crate) fn count_polled(&self, fds: &[PollFd], is_entry: bool) -> bool {
         let mut has_session = false;
         for polled in fds {
@@ -197,9 +199,10 @@ impl Polling<'_> {
         }
     }
 
-    /// What there is, if the rings know all of it: every descriptor is a session whose bytes go through them, and the protocol
-    /// thread has seen nothing stir in the kernel. The kernel then has at most what came this moment, which is
-    /// found in the next call; only where nothing was found, and nothing will be waited for, it is asked for that.
+    /// What there is, if the rings know all of it: every descriptor is a session whose bytes go
+    /// through them, and the protocol thread has seen nothing stir in the kernel. The kernel then
+    /// has at most what came this moment, which is found in the next call; only where nothing was
+    /// found, and nothing will be waited for, it is asked for that.
     fn rings_alone(&mut self) -> Option<usize> {
         let mut found = 0;
         for polled in &mut *self.fds {
@@ -263,15 +266,16 @@ impl Polling<'_> {
         }
     }
 
-    /// What rings say before the kernel is asked: what comes into one meanwhile may have come after something that the kernel was not
-    /// asked about any more.
+    /// What rings say before the kernel is asked: what comes into one meanwhile may have come after
+    /// something that the kernel was not asked about any more.
     pub(crate) fn look_at_rings(&mut self) {
         for polled in &mut *self.fds {
             polled.revents = self.library.session_of(polled.fd).map_or(0, ring_says) as i16;
         }
     }
 
-    /// Puts together what the kernel says and the rings have said. How many descriptors have something.
+    /// Puts together what the kernel says and the rings have said. How many descriptors have
+    /// something.
     pub(crate) fn merge(&mut self, kernel: &[PollFd]) -> usize {
         let mut found = 0;
         for (said, polled) in kernel.iter().zip(&mut *self.fds) {
@@ -282,7 +286,8 @@ impl Polling<'_> {
                 }
                 events |= stirs(session, polled.fd, events) | u32::from(polled.revents as u16);
             }
-            // Also of one that has gone home since the kernel was asked: it was asked for more than the program asks for.
+            // Also of one that has gone home since the kernel was asked: it was asked for more than
+            // the program asks for.
             events &= polled.asked() | bit::ALWAYS | bit::NVAL;
             polled.revents = events as i16;
             found += usize::from(events != 0);
@@ -299,7 +304,8 @@ impl Polling<'_> {
         })
     }
 
-    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel knows.
+    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel
+    /// knows.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.mask.is_none() && self.library.host().interrupt() != Interrupt::None
     }
@@ -350,8 +356,8 @@ impl Session {
     }
 }
 
-/// Goes home if the peer has: then the kernel knows what there is. Hands over to a carrier that waits for that: while this
-/// call sits in the kernel nobody can.
+/// Goes home if the peer has: then the kernel knows what there is. Hands over to a carrier that
+/// waits for that: while this call sits in the kernel nobody can.
 fn follow_peer(session: &Session) {
     let phase = lock(&session.rx).phase;
     if !matches!(phase, RxPhase::Joined | RxPhase::Ring) {
@@ -364,7 +370,8 @@ fn follow_peer(session: &Session) {
     }
 }
 
-/// Lets the session's own calls know what the kernel said; they look there only then. What it says by now.
+/// Lets the session's own calls know what the kernel said; they look there only then. What it says
+/// by now.
 fn stirs(session: &Session, fd: i32, said: u32) -> u32 {
     let seen = bit::IN | bit::RDHUP | bit::ALWAYS;
     if said & seen != 0 {

@@ -3,12 +3,13 @@
 //! Read `poll` first. Not here: what is ready.
 //!
 //! # Theory of operation
-//! Sessions in no epoll set share inboxes, one for each user of peers. A thread that polls arms its sessions, announces
-//! itself on their inboxes, looks again and sleeps in the kernel's `ppoll`, which contains the inboxes' event descriptors. Several
-//! threads can sleep so, each for sessions of its own, and one event wakes all that are still asleep when they look. The
-//! first one to come takes the bits and clears the event, which would hide it from the others; so it
-//! *nudges* those that wait for one of the bits, each by an event descriptor of its own. A bit stands for every 64th slot: a nudge
-//! too many is a look too many.
+//! Sessions in no epoll set share inboxes, one for each user of peers. A thread that polls arms its
+//! sessions, announces itself on their inboxes, looks again and sleeps in the kernel's `ppoll`,
+//! which contains the inboxes' event descriptors. Several threads can sleep so, each for sessions
+//! of its own, and one event wakes all that are still asleep when they look. The first one to come
+//! takes the bits and clears the event, which would hide it from the others; so it *nudges* those
+//! that wait for one of the bits, each by an event descriptor of its own. A bit stands for every
+//! 64th slot: a nudge too many is a look too many.
 
 use crate::Library;
 use crate::poll::{PollFd, Polling};
@@ -29,7 +30,8 @@ use std::sync::{Arc, Mutex};
 
 /// Users of peers that one call can sleep for.
 const INBOXES_MAX: usize = 8;
-/// Descriptors that the kernel is asked about beside the program's: inboxes, the thread's own, and packets.
+/// Descriptors that the kernel is asked about beside the program's: inboxes, the thread's own, and
+/// packets.
 pub(crate) const EXTRA: usize = INBOXES_MAX + 2;
 /// Looks at the rings between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
@@ -98,7 +100,8 @@ impl Polling<'_> {
             }
             return Ok(Slept::Look);
         }
-        // Before the sessions are looked at: one that joins later finds this call and waits with its consent.
+        // Before the sessions are looked at: one that joins later finds this call and waits with
+        // its consent.
         self.library.count_polled(self.fds, true);
         let slept = self.sleep(&places, kernel);
         self.library.count_polled(self.fds, false);
@@ -171,7 +174,8 @@ impl Polling<'_> {
     fn sleep(&mut self, places: &Places, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
         let Some(pollers) = self.library.pollers() else { return Err(Errno::NOMEM) };
         let Ok(event) = self.library.poll_event(pollers) else {
-            // There is no number left for it: the program must not notice, so the kernel serves the call.
+            // There is no number left for it: the program must not notice, so the kernel serves the
+            // call.
             for polled in &*self.fds {
                 self.library.go_home(polled.fd, ReasonT::Resources, false);
             }
@@ -235,8 +239,9 @@ impl Polling<'_> {
 }
 
 impl Session {
-    /// Sleeps for packets, and for word of the session otherwise: that the call may look again. `sleep`: how it sleeps if another
-    /// thread watches for packets, or if it leaves word in a set of the program's.
+    /// Sleeps for packets, and for word of the session otherwise: that the call may look again.
+    /// `sleep`: how it sleeps if another thread watches for packets, or if it leaves word in a set
+    /// of the program's.
     pub(crate) fn sleep_for_packets(
         &self,
         asked: u32,
@@ -288,7 +293,8 @@ impl Pollers {
         if slept == Ok(0) { Woken::TimedOut } else { Woken::Look }
     }
 
-    /// The thread with the event `number` is awake; `extra` is what the kernel said of inboxes and event.
+    /// The thread with the event `number` is awake; `extra` is what the kernel said of inboxes and
+    /// event.
     fn woke(&self, inboxes: &[Arc<Inbox>], number: i32, extra: &[PollFd]) {
         let mut state = lock(&self.state);
         let at = state.sleeping.iter().position(|sleeper| sleeper.event.number() == number);

@@ -219,7 +219,8 @@ fn a_peer_that_goes_home_is_no_input() {
     assert_eq!(poll(&asked, Some(LONG)).1[0], bit::IN);
 }
 
-/// Threads that sleep on one inbox, each for sessions of its own: nobody's wake-up may be lost to another.
+/// Threads that sleep on one inbox, each for sessions of its own: nobody's wake-up may be lost to
+/// another.
 #[test]
 fn sleepers_do_not_take_each_others_wake_ups() {
     const THREADS: usize = 3;

@@ -1,9 +1,12 @@
-//! Before the process gives up rights or its root folder: what a first session would need later is made now.
+//! Before the process gives up rights or its root folder: what a first session would need later is
+//! made now.
 //!
-//! A library needs two threads and a connection with the server, and makes them when the first session is hot. A program that has confined
-//! itself by then (`chroot`, a limit of no more processes) may have neither. So the shell says beforehand that it is about to, and the
-//! protocol thread starts and greets the server before it goes on. Nothing that leads out of the new root folder is kept: a connection is no way to
-//! files. A `fork` child made after that begins with nothing, and stays in the kernel. Not here: which calls confine (the shell).
+//! A library needs two threads and a connection with the server, and makes them when the first
+//! session is hot. A program that has confined itself by then (`chroot`, a limit of no more
+//! processes) may have neither. So the shell says beforehand that it is about to, and the protocol
+//! thread starts and greets the server before it goes on. Nothing that leads out of the new root
+//! folder is kept: a connection is no way to files. A `fork` child made after that begins with
+//! nothing, and stays in the kernel. Not here: which calls confine (the shell).
 
 use crate::engine::{Engine, Job};
 use crate::{Library, library};

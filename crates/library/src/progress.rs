@@ -1,14 +1,18 @@
-//! Whether a session on one host gets on better in the kernel: decided by measuring it there and away, one after the other.
+//! Whether a session on one host gets on better in the kernel: decided by measuring it there and
+//! away, one after the other.
 //!
-//! Pure: time and bytes come in as arguments. Who measures, and what is done with the answer, is in `measured`; the same question for sessions with
-//! other hosts is `sojourn_pump::bulk`'s.
+//! Pure: time and bytes come in as arguments. Who measures, and what is done with the answer, is in
+//! `measured`; the same question for sessions with other hosts is `sojourn_pump::bulk`'s.
 //!
 //! # Theory of operation
-//! What gets on is bytes, both ways: where a program waits for answers, they come as fast as answers do. Time is cut into slices; a rate is the
-//! **median** of the last few, and a pause begins anew. Only a session whose peer sleeps again and again is asked about at all: where both ends are
-//! met awake, shared memory is far ahead. After it has been so for a while away ([`Away`]) it goes home for a **trial**, a fraction of a second,
-//! so that both rates are of the same minute ([`Past`]). If the kernel was clearly faster it stays there, for a time that doubles with each such
-//! trial; if not it leaves, and the next trial comes four times as late. So neither answer can flap, and trials cost less and less.
+//! What gets on is bytes, both ways: where a program waits for answers, they come as fast as
+//! answers do. Time is cut into slices; a rate is the **median** of the last few, and a pause
+//! begins anew. Only a session whose peer sleeps again and again is asked about at all: where both
+//! ends are met awake, shared memory is far ahead. After it has been so for a while away ([`Away`])
+//! it goes home for a **trial**, a fraction of a second, so that both rates are of the same minute
+//! ([`Past`]). If the kernel was clearly faster it stays there, for a time that doubles with each
+//! such trial; if not it leaves, and the next trial comes four times as late. So neither answer can
+//! flap, and trials cost less and less.
 
 /// A slice lasts so long; one that lasts longer than the second had a pause in it (nanoseconds).
 const SLICE_NS: u64 = 20_000_000;
@@ -82,7 +86,8 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// The peer has been woken some times more, and `total` bytes have gone both ways by now. The rate, if there is to be a trial.
+    /// The peer has been woken some times more, and `total` bytes have gone both ways by now. The
+    /// rate, if there is to be a trial.
     pub(crate) fn sample(&mut self, now_ns: u64, total: u64) -> Option<u64> {
         if self.trial_after_ns == 0 {
             return None;

@@ -68,7 +68,8 @@ const HOUR: u64 = 3600;
 
 #[test]
 fn equal_rates_stay_away_but_for_a_few_short_trials() {
-    // With more noise a trial may be wrong, which costs a session that does as well in the kernel nothing.
+    // With more noise a trial may be wrong, which costs a session that does as well in the kernel
+    // nothing.
     for (rate, noise, most) in [(1e5, 0.0, 0), (1e6, 0.1, 0), (5e9, 0.3, 1)] {
         for seed in 0..3 {
             let story = play(&World { kernel: rate, away: rate, noise, seed }, HOUR);

@@ -1,9 +1,12 @@
-//! The protocol thread: talks to the server, watches peers and the kernel's descriptors of sessions that are away.
+//! The protocol thread: talks to the server, watches peers and the kernel's descriptors of sessions
+//! that are away.
 //!
-//! It starts with the first hot session and never touches data. It works on the program's descriptors; what it opens and receives itself has no
-//! number among them (`outside`): a second thread has that, and sleeps for this one. When the server is
-//! gone it looks for a new one now and then, as long as sessions are away. Its connection with the server is in `server`, the server's words in `words`,
-//! what joined sessions need in `joins`. Not here: what joining and going home mean (`crate::join`, `crate::home`). Read `docs/streams.md` first.
+//! It starts with the first hot session and never touches data. It works on the program's
+//! descriptors; what it opens and receives itself has no number among them (`outside`): a second
+//! thread has that, and sleeps for this one. When the server is gone it looks for a new one now and
+//! then, as long as sessions are away. Its connection with the server is in `server`, the server's
+//! words in `words`, what joined sessions need in `joins`. Not here: what joining and going home
+//! mean (`crate::join`, `crate::home`). Read `docs/streams.md` first.
 
 mod joins;
 mod living;
@@ -40,7 +43,8 @@ use std::time::Instant;
 
 /// How long the server may take for an answer before it counts as gone.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// How long the server may take to lend what it has begun to carry, and how often it is looked whether it has.
+/// How long the server may take to lend what it has begun to carry, and how often it is looked
+/// whether it has.
 const LENT_LIMIT: Duration = Duration::from_millis(200);
 const LENT_SLICE: Duration = Duration::from_micros(100);
 /// Events taken at once.
@@ -59,7 +63,8 @@ const FLUSH: u64 = 5 << 56;
 const WHAT: u64 = 0xff << 56;
 
 struct OwnInbox {
-    /// Its number in the thread's set: those of the server are too large to stand beside what an event is about.
+    /// Its number in the thread's set: those of the server are too large to stand beside what an
+    /// event is about.
     number: u64,
     inbox: Arc<Inbox>,
     /// Slot in the inbox → slot of the session.
@@ -119,7 +124,8 @@ pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
         // The program waits for that.
         thread.prepare();
     }
-    // Before the first session joins, off the program's threads: takes about half a millisecond, once.
+    // Before the first session joins, off the program's threads: takes about half a millisecond,
+    // once.
     sojourn_shm::wait::sleep_cost_ns();
     thread.serve();
 }
@@ -225,7 +231,8 @@ impl Thread {
         }
     }
 
-    /// How long nothing is to be done that nobody rings for. With live sessions, rings are looked for, and a server while there is none (`search`).
+    /// How long nothing is to be done that nobody rings for. With live sessions, rings are looked
+    /// for, and a server while there is none (`search`).
     fn sleeps_for(&self) -> Option<Duration> {
         let has_sessions = !self.joined.is_empty();
         let rings = has_sessions.then(|| lock(&self.engine.rings).left());
@@ -235,7 +242,8 @@ impl Thread {
         [rings, search, placed, life].into_iter().flatten().min()
     }
 
-    /// There is a ring that nobody sees into. Peers are not waited for: what it waits for comes when they have left.
+    /// There is a ring that nobody sees into. Peers are not waited for: what it waits for comes
+    /// when they have left.
     fn leave_for_rings(&self) {
         for joined in self.joined.values() {
             if let Some(session) = self.engine.pool.session(joined.slot) {
@@ -268,7 +276,8 @@ impl Thread {
 
     fn do_jobs(&mut self) {
         let mut left = Vec::new();
-        // These and no more: what has gone home is let go of after them, and a busy program always has another.
+        // These and no more: what has gone home is let go of after them, and a busy program always
+        // has another.
         let (jobs, number) = self.engine.take_jobs();
         for job in jobs {
             match job {
@@ -296,7 +305,8 @@ impl Thread {
             }
         }
         if !left.is_empty() {
-            // Joins that the server has made before it heard of this may name what these sessions named.
+            // Joins that the server has made before it heard of this may name what these sessions
+            // named.
             self.take_events();
             self.words.extend(left.into_iter().map(Word::Forget));
             self.take_words();
@@ -304,7 +314,8 @@ impl Thread {
         self.engine.did_jobs(number);
     }
 
-    /// A UDP socket goes home that the server may have begun to carry: what it lends then is waited for.
+    /// A UDP socket goes home that the server may have begun to carry: what it lends then is waited
+    /// for.
     fn await_lent(&mut self, local: u64) {
         let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
         let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
@@ -423,7 +434,8 @@ impl Thread {
         }
     }
 
-    /// A descriptor is kept in the kernel. What is kept before there is a server is told when there is one.
+    /// A descriptor is kept in the kernel. What is kept before there is a server is told when there
+    /// is one.
     fn tell_kept(&mut self, fd: i32, version: u32) {
         if !self.has_client {
             self.connect();

@@ -1,9 +1,12 @@
-//! A pipe whose writer has ended, and whose last bytes are in the ring only: they are put back into the kernel, where everybody finds them.
+//! A pipe whose writer has ended, and whose last bytes are in the ring only: they are put back into
+//! the kernel, where everybody finds them.
 //!
-//! A writer that ends of its own will does so itself (`home`, `flush`). One that was killed cannot, nor one whose kernel was full. Its reader's library could take the
-//! rest from the ring; but if the reading end is passed on (`fork`, `exec`, a message), the next holder has the kernel's pipe alone.
-//! The name that /proc gives a pipe can be opened for writing by whoever may read it (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind
-//! can be had. Read `docs/streams.md`, "Going home", first.
+//! A writer that ends of its own will does so itself (`home`, `flush`). One that was killed cannot,
+//! nor one whose kernel was full. Its reader's library could take the rest from the ring; but if
+//! the reading end is passed on (`fork`, `exec`, a message), the next holder has the kernel's pipe
+//! alone. The name that /proc gives a pipe can be opened for writing by whoever may read it
+//! (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind can be had. Read `docs/streams.md`,
+//! "Going home", first.
 
 use crate::residue::flushed;
 use crate::session::{RxPhase, Session, lock};
@@ -15,7 +18,8 @@ use sojourn_shm::Held;
 use sojourn_stream::Stream;
 
 impl Session {
-    /// See the head of this file; on a stack of the library's own, for it takes a page. Nothing is changed if the writer is there still, or nothing is owed.
+    /// See the head of this file; on a stack of the library's own, for it takes a page. Nothing is
+    /// changed if the writer is there still, or nothing is owed.
     #[inline(never)]
     pub(crate) fn put_back_rest(&self, stream: &Stream) {
         let mut rx = lock(&self.rx);
@@ -27,7 +31,8 @@ impl Session {
         let mut done = match flushed(stream, &rx) {
             Some(flushed) => flushed.max(rx.since_freeze),
             None if !stream.peer_flushes() => rx.since_freeze,
-            // It died meanwhile, and nobody else has written: what is there is what came before the debt, then what was paid of it.
+            // It died meanwhile, and nobody else has written: what is there is what came before the
+            // debt, then what was paid of it.
             None => {
                 rx.since_freeze + kernel::input_queue(self.number()).saturating_sub(rx.before_owed)
             }

@@ -5,7 +5,8 @@ use crate::sets::SetOf;
 use crate::table::mark;
 
 impl Library {
-    /// The set all these numbers of one description are in, 0 for none; `None` if they cannot move for it.
+    /// The set all these numbers of one description are in, 0 for none; `None` if they cannot move
+    /// for it.
     pub(crate) fn set_for_offer(&self, numbers: &[i32]) -> Option<u32> {
         let mut set = 0;
         for fd in numbers {

@@ -1,6 +1,8 @@
-//! What is on its way when a peer is taken for dead that lives, or whose end somebody else still holds.
+//! What is on its way when a peer is taken for dead that lives, or whose end somebody else still
+//! holds.
 //!
-//! The server takes a process for dead that it does not hear of any more: also one that has lost its connection only.
+//! The server takes a process for dead that it does not hear of any more: also one that has lost
+//! its connection only.
 
 use crate::library;
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};

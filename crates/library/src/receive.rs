@@ -1,7 +1,7 @@
 //! Receiving on a session: from the kernel while bytes still come that way, then from the ring.
 //!
-//! Read `docs/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is here for a session, by its
-//! lock; no wait happens under it.
+//! Read `docs/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is here for a
+//! session, by its lock; no wait happens under it.
 
 use crate::calls::Recv;
 use crate::from_kernel::FromKernel;
@@ -21,8 +21,8 @@ pub(crate) enum Step {
     Done(Result<usize, Errno>),
     /// Nothing yet.
     Empty,
-    /// Nothing yet, but the peer is putting into the kernel what it owes us from before a return. The kernel, too, has times at which bytes are on
-    /// their way inside it.
+    /// Nothing yet, but the peer is putting into the kernel what it owes us from before a return.
+    /// The kernel, too, has times at which bytes are on their way inside it.
     Owed,
     /// The peer, or a violation, ended the stream: go home, then look again.
     Leave(ReasonT),
@@ -103,7 +103,8 @@ impl Session {
                             is_last = until.is_over();
                             continue;
                         }
-                        // As in the kernel: what has arrived is told rather than the call restarted.
+                        // As in the kernel: what has arrived is told rather than the call
+                        // restarted.
                         Waited::Restart if got == 0 => continue,
                         Waited::TimedOut | Waited::Look => Err(Errno::AGAIN),
                         Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
@@ -244,7 +245,8 @@ impl Session {
                 self.stirred();
                 self.look_at_ring(rx, stream, bufs, peek)
             }
-            // The end, and it has not left before: it died. What it has not read of our ring decides what that is.
+            // The end, and it has not left before: it died. What it has not read of our ring
+            // decides what that is.
             Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
                 // A peer on another host has closed before the session was away.
                 let has_closed = self.is_carried();
@@ -254,8 +256,9 @@ impl Session {
         }
     }
 
-    /// From the kernel. The session counts as stirred until the kernel has been found empty: it tells of what arrives, once, and not of
-    /// what a call has left there, for which others may be waiting.
+    /// From the kernel. The session counts as stirred until the kernel has been found empty: it
+    /// tells of what arrives, once, and not of what a call has left there, for which others may be
+    /// waiting.
     fn receive_stirred(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -268,7 +271,8 @@ impl Session {
                 self.has_stirred.store(true, Ordering::SeqCst);
                 return found;
             }
-            // What came between the look and this is found by another look, and tells of what comes later.
+            // What came between the look and this is found by another look, and tells of what comes
+            // later.
             if !self.has_stirred.swap(false, Ordering::SeqCst) {
                 return found;
             }

@@ -1,9 +1,11 @@
-//! Receiving what the peer owed when the stream was frozen: from the ring, while the peer has not begun to put it into the kernel, or from the
-//! kernel.
+//! Receiving what the peer owed when the stream was frozen: from the ring, while the peer has not
+//! begun to put it into the kernel, or from the kernel.
 //!
-//! One exchange of one word decides between the two (`sojourn_stream::Stream::begin_flush`, `take_unflushed`), so a call that finds bytes owed need not
-//! wait for a peer that does not run: it takes them itself, and the peer puts the rest into the kernel when it gets to it. Read `receive` and
-//! `docs/streams.md`, "Going home", first. Not here: waiting for the kernel to have all of it before somebody else uses the descriptor (`home`).
+//! One exchange of one word decides between the two (`sojourn_stream::Stream::begin_flush`,
+//! `take_unflushed`), so a call that finds bytes owed need not wait for a peer that does not run:
+//! it takes them itself, and the peer puts the rest into the kernel when it gets to it. Read
+//! `receive` and `docs/streams.md`, "Going home", first. Not here: waiting for the kernel to have
+//! all of it before somebody else uses the descriptor (`home`).
 
 use crate::from_kernel::FromKernel;
 use crate::kernel;
@@ -14,8 +16,8 @@ use rustix::io::{Errno, IoSliceMut};
 use sojourn_stream::Stream;
 
 impl Session {
-    /// Frozen, and the peer owes bytes: from the kernel as many as it has flushed, then what it could
-    /// not flush from the ring, then the kernel for good.
+    /// Frozen, and the peer owes bytes: from the kernel as many as it has flushed, then what it
+    /// could not flush from the ring, then the kernel for good.
     pub(crate) fn look_for_rest(
         &self,
         rx: &mut Receiver,
@@ -86,7 +88,8 @@ impl Session {
         }
     }
 
-    /// What is owed and is not in the kernel. If the peer may still put it there, it is told how much of it need not come that way any more.
+    /// What is owed and is not in the kernel. If the peer may still put it there, it is told how
+    /// much of it need not come that way any more.
     fn rest_from_ring(
         &self,
         rx: &mut Receiver,
@@ -132,7 +135,8 @@ pub(crate) fn rest_is_here(stream: &Stream, rx: &Receiver) -> bool {
     !rx.is_unsure && rx.before_owed == 0 && rest_in_ring(stream, rx) > 0
 }
 
-/// In `Residue`: bytes that are owed and come from the ring, as far as is known. The kernel has the others, or is about to have them.
+/// In `Residue`: bytes that are owed and come from the ring, as far as is known. The kernel has the
+/// others, or is about to have them.
 pub(crate) fn rest_in_ring(stream: &Stream, rx: &Receiver) -> usize {
     let owed = stream.peer_leftover().unwrap_or(0);
     let elsewhere = match flushed(stream, rx) {

@@ -1,10 +1,14 @@
-//! io_uring, as far as sessions go: what is submitted for one sends it home, and while the process has a ring that nobody sees into all stay there.
+//! io_uring, as far as sessions go: what is submitted for one sends it home, and while the process
+//! has a ring that nobody sees into all stay there.
 //!
-//! The kernel serves a ring's submissions on its own socket, past the library: a receive would wait for ever for bytes that are in shared memory. Which
-//! rings are seen into the shell knows ([`crate::Host::sees_ring`]). Of others nobody tells, nor of their making: so before an offer, and now and
-//! then while sessions are away, the protocol thread looks which descriptors are rings. What was submitted on such a ring before that is
-//! in the kernel and goes on there as soon as the sessions are home: the peers give the kernel what it waits for.
-//! Not seen at all are rings without a descriptor in this process, of another process or of `IORING_SETUP_REGISTERED_FD_ONLY`, past the C library.
+//! The kernel serves a ring's submissions on its own socket, past the library: a receive would wait
+//! for ever for bytes that are in shared memory. Which rings are seen into the shell knows
+//! ([`crate::Host::sees_ring`]). Of others nobody tells, nor of their making: so before an offer,
+//! and now and then while sessions are away, the protocol thread looks which descriptors are rings.
+//! What was submitted on such a ring before that is in the kernel and goes on there as soon as the
+//! sessions are home: the peers give the kernel what it waits for. Not seen at all are rings
+//! without a descriptor in this process, of another process or of
+//! `IORING_SETUP_REGISTERED_FD_ONLY`, past the C library.
 
 use crate::late::Telling;
 use crate::look::Direct;
@@ -24,7 +28,8 @@ const LAST: Duration = Duration::from_secs(1);
 const AGE: Duration = Duration::from_millis(20);
 /// A look is put off if it takes more than this part of the time between two.
 const PART: u32 = 500;
-/// Numbers that are not open, one after another, behind which no ring is looked for: a new descriptor gets the lowest.
+/// Numbers that are not open, one after another, behind which no ring is looked for: a new
+/// descriptor gets the lowest.
 const GAP: u32 = 256;
 
 /// What the last look found, and when the next one is due. The protocol thread's.
@@ -97,15 +102,16 @@ impl Library {
         self.go_home(fd, ReasonT::Operation, true);
     }
 
-    /// The process has a ring that nobody sees into: all that is away comes home. With `is_hidden` it may have no descriptor by
-    /// which it can be found, and nothing moves any more.
+    /// The process has a ring that nobody sees into: all that is away comes home. With `is_hidden`
+    /// it may have no descriptor by which it can be found, and nothing moves any more.
     pub fn ring_unseen(&self, is_hidden: bool) {
         if !self.policy.is_forbidden() && (is_hidden || self.away() > 0) {
             self.all_home(ReasonT::Ring, is_hidden);
         }
     }
 
-    /// There is a ring of which submissions are seen afterwards only. What may be in one comes home.
+    /// There is a ring of which submissions are seen afterwards only. What may be in one comes
+    /// home.
     pub fn ring_polled(&self) {
         let is_one = |fd: &i32| self.session_of(*fd).is_some_and(|of| may_be_file(*fd, of.kind()));
         let found: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).filter(is_one).collect();
@@ -137,7 +143,8 @@ impl Library {
         is_found
     }
 
-    /// Whether there is a ring among the process's descriptors that nobody sees into. Opens none itself.
+    /// Whether there is a ring among the process's descriptors that nobody sees into. Opens none
+    /// itself.
     pub(crate) fn has_unseen_ring(&self) -> bool {
         let (mut fd, mut closed) = (0, 0);
         while closed < GAP && fd < i32::MAX {

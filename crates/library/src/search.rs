@@ -1,7 +1,9 @@
-//! When the protocol thread looks for a session server: soon after it has lost one, then more and more seldom.
+//! When the protocol thread looks for a session server: soon after it has lost one, then more and
+//! more seldom.
 //!
-//! A server that is replaced is found a few milliseconds later, one that is away for a while within the same while again, and
-//! one that never comes costs an attempt every other second. Not here: looking (`protocol`).
+//! A server that is replaced is found a few milliseconds later, one that is away for a while within
+//! the same while again, and one that never comes costs an attempt every other second. Not here:
+//! looking (`protocol`).
 
 use core::time::Duration;
 use sojourn_shm::Deadline;
@@ -39,7 +41,8 @@ impl Search {
         self.next.left().unwrap_or(LONGEST)
     }
 
-    /// The server is gone, after it had served us for `lasted`. One that comes and goes is not worth haste.
+    /// The server is gone, after it had served us for `lasted`. One that comes and goes is not
+    /// worth haste.
     pub(crate) fn lost(&mut self, lasted: Duration) {
         if lasted >= LONGEST {
             self.pause = FIRST;
@@ -57,7 +60,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Waits as long as it says, as a thread would that has nothing else to do; but not longer than some.
+    /// Waits as long as it says, as a thread would that has nothing else to do; but not longer than
+    /// some.
     fn attempts_within(search: &mut Search, limit: Duration) -> u32 {
         let (mut attempts, mut passed) = (0, Duration::ZERO);
         while passed < limit {

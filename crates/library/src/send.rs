@@ -1,7 +1,7 @@
 //! Sending on a session: to the kernel until the switch, then to the ring.
 //!
-//! Read `docs/streams.md`, "Moving out" (4). One thread at a time is here for a session, by its lock; no wait
-//! happens under it.
+//! Read `docs/streams.md`, "Moving out" (4). One thread at a time is here for a session, by its
+//! lock; no wait happens under it.
 
 use crate::calls::Send;
 use crate::kernel;
@@ -18,12 +18,13 @@ use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Span};
 use sojourn_stream::Stop;
 
-/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut. No manual says so of Unix sockets, but a kernel that
-/// takes a message into one buffer does not cut it, and programs log through them with several threads.
+/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut. No manual says
+/// so of Unix sockets, but a kernel that takes a message into one buffer does not cut it, and
+/// programs log through them with several threads.
 pub(crate) const PIPE_BUF: usize = 4096;
 
-/// How long a call that may wait leaves it at the ring's near part, in all, when the reader does not keep up: going on in the far part costs both
-/// sides the processor's cache.
+/// How long a call that may wait leaves it at the ring's near part, in all, when the reader does
+/// not keep up: going on in the far part costs both sides the processor's cache.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The end of a call's patience, once it has begun.
@@ -63,7 +64,8 @@ impl Session {
             let result = match self.send_step(generation, bufs, sent, at_least) {
                 Step::Kernel => {
                     self.settle();
-                    // Part of the bytes went the other way: the rest follows through the kernel at the next call.
+                    // Part of the bytes went the other way: the rest follows through the kernel at
+                    // the next call.
                     return (sent > 0).then_some(Ok(sent));
                 }
                 Step::Leave(reason) => {
@@ -187,8 +189,9 @@ impl Session {
         }
     }
 
-    /// While bytes still come through the kernel and our answers go to the ring, no answer takes acknowledgements along. Without one the
-    /// peer cannot switch, and Nagle's algorithm holds its next small segment back until the kernel is tired of waiting (40 ms).
+    /// While bytes still come through the kernel and our answers go to the ring, no answer takes
+    /// acknowledgements along. Without one the peer cannot switch, and Nagle's algorithm holds its
+    /// next small segment back until the kernel is tired of waiting (40 ms).
     #[cold]
     fn acknowledge(&self) {
         if lock(&self.rx).phase == RxPhase::Joined {

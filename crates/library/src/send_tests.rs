@@ -66,7 +66,8 @@ fn unacknowledged(pair: &Pair, end: usize) -> u64 {
 #[test]
 fn an_answer_that_goes_to_the_ring_leaves_nothing_unacknowledged() {
     let pair = Pair::tcp();
-    // Questions and answers: from then on the kernel waits for an answer that takes the acknowledgement along.
+    // Questions and answers: from then on the kernel waits for an answer that takes the
+    // acknowledgement along.
     for _ in 0..20 {
         for end in 0..2 {
             assert_eq!(write(pair.fd(end), b"w"), Ok(1));

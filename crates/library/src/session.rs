@@ -1,12 +1,13 @@
-//! A session that is, or was a moment ago, away from the kernel: its stream and where each direction stands.
+//! A session that is, or was a moment ago, away from the kernel: its stream and where each
+//! direction stands.
 //!
-//! Sessions live in a pool and are never freed, only used again; so a number read from the table is always
-//! good to look at. Not here: the data calls (`receive`, `send`), moving out (`hot`, `join`), going home (`home`).
-//! Read `docs/streams.md` first.
+//! Sessions live in a pool and are never freed, only used again; so a number read from the table is
+//! always good to look at. Not here: the data calls (`receive`, `send`), moving out (`hot`,
+//! `join`), going home (`home`). Read `docs/streams.md` first.
 //!
 //! # Locks
-//! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and for
-//! as long as it takes by a return; never while sleeping for the peer's data.
+//! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and
+//! for as long as it takes by a return; never while sleeping for the peer's data.
 
 use crate::peeked::Peeked;
 use crate::progress::Away;
@@ -35,7 +36,8 @@ pub(crate) enum TxPhase {
     Joined,
     /// The ring.
     Ring,
-    /// Frozen; what the peer has not read goes to the kernel as there is room, and nothing else before.
+    /// Frozen; what the peer has not read goes to the kernel as there is room, and nothing else
+    /// before.
     Flushing,
 }
 
@@ -73,15 +75,19 @@ pub(crate) struct Receiver {
     pub(crate) since_freeze: usize,
     /// In `Residue`: bytes that were in the kernel before those that the peer owes.
     pub(crate) before_owed: usize,
-    /// In `Residue`: `before_owed` is what was in the kernel when the peer was putting there what it owes.
+    /// In `Residue`: `before_owed` is what was in the kernel when the peer was putting there what
+    /// it owes.
     pub(crate) is_unsure: bool,
-    /// In `Residue`: what the peer had said of its flush before the kernel was last looked at (`Stream::flush_news`).
+    /// In `Residue`: what the peer had said of its flush before the kernel was last looked at
+    /// (`Stream::flush_news`).
     pub(crate) seen_news: u64,
     /// Ends in `Reset`.
     pub(crate) is_reset: bool,
-    /// In `Residue`: how much of what it owed the peer has put into the kernel, where it died and never says so.
+    /// In `Residue`: how much of what it owed the peer has put into the kernel, where it died and
+    /// never says so.
     pub(crate) flushed: Option<usize>,
-    /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come first in the ring.
+    /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come
+    /// first in the ring.
     pub(crate) is_promised: bool,
     /// A UDP socket's queue, while this process carries it.
     pub(crate) datagrams: Option<Waiting>,
@@ -142,7 +148,8 @@ pub struct Session {
     pub(crate) is_flushing: AtomicBool,
     /// The other side is the server's carrier, and the peer on another host: see `carried`.
     pub(crate) is_carried: AtomicBool,
-    /// Of a TCP connection within the host whose bytes may still come through the kernel: see `send`.
+    /// Of a TCP connection within the host whose bytes may still come through the kernel: see
+    /// `send`.
     pub(crate) acknowledges: AtomicBool,
     /// It is carried by this process: see `net`.
     pub(crate) is_lent: AtomicBool,
@@ -150,7 +157,8 @@ pub struct Session {
     pub(crate) has_asked: AtomicBool,
     /// Of a UDP socket: bits of `datagrams::form`.
     pub(crate) form: AtomicU32,
-    /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was lent: see `asks`.
+    /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was
+    /// lent: see `asks`.
     pub(crate) keepalive: AtomicBool,
     pub(crate) has_new_options: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
@@ -169,7 +177,8 @@ pub struct Session {
     tx_policy: Mutex<Policy>,
 }
 
-/// Room for which a writer of more than that is woken (bytes): a quarter of the ring's near part; half of it if the reader has to stop reading for us.
+/// Room for which a writer of more than that is woken (bytes): a quarter of the ring's near part;
+/// half of it if the reader has to stop reading for us.
 pub(crate) fn worth_waking_for(stream: &Stream) -> usize {
     let part = if stream.reader_is_near() { 2 } else { 4 };
     (stream.near_bytes() as usize / part).max(1)
@@ -246,8 +255,9 @@ impl Session {
         lock(&self.tx_policy)
     }
 
-    /// A pipe's writer seldom waits on this session, and its peer learns where it runs only from its writes: that both
-    /// are on one processor, where spinning never pays, must be known even so.
+    /// A pipe's writer seldom waits on this session, and its peer learns where it runs only from
+    /// its writes: that both are on one processor, where spinning never pays, must be known even
+    /// so.
     #[inline]
     pub(crate) fn note_writers_cpu(&self, stream: &Stream) {
         if self.kind() == KindT::Pipe
@@ -257,9 +267,10 @@ impl Session {
         }
     }
 
-    /// Room with which a session counts as writable (bytes): a pipe promises that the smallest writes go whole. Of a socket's ring some part must
-    /// be free, as of the kernel's buffers: a writer that was woken for each little that is read would do little else. Those of a Unix socket go
-    /// whole as well.
+    /// Room with which a session counts as writable (bytes): a pipe promises that the smallest
+    /// writes go whole. Of a socket's ring some part must be free, as of the kernel's buffers: a
+    /// writer that was woken for each little that is read would do little else. Those of a Unix
+    /// socket go whole as well.
     pub(crate) fn room_wanted(&self, stream: &Stream) -> usize {
         match self.kind() {
             KindT::Pipe => crate::send::PIPE_BUF,
@@ -312,7 +323,8 @@ impl Session {
             input: input == Some(true),
             output,
             error: lock(&self.rx).phase == RxPhase::Reset,
-            // A pipe's writer that has not switched yet has nothing to say of itself, but is not home.
+            // A pipe's writer that has not switched yet has nothing to say of itself, but is not
+            // home.
             is_home: !receives && !sends,
             is_in_kernel,
         }
@@ -371,8 +383,8 @@ impl Session {
         }
     }
 
-    /// Bytes that `SIOCOUTQ` must count beside the kernel's. What a TCP peer has been handed counts as
-    /// acknowledged, read or not.
+    /// Bytes that `SIOCOUTQ` must count beside the kernel's. What a TCP peer has been handed counts
+    /// as acknowledged, read or not.
     pub(crate) fn output_queue(&self) -> usize {
         let tx = lock(&self.tx);
         match (&tx.stream, tx.phase) {

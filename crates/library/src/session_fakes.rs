@@ -1,4 +1,5 @@
-//! Sessions with both ends in this process, joined without a server, for the tests of `poll` and `sets`.
+//! Sessions with both ends in this process, joined without a server, for the tests of `poll` and
+//! `sets`.
 //!
 //! A server would never pair two ends of one process; the library does not mind.
 
@@ -65,7 +66,8 @@ impl Pair {
         self.ends[end].as_ref().unwrap().as_raw_fd()
     }
 
-    /// Moves end 0 only, to a stream whose other side is nobody's library: the test has its memory, and may write there what it likes.
+    /// Moves end 0 only, to a stream whose other side is nobody's library: the test has its memory,
+    /// and may write there what it likes.
     pub(crate) fn join_hostile(&self) -> Hostile {
         let layout = Layout::new([RING_BYTES; 2]).unwrap();
         let (segment, memory) = Segment::create("test", layout.len(), Access::ReadWrite).unwrap();
@@ -183,7 +185,8 @@ impl Hostile {
         assert_eq!(self.side.write(&[IoSlice::new(bytes)], 0), Ok(bytes.len()));
     }
 
-    /// Writes over the bytes of its ring from the second on, which is where those lie that come after one byte.
+    /// Writes over the bytes of its ring from the second on, which is where those lie that come
+    /// after one byte.
     pub(crate) fn rewrites(&self, bytes: &[u8]) {
         let at = sojourn_stream::CONTROL_BYTES + RING_BYTES as usize + 1;
         // There is no second copy of them.

@@ -1,13 +1,15 @@
 //! One epoll set of the program: the kernel's, and what the library answers beside it.
 //!
-//! Every registration is made in the kernel first; errors are the kernel's. Waiting is `set_wait`; what the rest of the
-//! library asks of sets is `sets`. Read `docs/streams.md`, "epoll", then `set_entry` and `set_ready`.
+//! Every registration is made in the kernel first; errors are the kernel's. Waiting is `set_wait`;
+//! what the rest of the library asks of sets is `sets`. Read `docs/streams.md`, "epoll", then
+//! `set_entry` and `set_ready`.
 //!
 //! # Theory of operation
-//! A set in which no session has ever joined is left to the kernel but for notes of what is registered. The first
-//! join sets `ever`; from then on each waiter translates what the kernel says ([`State::sort`]). A thread that fell asleep before
-//! that has counted itself in `plain` first and looks at `ever` afterwards, while a joiner sets `ever` first and looks
-//! at `plain` afterwards: so the joiner either finds it and announces it on the inboxes, or it translates.
+//! A set in which no session has ever joined is left to the kernel but for notes of what is
+//! registered. The first join sets `ever`; from then on each waiter translates what the kernel says
+//! ([`State::sort`]). A thread that fell asleep before that has counted itself in `plain` first and
+//! looks at `ever` afterwards, while a joiner sets `ever` first and looks at `plain` afterwards: so
+//! the joiner either finds it and announces it on the inboxes, or it translates.
 //!
 //! # Locks
 //! `state` comes before the locks of a session; nothing here sends a session home.
@@ -36,14 +38,16 @@ pub(crate) mod op {
 /// A set. Used again for another when it is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Set {
-    /// A session has joined, or a tag was registered for another reason: answers must be translated.
+    /// A session has joined, or a tag was registered for another reason: answers must be
+    /// translated.
     pub(crate) ever: AtomicBool,
     /// Threads in the kernel that found `ever` not set.
     pub(crate) plain: AtomicU32,
     pub(crate) state: Mutex<State>,
 }
 
-/// Who holds a description whose number is closed. The kernel forgets its registration with the last of them.
+/// Who holds a description whose number is closed. The kernel forgets its registration with the
+/// last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// Nobody, as far as is known.
@@ -117,7 +121,8 @@ impl Set {
         Ok(if collides { Changed::Collides } else { Changed::Done })
     }
 
-    /// The session of `fd` answers from now on, with word left in `slot` of `inbox`. Whether that could be.
+    /// The session of `fd` answers from now on, with word left in `slot` of `inbox`. Whether that
+    /// could be.
     pub(crate) fn join(&self, fd: i32, inbox: &Arc<Inbox>, slot: u32) -> bool {
         let mut state = lock(&self.state);
         let Some(found) = state.registrations.get(&fd).copied() else {
@@ -155,7 +160,8 @@ impl Set {
         registration.member = 0;
         registration.next_count();
         let registration = *registration;
-        // A change of a registration makes the kernel look at it: if the descriptor is ready, that is an edge.
+        // A change of a registration makes the kernel look at it: if the descriptor is ready, that
+        // is an edge.
         replace(epfd, fd, &registration, registration.kernel_form(fd));
         state.ready.remove(member);
     }
@@ -206,7 +212,8 @@ impl Set {
         lock(&self.state).hear_packets(packets);
     }
 
-    /// A one-shot registration of a hot descriptor is known from its next change on. Whether it is already.
+    /// A one-shot registration of a hot descriptor is known from its next change on. Whether it is
+    /// already.
     pub(crate) fn watch(&self, fd: i32) -> bool {
         let mut state = lock(&self.state);
         let Some(registration) = state.registrations.get_mut(&fd) else { return false };
@@ -274,7 +281,8 @@ pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(
     }
 }
 
-/// Gives a registration another form in the kernel. An exclusive one cannot be changed there, only made anew.
+/// Gives a registration another form in the kernel. An exclusive one cannot be changed there, only
+/// made anew.
 pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
     if registration.events & bit::EXCLUSIVE == 0 {
         return control(epfd, op::MOD, fd, form).is_ok();

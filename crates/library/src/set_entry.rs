@@ -1,12 +1,14 @@
-//! What a set knows of one registration, and the tags by which the kernel's answers about it are recognized.
+//! What a set knows of one registration, and the tags by which the kernel's answers about it are
+//! recognized.
 //!
 //! Values only. The ready list is `set_ready`, the set `set`, the waiting `set_wait`.
 //!
 //! # Theory of operation
-//! The kernel gives back with each event the 64 bits it was registered with. Where the library answers for a
-//! descriptor, it registers a *tag* in their place: a prefix that no program uses knowingly, and which descriptor. A set
-//! in which a program does use the prefix carries no sessions. The count in a tag tells an event that was collected
-//! before the last change of the registration from one of now.
+//! The kernel gives back with each event the 64 bits it was registered with. Where the library
+//! answers for a descriptor, it registers a *tag* in their place: a prefix that no program uses
+//! knowingly, and which descriptor. A set in which a program does use the prefix carries no
+//! sessions. The count in a tag tells an event that was collected before the last change of the
+//! registration from one of now.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
@@ -98,11 +100,13 @@ pub(crate) struct Registration {
     pub(crate) count: u32,
     /// One-shot, and hot: to be tagged from the next change on, see [`Registration::is_watched`].
     pub(crate) is_wanted: bool,
-    /// One-shot, not joined, but tagged: so it is known whether it has had its shot, which must be known when it joins.
+    /// One-shot, not joined, but tagged: so it is known whether it has had its shot, which must be
+    /// known when it joins.
     pub(crate) is_watched: bool,
     /// One-shot, watched or joined: has been reported and not been changed since.
     pub(crate) is_spent: bool,
-    /// Joined, and taken out of the set by the program: the kernel keeps it, for the program may put it back at once.
+    /// Joined, and taken out of the set by the program: the kernel keeps it, for the program may
+    /// put it back at once.
     pub(crate) is_absent: bool,
     /// Joined: what the kernel has been asked for.
     pub(crate) asked: u32,
@@ -129,8 +133,8 @@ impl Registration {
         self.count = (self.count + 1) % COUNTS;
     }
 
-    /// What the kernel is to have while the library answers: enough to learn of the kernel's part, edge by edge.
-    /// Room is the kernel's affair only as long as bytes go there.
+    /// What the kernel is to have while the library answers: enough to learn of the kernel's part,
+    /// edge by edge. Room is the kernel's affair only as long as bytes go there.
     pub(crate) fn joined_form(&self, fd: i32, sends_to_kernel: bool) -> (u32, u64) {
         let output = if sends_to_kernel { bit::OUTPUT } else { 0 };
         let asked = self.events & (bit::PRI | bit::RDBAND | output);

@@ -1,5 +1,5 @@
-//! A set of the kernel's with sessions that are no sessions, for the tests of `set` and `set_wait`: real descriptors, a real
-//! inbox, and counters in place of rings.
+//! A set of the kernel's with sessions that are no sessions, for the tests of `set` and `set_wait`:
+//! real descriptors, a real inbox, and counters in place of rings.
 
 use crate::host::{Host, Interrupt};
 use crate::set::{EpollEvent, Set, op};

@@ -21,7 +21,8 @@ pub(crate) struct Member {
     pub(crate) has_news: bool,
     /// Its bytes may come through the kernel still: counted in `ReadyList::in_kernel`.
     pub(crate) is_in_kernel: bool,
-    /// Listed: since when (nanoseconds), and whether a bell has said that, which is rung for the first of its bytes.
+    /// Listed: since when (nanoseconds), and whether a bell has said that, which is rung for the
+    /// first of its bytes.
     pub(crate) at_ns: u64,
     pub(crate) is_rung: bool,
     /// The round that found it ready last.
@@ -31,7 +32,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// What is to be said of it; armed if that is nothing, or if it is said once only. If `says`, it is said now.
+    /// What is to be said of it; armed if that is nothing, or if it is said once only. If `says`,
+    /// it is said now.
     pub(crate) fn look(&mut self, look: &dyn Look, says: bool, in_kernel: &mut usize) -> u32 {
         if self.is_spent {
             return 0;
@@ -88,7 +90,8 @@ impl Member {
             let said = look.kernel(self.fd, asked & 0xffff) & !not_asked;
             self.kernel_has = said != 0;
             let is_edge = self.events & bit::ET == 0 || self.has_news;
-            // Beside what the ring says it is told again, as the kernel tells all there is at each edge.
+            // Beside what the ring says it is told again, as the kernel tells all there is at each
+            // edge.
             if is_edge || found & (self.events | bit::ALWAYS) != 0 {
                 found |= said;
             }

@@ -3,18 +3,22 @@
 //! No system call, no lock, no clock. Read `set_ready` first; who uses this is `set_round`.
 //!
 //! # Theory of operation
-//! The kernel lists its events in the order in which they came and says no time; bells say the time at which they were rung. What is known
-//! of the kernel's events is this: when a look at them *began*, and left nothing behind, all that came before is told
-//! ([`Told::until_ns`]). So each event of the next look came after that time, and a session that was rung before it stands before them all.
-//! One that was rung later may stand behind any of them, so the kernel is asked first, and its events stand before. One
-//! thing more is known where a waiter slept: a peer that posts then writes the event of the inbox, which the kernel lists among its own
-//! events; what comes behind it there came after that post ([`Round::mark`]).
+//! The kernel lists its events in the order in which they came and says no time; bells say the time
+//! at which they were rung. What is known of the kernel's events is this: when a look at them
+//! *began*, and left nothing behind, all that came before is told ([`Told::until_ns`]). So each
+//! event of the next look came after that time, and a session that was rung before it stands before
+//! them all. One that was rung later may stand behind any of them, so the kernel is asked first,
+//! and its events stand before. One thing more is known where a waiter slept: a peer that posts
+//! then writes the event of the inbox, which the kernel lists among its own events; what comes
+//! behind it there came after that post ([`Round::mark`]).
 //!
-//! A look may leave something behind where there was not room for all. The kernel puts what it has told, and what is still so, behind the
-//! rest: when it tells the first one again it has told all that there was when that look began.
+//! A look may leave something behind where there was not room for all. The kernel puts what it has
+//! told, and what is still so, behind the rest: when it tells the first one again it has told all
+//! that there was when that look began.
 //!
-//! Times of peers are their word. They are held between the last take of their bits and now, so a peer that lies changes where the sessions stand
-//! that it could hold back anyway, and no session waits for it.
+//! Times of peers are their word. They are held between the last take of their bits and now, so a
+//! peer that lies changes where the sessions stand that it could hold back anyway, and no session
+//! waits for it.
 
 /// Inboxes that are told apart in one round.
 const MARKS_MAX: usize = 16;
@@ -29,7 +33,8 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// A look that began at `began_ns` was answered with events of these data, and there may be more if it `is_full`.
+    /// A look that began at `began_ns` was answered with events of these data, and there may be
+    /// more if it `is_full`.
     pub(crate) fn answered(
         &mut self,
         began_ns: u64,
@@ -44,7 +49,8 @@ impl Told {
         for data in data {
             match self.turn {
                 None => self.turn = Some((began_ns, data)),
-                // Those of one look differ, but for registrations that the program does not tell apart.
+                // Those of one look differ, but for registrations that the program does not tell
+                // apart.
                 Some((began, first)) if first == data && began != began_ns => {
                     self.until(began);
                     self.turn = Some((began_ns, data));
@@ -70,7 +76,8 @@ pub(crate) struct Round {
     pub(crate) before_ns: u64,
     /// Events of the kernel's that the program gets.
     pub(crate) kept: usize,
-    /// How many of the kept ones stand before an inbox's event, and for a post of which time that was written.
+    /// How many of the kept ones stand before an inbox's event, and for a post of which time that
+    /// was written.
     marks: [(usize, u64); MARKS_MAX],
     marked: usize,
 }
@@ -108,7 +115,8 @@ impl Round {
 /// Puts in place what was appended to the kernel's events, run by run.
 #[derive(Debug, Default)]
 pub(crate) struct Merge {
-    /// Of the run under way: its place among the kernel's events, where it begins, and how long it is.
+    /// Of the run under way: its place among the kernel's events, where it begins, and how long it
+    /// is.
     place: usize,
     begin: usize,
     len: usize,
@@ -117,7 +125,8 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// The next event is at `at`, and `place` of the kernel's stand before it. What was appended before it stands before it, too.
+    /// The next event is at `at`, and `place` of the kernel's stand before it. What was appended
+    /// before it stands before it, too.
     pub(crate) fn append<T>(&mut self, events: &mut [T], at: usize, place: usize) {
         if self.len > 0 && place > self.place {
             self.finish(events);

@@ -1,4 +1,5 @@
-//! In which order a set tells what has come, in one process, with the kernel's epoll and fake sessions.
+//! In which order a set tells what has come, in one process, with the kernel's epoll and fake
+//! sessions.
 
 use crate::session::lock;
 use crate::set::op;
@@ -10,7 +11,8 @@ use sojourn_shm::wait::Wait;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// A kernel descriptor beside the sessions, with 100 as data: what is written to the first is for the second.
+/// A kernel descriptor beside the sessions, with 100 as data: what is written to the first is for
+/// the second.
 fn beside(world: &World, events: u32) -> (UnixStream, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     world.control_fd(op::ADD, far.as_raw_fd(), (events, 100)).unwrap();
@@ -73,7 +75,8 @@ fn what_the_kernel_had_before_is_told_before() {
     }
 }
 
-/// However short the time since the kernel was last asked: its event is in the round that has the later one of a session.
+/// However short the time since the kernel was last asked: its event is in the round that has the
+/// later one of a session.
 #[test]
 fn what_the_kernel_had_before_is_never_missing() {
     let world = World::joined(1, Wait::Park, bit::IN);

@@ -1,22 +1,27 @@
-//! The ready list of a set: which joined sessions may have something to say, and what is said of them when.
+//! The ready list of a set: which joined sessions may have something to say, and what is said of
+//! them when.
 //!
-//! No system call, no lock, no clock: what ring and kernel say comes in through [`Look`]. So it is tested against a model
-//! of epoll(7) in `set_ready_tests`. Not here: waiting (`set_wait`), registrations (`set_entry`).
+//! No system call, no lock, no clock: what ring and kernel say comes in through [`Look`]. So it is
+//! tested against a model of epoll(7) in `set_ready_tests`. Not here: waiting (`set_wait`),
+//! registrations (`set_entry`).
 //!
 //! # Theory of operation
-//! A member that is not on the list is *armed*: the next thing that happens to its session rings, which puts it on the list.
-//! A level-triggered member stays on the list while it is ready and is armed when it is found not to be. An
-//! edge-triggered or one-shot member is taken off the list whenever it is looked at, having been armed before the look. So
-//! nothing that happens is missed, and the work done is by what has happened, not by how many members there are.
+//! A member that is not on the list is *armed*: the next thing that happens to its session rings,
+//! which puts it on the list. A level-triggered member stays on the list while it is ready and is
+//! armed when it is found not to be. An edge-triggered or one-shot member is taken off the list
+//! whenever it is looked at, having been armed before the look. So nothing that happens is missed,
+//! and the work done is by what has happened, not by how many members there are.
 //!
-//! What the kernel knows of a member (bytes from before the move, the end, errors) is asked for only after the kernel said that
-//! there is something: its registration is edge-triggered, so `kernel_has` stays set until it was found to have nothing.
-//! For an edge-triggered member that is not enough to report it: `has_news` says that the kernel has said something, or the
-//! registration has changed, since the last report. A bell that was rung for another reason is no edge.
+//! What the kernel knows of a member (bytes from before the move, the end, errors) is asked for
+//! only after the kernel said that there is something: its registration is edge-triggered, so
+//! `kernel_has` stays set until it was found to have nothing. For an edge-triggered member that is
+//! not enough to report it: `has_news` says that the kernel has said something, or the registration
+//! has changed, since the last report. A bell that was rung for another reason is no edge.
 //!
-//! The list is in the order of arrival, as the kernel's: who was rung is put behind the others by when that was, and what is still ready
-//! after it was reported goes behind all. A round first *looks over* the list and marks what is ready, then the
-//! kernel is asked, then what was marked is *reported*, see `set_order`: bytes that come while the kernel is asked are for the next round.
+//! The list is in the order of arrival, as the kernel's: who was rung is put behind the others by
+//! when that was, and what is still ready after it was reported goes behind all. A round first
+//! *looks over* the list and marks what is ready, then the kernel is asked, then what was marked is
+//! *reported*, see `set_order`: bytes that come while the kernel is asked are for the next round.
 
 use crate::set_entry::bit;
 use crate::set_member::Member;
@@ -49,7 +54,8 @@ pub(crate) trait Look {
     fn stirred(&self, fd: i32);
     /// Takes packets that have arrived: what they bring shows in the inboxes.
     fn turn(&self) {}
-    /// A thread is about to sleep in a set that hears of packets; the answer is for [`Look::end_sleep`].
+    /// A thread is about to sleep in a set that hears of packets; the answer is for
+    /// [`Look::end_sleep`].
     fn begin_sleep(&self) -> bool {
         false
     }
@@ -224,7 +230,8 @@ impl ReadyList {
         self.rung.iter().any(|(at_ns, _)| *at_ns > ns)
     }
 
-    /// Lists who was rung, in that order; not before `since_ns` and not after `now_ns`, whatever peers say.
+    /// Lists who was rung, in that order; not before `since_ns` and not after `now_ns`, whatever
+    /// peers say.
     pub(crate) fn list_rung(&mut self, since_ns: u64, now_ns: u64) {
         self.rung.sort_unstable();
         for nth in 0..self.rung.len() {
@@ -238,8 +245,8 @@ impl ReadyList {
         self.rung.clear();
     }
 
-    /// The kernel said `events` of it. It is asked for more than the program asks for. Whether that is the reason for which it is
-    /// listed: then it is the last.
+    /// The kernel said `events` of it. It is asked for more than the program asks for. Whether that
+    /// is the reason for which it is listed: then it is the last.
     pub(crate) fn kernel_said(&mut self, index: u32, events: u32) -> bool {
         let member = &mut self.members[index as usize];
         // It says so once: what nobody wants to know now is asked for again when somebody does.
@@ -253,7 +260,8 @@ impl ReadyList {
         is_new
     }
 
-    /// The kernel said something of it while the program did not want to know: it is asked again later.
+    /// The kernel said something of it while the program did not want to know: it is asked again
+    /// later.
     pub(crate) fn kernel_stirred(&mut self, index: u32) {
         self.members[index as usize].kernel_has = true;
     }
@@ -288,8 +296,9 @@ impl ReadyList {
         self.round
     }
 
-    /// Looks at what is on the list, in its order, until `room` are found ready. Those stay, to be reported; what is not ready is armed and taken
-    /// off. What has been reported since `round.since` stays, not looked at. All that the kernel had before `until_ns` is told.
+    /// Looks at what is on the list, in its order, until `room` are found ready. Those stay, to be
+    /// reported; what is not ready is armed and taken off. What has been reported since
+    /// `round.since` stays, not looked at. All that the kernel had before `until_ns` is told.
     pub(crate) fn look_over(
         &mut self,
         round: &Round,
@@ -326,7 +335,8 @@ impl ReadyList {
         seen
     }
 
-    /// Reports what the round has found ready, if it still is and was listed by `until_ns`: at most `room`. How many.
+    /// Reports what the round has found ready, if it still is and was listed by `until_ns`: at most
+    /// `room`. How many.
     pub(crate) fn report(
         &mut self,
         round: &Round,
@@ -356,7 +366,8 @@ impl ReadyList {
         found
     }
 
-    /// What the kernel has said of a member, and the ring has, in the place of the kernel's own event: of the last on the list.
+    /// What the kernel has said of a member, and the ring has, in the place of the kernel's own
+    /// event: of the last on the list.
     pub(crate) fn report_last(&mut self, round: &Round, look: &dyn Look) -> Option<Found> {
         let index = *self.queue.back()?;
         if self.members[index as usize].round >= round.since {
@@ -366,7 +377,8 @@ impl ReadyList {
         self.report_one(index, look)
     }
 
-    /// Reports one that was just taken off the list. It goes behind all others if it is level-triggered.
+    /// Reports one that was just taken off the list. It goes behind all others if it is
+    /// level-triggered.
     fn report_one(&mut self, index: u32, look: &dyn Look) -> Option<Found> {
         let member = &mut self.members[index as usize];
         member.is_listed = false;

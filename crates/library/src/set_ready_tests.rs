@@ -334,8 +334,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// epoll(7) for one session: what it knows is whether an event came since the last look (`is_pending`), and whether
-/// that was the ring's alone (`is_rung`): what the kernel has is in front of that and was reported before.
+/// epoll(7) for one session: what it knows is whether an event came since the last look
+/// (`is_pending`), and whether that was the ring's alone (`is_rung`): what the kernel has is in
+/// front of that and was reported before.
 #[derive(Clone, Copy, Debug)]
 struct Model {
     member: u32,
@@ -373,7 +374,8 @@ impl World {
             ring(&mut self.list, fd as u32);
         }
         if let Some(model) = &mut self.models[fd as usize] {
-            // A bell armed for an earlier registration still rings once: an edge too many, which epoll allows.
+            // A bell armed for an earlier registration still rings once: an edge too many, which
+            // epoll allows.
             model.is_rung |= rang || events & (model.events | bit::ALWAYS) != 0;
         }
     }
@@ -460,7 +462,8 @@ impl World {
             model.is_spent = model.events & bit::ONESHOT != 0;
             assert_eq!(one.is_spent, model.is_spent);
         }
-        // With room to spare everything was looked at, and what was not ready has used up its event.
+        // With room to spare everything was looked at, and what was not ready has used up its
+        // event.
         if found.len() < room {
             for (fd, model) in self.models.iter_mut().enumerate() {
                 if !due.iter().any(|(due, _)| *due == fd as i32)
@@ -488,8 +491,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// As the kernel's list: who is rung goes behind the others, in the order of the times and not in that in which bits are taken, and so does
-    /// what was told and is still so.
+    /// As the kernel's list: who is rung goes behind the others, in the order of the times and not
+    /// in that in which bits are taken, and so does what was told and is still so.
     #[test]
     fn the_list_tells_in_the_order_of_epoll(steps in prop::collection::vec((0..8i32, 0..6usize), 1..80)) {
         const MEMBERS: i32 = 6;

@@ -3,11 +3,13 @@
 //! Read `set_wait` and `set_order` first. Not here: waiting.
 //!
 //! # Theory of operation
-//! A round takes what the inboxes have onto the list, looks over the list, asks the kernel if what was found could have come after something that
-//! only the kernel knows of, and reports both in one order. Where all that the set has are sessions whose bytes go through rings, nothing
-//! is to be learned from the kernel but ends and errors: then it is asked now and then.
+//! A round takes what the inboxes have onto the list, looks over the list, asks the kernel if what
+//! was found could have come after something that only the kernel knows of, and reports both in one
+//! order. Where all that the set has are sessions whose bytes go through rings, nothing is to be
+//! learned from the kernel but ends and errors: then it is asked now and then.
 //!
-//! Events of the kernel that the program gets are the end of a round's asking, for the kernel would say them again.
+//! Events of the kernel that the program gets are the end of a round's asking, for the kernel would
+//! say them again.
 
 use crate::session::lock;
 use crate::set::{EpollEvent, Set};
@@ -43,7 +45,8 @@ impl Set {
         self.tell(call, round)
     }
 
-    /// A pause has ended with an answer of the kernel's. Nothing is reported that was reported since `since`.
+    /// A pause has ended with an answer of the kernel's. Nothing is reported that was reported
+    /// since `since`.
     pub(crate) fn after_pause(
         &self,
         call: &mut Call<'_>,
@@ -55,7 +58,8 @@ impl Set {
         self.tell(call, round)
     }
 
-    /// How many of the kernel's events, which lie in front, are the program's. Of sessions nothing is told.
+    /// How many of the kernel's events, which lie in front, are the program's. Of sessions nothing
+    /// is told.
     pub(crate) fn sort(&self, call: &mut Call<'_>, said: usize) -> usize {
         let mut round = self.begin(Some(0));
         self.answered(call, &mut round, Answer { began_ns: 0, said, room: call.events.len() });
@@ -115,8 +119,8 @@ impl Set {
         Ok(true)
     }
 
-    /// Takes note of an answer: the program's events stay, in front; what was said to us is dealt with, and session's events that the
-    /// kernel knows of take the places of its own.
+    /// Takes note of an answer: the program's events stay, in front; what was said to us is dealt
+    /// with, and session's events that the kernel knows of take the places of its own.
     fn answered(&self, call: &mut Call<'_>, round: &mut Round, answer: Answer) {
         let mut state = lock(&self.state);
         let events = &mut call.events[round.kept..round.kept + answer.said];
@@ -170,7 +174,8 @@ impl State {
                         inbox.take_ready(&mut |slot, at_ns| ready.rang(index, slot, at_ns));
                     }
                 }
-                // What was posted before that is there now, if it was not yet when its word was looked at.
+                // What was posted before that is there now, if it was not yet when its word was
+                // looked at.
                 let came_meanwhile = ready.rang_after(now);
                 now = now_ns();
                 if !came_meanwhile {
@@ -182,7 +187,8 @@ impl State {
         ready.set_time(now);
     }
 
-    /// Reports what the round has found ready and was listed by `until_ns`, among the kernel's events that it keeps. How many.
+    /// Reports what the round has found ready and was listed by `until_ns`, among the kernel's
+    /// events that it keeps. How many.
     fn collect(
         &mut self,
         round: &Round,

@@ -1,4 +1,5 @@
-//! What the lock of a set guards, and what is done under it: registrations, the ready list, who sleeps.
+//! What the lock of a set guards, and what is done under it: registrations, the ready list, who
+//! sleeps.
 //!
 //! Read `set` first. No system calls here but `epoll_ctl` and the event descriptors of inboxes.
 
@@ -31,7 +32,8 @@ pub(crate) struct State {
     pub(crate) ready: ReadyList,
     /// A list that waiters can take along. Those that no session has any more are let go.
     pub(crate) inboxes: Arc<Vec<Option<Arc<Inbox>>>>,
-    /// The set of packet sockets that is registered in the kernel's, once a session was in it that its own process carries; else 0.
+    /// The set of packet sockets that is registered in the kernel's, once a session was in it that
+    /// its own process carries; else 0.
     pub(crate) packets: i32,
     /// Threads that sleep, each announced on each inbox.
     pub(crate) sleepers: u32,
@@ -75,7 +77,8 @@ impl State {
         Ok(())
     }
 
-    /// The registration of a joined session becomes another. The kernel hears of it only if it is to be asked for more.
+    /// The registration of a joined session becomes another. The kernel hears of it only if it is
+    /// to be asked for more.
     fn modify_joined(
         &mut self,
         look: &dyn Look,
@@ -85,7 +88,8 @@ impl State {
         (events, data): (u32, u64),
     ) -> Result<(), Errno> {
         let Some(mut new) = self.registrations.get(&fd).copied() else { return Err(Errno::NOENT) };
-        // The kernel would refuse this; the registration it has while a session is joined would not show it.
+        // The kernel would refuse this; the registration it has while a session is joined would not
+        // show it.
         if (new.events | events) & bit::EXCLUSIVE != 0 {
             return Err(Errno::INVAL);
         }
@@ -112,7 +116,8 @@ impl State {
         Ok(())
     }
 
-    /// The program puts `fd` into the set. Whether it is a joined session that was out of it only for a while.
+    /// The program puts `fd` into the set. Whether it is a joined session that was out of it only
+    /// for a while.
     pub(crate) fn put_back(
         &mut self,
         look: &dyn Look,
@@ -133,8 +138,8 @@ impl State {
         Ok(true)
     }
 
-    /// The program takes `fd` out of the set. Whether it is a joined session: the kernel keeps that, and nothing is
-    /// said of it until it is put back.
+    /// The program takes `fd` out of the set. Whether it is a joined session: the kernel keeps
+    /// that, and nothing is said of it until it is put back.
     pub(crate) fn take_out(&mut self, fd: i32) -> Result<bool, Errno> {
         let Some(registration) = self.registrations.get_mut(&fd) else { return Ok(false) };
         let Some(member) = registration.member.checked_sub(1) else { return Ok(false) };
@@ -163,7 +168,8 @@ impl State {
         if known.is_some() {
             return known;
         }
-        // Those that no session of the process has any more. One that has only left the set for a moment keeps its own.
+        // Those that no session of the process has any more. One that has only left the set for a
+        // moment keeps its own.
         self.let_inboxes_go(|inbox| Arc::strong_count(inbox) == 1);
         let vacant = self.inboxes.iter().position(Option::is_none);
         let index = vacant.unwrap_or(self.inboxes.len());
@@ -257,8 +263,8 @@ impl State {
         }
     }
 
-    /// Sorts the `said` events of the kernel behind those that are kept: the program's own are kept, and so is what it is told of
-    /// sessions for them; the rest is taken note of.
+    /// Sorts the `said` events of the kernel behind those that are kept: the program's own are
+    /// kept, and so is what it is told of sessions for them; the rest is taken note of.
     pub(crate) fn sort(
         &mut self,
         round: &mut Round,
@@ -327,8 +333,8 @@ impl State {
         Some(event(flags, registration.data))
     }
 
-    /// Before a thread leaves the set alone: the event descriptors are readable if there is something that another
-    /// thread should come for, and are not if there is nothing.
+    /// Before a thread leaves the set alone: the event descriptors are readable if there is
+    /// something that another thread should come for, and are not if there is nothing.
     pub(crate) fn settle(&mut self) {
         let others = self.sleepers > 0 || self.is_plain_announced;
         if self.ready.is_idle() || !others {

@@ -390,8 +390,8 @@ fn an_inbox_is_kept_as_long_as_a_session_has_it() {
     }
 }
 
-/// Publishes `each` bytes to each session from two threads while three wait; all must be consumed, and
-/// nobody may be left asleep.
+/// Publishes `each` bytes to each session from two threads while three wait; all must be consumed,
+/// and nobody may be left asleep.
 fn nothing_is_lost(events: u32, wait: Wait) {
     const SESSIONS: usize = 5;
     let each = if wait == Wait::Park { 2_000 } else { 20_000 };

@@ -1,16 +1,17 @@
 //! `epoll_wait(2)` on a set in which sessions have joined.
 //!
-//! Read `docs/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of the process at large is known
-//! here: sessions come in as [`Look`], signals as [`Host`].
+//! Read `docs/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of the
+//! process at large is known here: sessions come in as [`Look`], signals as [`Host`].
 //!
 //! # Theory of operation
-//! A round *gathers* what is ready (`set_round`). Nothing found, the waiter *pauses*: it spins if no
-//! other waiter of the set does, then announces itself, looks again, and sleeps in the kernel's set, which contains the inboxes'
-//! event descriptors.
+//! A round *gathers* what is ready (`set_round`). Nothing found, the waiter *pauses*: it spins if
+//! no other waiter of the set does, then announces itself, looks again, and sleeps in the kernel's
+//! set, which contains the inboxes' event descriptors.
 //!
-//! With a signal mask there is no spinning: the mask must hold from the moment that nothing was found until the call
-//! ends, without a gap, and only the kernel can set it together with sleeping. Setting it for the spin would take two more system
-//! calls and open such a gap between spin and sleep.
+//! With a signal mask there is no spinning: the mask must hold from the moment that nothing was
+//! found until the call ends, without a gap, and only the kernel can set it together with sleeping.
+//! Setting it for the spin would take two more system calls and open such a gap between spin and
+//! sleep.
 
 use crate::host::{Host, Interrupt};
 use crate::session::lock;
@@ -102,7 +103,8 @@ impl Set {
             }
             let since = lock(&self.state).ready.begin_round();
             let paused = match self.pause(call)? {
-                // Word of sessions that have nothing, again and again: what else is in the set is not to wait for that.
+                // Word of sessions that have nothing, again and again: what else is in the set is
+                // not to wait for that.
                 Pause::Look if vain >= VAIN_MAX => self.look_in_kernel(call)?,
                 Pause::Look => {
                     vain += 1;
@@ -251,8 +253,8 @@ impl Set {
 }
 
 impl Call<'_> {
-    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel knows which
-    /// ran while the mask held.
+    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel
+    /// knows which ran while the mask held.
     fn is_interrupted(&self) -> bool {
         self.mask.is_none() && self.host.interrupt() != Interrupt::None
     }

@@ -1,10 +1,11 @@
-//! All epoll sets of the process: which descriptor is one, which is in which, and which may carry sessions.
+//! All epoll sets of the process: which descriptor is one, which is in which, and which may carry
+//! sessions.
 //!
-//! This is what the shell calls and what the rest of the library asks. One set is `set`, waiting on it `set_wait`; what becomes of a set's members
-//! is `members`.
+//! This is what the shell calls and what the rest of the library asks. One set is `set`, waiting on
+//! it `set_wait`; what becomes of a set's members is `members`.
 //!
-//! A table entry names sets by words that say whose they are, as for sessions. So after `fork` every set
-//! there was is the parent's, without anything being touched.
+//! A table entry names sets by words that say whose they are, as for sessions. So after `fork`
+//! every set there was is the parent's, without anything being touched.
 
 use crate::engine::Engine;
 use crate::kernel;
@@ -32,7 +33,8 @@ pub(crate) enum SetOf {
     None,
     /// In this one, counted from 1.
     One(u32),
-    /// In one that must first see how the program uses it: ask again when the descriptor is hot again.
+    /// In one that must first see how the program uses it: ask again when the descriptor is hot
+    /// again.
     NotYet,
     /// In several, or in one that cannot carry sessions.
     Unfit,
@@ -43,7 +45,8 @@ pub(crate) enum SetOf {
 pub(crate) struct Sets {
     chunks: [OnceLock<Box<[Slot]>>; Sets::CHUNKS],
     free: Mutex<Free>,
-    /// A registered number was closed while another kept its description open, and with it the registration.
+    /// A registered number was closed while another kept its description open, and with it the
+    /// registration.
     has_left_behind: AtomicBool,
     pub(crate) pollers: Pollers,
 }
@@ -51,7 +54,8 @@ pub(crate) struct Sets {
 #[derive(Debug, Default)]
 struct Slot {
     set: Set,
-    /// Its descriptor has been duplicated, passed on, polled or put into another set, or a child uses it.
+    /// Its descriptor has been duplicated, passed on, polled or put into another set, or a child
+    /// uses it.
     is_shared: AtomicBool,
 }
 
@@ -163,7 +167,8 @@ impl Library {
         Ok(())
     }
 
-    /// `epoll_wait(2)` and its like. No timeout: for ever. `mask`: signals blocked meanwhile, a bit each.
+    /// `epoll_wait(2)` and its like. No timeout: for ever. `mask`: signals blocked meanwhile, a bit
+    /// each.
     ///
     /// # Errors
     /// The kernel's.
@@ -289,7 +294,8 @@ impl Library {
         Some((index, self.sets()?.slot(index)?))
     }
 
-    /// Whether that descriptor is a set whose making was seen, here or by the process we were `fork`ed from.
+    /// Whether that descriptor is a set whose making was seen, here or by the process we were
+    /// `fork`ed from.
     pub(crate) fn knows_set(&self, fd: i32) -> bool {
         !matches!(self.set_at(fd), SetAt::Unknown)
     }
@@ -303,8 +309,8 @@ impl Library {
         self.own_set(word).map_or(SetAt::Foreign(entry), |(_, slot)| SetAt::Own(word, slot))
     }
 
-    /// A set that is shared with the parent: before its first use here the parent leaves it to the kernel, and what has
-    /// moved of it comes home.
+    /// A set that is shared with the parent: before its first use here the parent leaves it to the
+    /// kernel, and what has moved of it comes home.
     fn make_known(&self, set: &SetAt<'_>) {
         let SetAt::Foreign(of) = set else { return };
         let word = of.epoll.swap(0, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! Which sets carry sessions, and what becomes of sessions when a set is used in a way that it cannot carry them.
-//! Through the library's own calls, on sessions with both ends in this process.
+//! Which sets carry sessions, and what becomes of sessions when a set is used in a way that it
+//! cannot carry them. Through the library's own calls, on sessions with both ends in this process.
 
 use crate::descriptors::Origin;
 use crate::library;
@@ -107,7 +107,8 @@ fn going_home_and_moving_again_loses_no_edge() {
     }
 }
 
-/// Inboxes of sessions that have gone home are there until the server knows of it, which on a busy machine may be a while.
+/// Inboxes of sessions that have gone home are there until the server knows of it, which on a busy
+/// machine may be a while.
 #[test]
 fn a_set_that_has_no_place_for_one_more_inbox_has_one_later() {
     let set = Epoll::new();
@@ -302,7 +303,8 @@ fn a_set_that_a_child_may_use_takes_no_more_sessions() {
     let away = joined_in(&set, bit::IN);
     let here = Pair::new();
     set.change(op::ADD, here.fd(0), bit::IN).unwrap();
-    // Other tests' sets are made in this process as well; so only this one's state is set, not by a fork.
+    // Other tests' sets are made in this process as well; so only this one's state is set, not by a
+    // fork.
     library().sets_before_exec();
     assert!(matches!(library().set_of(here.fd(0)), SetOf::One(_)), "closed at exec");
     assert!(is_away(away.fd(0)));

@@ -1,7 +1,7 @@
 //! Waiting for one session: spinning as the policy allows, then sleeping on its bell.
 //!
-//! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for many is
-//! `set_wait`'s and `poll`'s. Read `docs/streams.md`, "Waiting".
+//! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for
+//! many is `set_wait`'s and `poll`'s. Read `docs/streams.md`, "Waiting".
 
 use crate::host::Interrupt;
 use crate::landing::Room;
@@ -19,8 +19,8 @@ use std::sync::MutexGuard;
 
 /// Sleeps without a deadline are cut into pieces of this length.
 const LONG: Duration = Duration::from_secs(3600);
-/// The same, for bytes that a peer owes. Nobody watches the descriptor of a session that is on its way home, so
-/// the sleeper looks itself whether the peer has died.
+/// The same, for bytes that a peer owes. Nobody watches the descriptor of a session that is on its
+/// way home, so the sleeper looks itself whether the peer has died.
 const OWED: Duration = Duration::from_millis(20);
 /// The same, for bytes that the peer says are in the kernel: a segment that is under way.
 const UNDER_WAY: Duration = Duration::from_millis(1);
@@ -81,7 +81,8 @@ impl Session {
         waited
     }
 
-    /// Waits until there is room for `at_least` bytes, which must go in one piece, and for as many of `wanted` as is worth waking for.
+    /// Waits until there is room for `at_least` bytes, which must go in one piece, and for as many
+    /// of `wanted` as is worth waking for.
     pub(crate) fn wait_writable(
         &self,
         deadline: Deadline,
@@ -130,8 +131,8 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Whether the time is up. A futex without a time limit is restarted by the kernel after a handler that wants
-    /// that; one with a limit never is.
+    /// Whether the time is up. A futex without a time limit is restarted by the kernel after a
+    /// handler that wants that; one with a limit never is.
     fn sleep_once(&self, said: u32) -> bool {
         let left = self.deadline.left();
         let limit = left.map_or(self.piece, |left| left.min(self.piece));

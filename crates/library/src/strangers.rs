@@ -1,17 +1,20 @@
-//! Epoll sets that were made past the library, by a program's own system calls: what is in one of them must not move, for the kernel would never tell
-//! of it again.
+//! Epoll sets that were made past the library, by a program's own system calls: what is in one of
+//! them must not move, for the kernel would never tell of it again.
 //!
-//! Some programs make part of their calls themselves (Rust's rustix does, and with it much of what waits) while their data calls go by the C
-//! library. So before an offer the protocol thread looks for sets that nobody has told of, and what `/proc/self/fdinfo` says is in them
-//! (`tfd`, proc(5)). Looking through all descriptors takes a while where there are many, so it is done now and then; a set that is made
-//! and filled in between is seen too late. Not here: sets that the library knows of (`sets`).
+//! Some programs make part of their calls themselves (Rust's rustix does, and with it much of what
+//! waits) while their data calls go by the C library. So before an offer the protocol thread looks
+//! for sets that nobody has told of, and what `/proc/self/fdinfo` says is in them (`tfd`, proc(5)).
+//! Looking through all descriptors takes a while where there are many, so it is done now and then;
+//! a set that is made and filled in between is seen too late. Not here: sets that the library knows
+//! of (`sets`).
 
 use crate::look::Look;
 use crate::{Library, kernel};
 use core::time::Duration;
 use std::time::Instant;
 
-/// The shortest time between two looks through the descriptors; it is longer if a look takes more than a small part of it.
+/// The shortest time between two looks through the descriptors; it is longer if a look takes more
+/// than a small part of it.
 const PAUSE: Duration = Duration::from_millis(50);
 const PART: u32 = 20;
 
@@ -23,7 +26,8 @@ pub(crate) struct Strangers {
 }
 
 impl Library {
-    /// Whether one of these numbers of one description is in a set that nobody has told of. The protocol thread's.
+    /// Whether one of these numbers of one description is in a set that nobody has told of. The
+    /// protocol thread's.
     pub(crate) fn is_in_strange_set(
         &self,
         numbers: &[i32],

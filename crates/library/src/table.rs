@@ -1,12 +1,14 @@
 //! The descriptor table: what this process knows of each descriptor number.
 //!
-//! Entries are plain atomics in chunks that are made on first use and never freed, so that any thread may look
-//! at any time, and a `fork` child finds them as they were. Not here: what a session is (`session`).
+//! Entries are plain atomics in chunks that are made on first use and never freed, so that any
+//! thread may look at any time, and a `fork` child finds them as they were. Not here: what a
+//! session is (`session`).
 //!
 //! # Theory of operation
-//! A call that may sit in the kernel counts itself in `users` *before* it looks whether the descriptor has
-//! a session; whoever joins a session stores it *before* it looks at `users`. So either the call sees the
-//! session and waits in the library's way, or the joiner sees the call and waits with its consent.
+//! A call that may sit in the kernel counts itself in `users` *before* it looks whether the
+//! descriptor has a session; whoever joins a session stores it *before* it looks at `users`. So
+//! either the call sees the session and waits in the library's way, or the joiner sees the call and
+//! waits with its consent.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::ReasonT;
@@ -65,14 +67,16 @@ pub struct Entry {
     pub(crate) marks: AtomicU32,
     /// The set it is in + 1 as a number of `sets`; 0 for none.
     pub(crate) set: AtomicU32,
-    /// The set it was in last, in the same way: programs take descriptors out of their set and put them back.
+    /// The set it was in last, in the same way: programs take descriptors out of their set and put
+    /// them back.
     pub(crate) last_set: AtomicU32,
     /// The set it *is*, if it is an epoll descriptor; as `set`.
     pub(crate) epoll: AtomicU32,
     bytes: AtomicU64,
     /// Counts what becomes of the number: opened, closed, replaced.
     pub(crate) version: AtomicU32,
-    /// How often it has to become hot until it is offered again, and how often that was after the last refusal.
+    /// How often it has to become hot until it is offered again, and how often that was after the
+    /// last refusal.
     put_off: AtomicU32,
     was_put_off: AtomicU32,
     /// The same for [`Entry::put_off_longer`].
@@ -81,7 +85,8 @@ pub struct Entry {
     kept_for: AtomicU8,
 }
 
-/// How often a session that is refused again and again becomes hot between two offers, at most. What was wrong may be over by then.
+/// How often a session that is refused again and again becomes hot between two offers, at most.
+/// What was wrong may be over by then.
 const PUT_OFF_MAX: u32 = 1024;
 
 impl Entry {
@@ -125,7 +130,8 @@ impl Entry {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// An offer has come to nothing. The next one is made when it has become hot a few times more, twice as often after each refusal.
+    /// An offer has come to nothing. The next one is made when it has become hot a few times more,
+    /// twice as often after each refusal.
     pub(crate) fn was_refused(&self) {
         let times = (2 * self.was_put_off.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
         self.was_put_off.store(times, Ordering::Relaxed);
@@ -133,7 +139,8 @@ impl Entry {
         self.cool();
     }
 
-    /// It has gone home for what may come again: as [`Entry::was_refused`], but a move does not begin that anew.
+    /// It has gone home for what may come again: as [`Entry::was_refused`], but a move does not
+    /// begin that anew.
     pub(crate) fn put_off_longer(&self) {
         let times = (2 * self.returns.load(Ordering::Relaxed)).clamp(1, PUT_OFF_MAX);
         self.returns.store(times, Ordering::Relaxed);
@@ -253,7 +260,8 @@ impl Table {
         Self { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// The entry of a number, made if need be. `None` for numbers that cannot be descriptors of ours.
+    /// The entry of a number, made if need be. `None` for numbers that cannot be descriptors of
+    /// ours.
     #[inline]
     pub(crate) fn entry(&self, fd: i32) -> Option<&Entry> {
         let index = usize::try_from(fd).ok()?;

@@ -1,7 +1,9 @@
-//! Several sessions go home together: before `exec`, at the end of the process, when nothing may be away any more.
+//! Several sessions go home together: before `exec`, at the end of the process, when nothing may be
+//! away any more.
 //!
-//! All are frozen first, so that all peers that owe something are at it at once; then they are waited for, with one deadline for all. Not here:
-//! going home (`home`), how long that may take in all (`patience`).
+//! All are frozen first, so that all peers that owe something are at it at once; then they are
+//! waited for, with one deadline for all. Not here: going home (`home`), how long that may take in
+//! all (`patience`).
 
 use crate::Library;
 use crate::flush::Rest;
@@ -28,7 +30,8 @@ impl Library {
         });
     }
 
-    /// Has `leave` send each of these sessions home without waiting for its peer, then waits for all peers.
+    /// Has `leave` send each of these sessions home without waiting for its peer, then waits for
+    /// all peers.
     pub(crate) fn home_together(&self, fds: &[i32], until: Deadline, leave: impl Fn(&Session)) {
         let sessions = || fds.iter().filter_map(|fd| self.session_of(*fd));
         sessions().for_each(leave);

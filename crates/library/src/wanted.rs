@@ -1,7 +1,8 @@
 //! Sessions that somebody wants away now (`sojourn move SESSION library`), hot or not.
 //!
-//! The protocol thread's work: it is told an inode by the server, and offers what this process has of it, or says why it does not. Whether a
-//! session is hot does not count here; what binds it to the kernel does. Not here: offers and what comes of them (`offer`, `protocol`).
+//! The protocol thread's work: it is told an inode by the server, and offers what this process has
+//! of it, or says why it does not. Whether a session is hot does not count here; what binds it to
+//! the kernel does. Not here: offers and what comes of them (`offer`, `protocol`).
 
 use crate::Library;
 use crate::hot::{allows, kind_of};
@@ -24,7 +25,8 @@ pub(crate) enum Wanted {
 }
 
 impl Library {
-    /// The offers of everything that this process has open of that inode: several numbers of one description are one offer, both ends of a pipe are two.
+    /// The offers of everything that this process has open of that inode: several numbers of one
+    /// description are one offer, both ends of a pipe are two.
     pub(crate) fn wanted(&self, inode: u64, look: &mut dyn Look) -> Wanted {
         if self.policy.is_forbidden() {
             return Wanted::Not(ReasonT::Policy);

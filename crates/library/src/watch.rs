@@ -3,17 +3,21 @@
 //! Not here: taking packets (`net`), sleeping (`sleep`, `poll_sleep`, `set_wait`).
 //!
 //! # Theory of operation
-//! A packet that wakes the thread first, and the call by way of it, costs a second wake-up; and a thread that is woken beside a call that
-//! spins takes the processor from somebody. So while calls look for packets the thread does not: the packet sockets are in a set of
-//! their own, and of that set the thread hears only while *it* watches. Taking the watch, and giving it back, is a system call each; so it is
-//! not given back at the end of a call, as the next one comes soon. A timer sees to what happens if none comes: the thread takes the watch back
-//! when no call has looked for [`PERIOD`].
+//! A packet that wakes the thread first, and the call by way of it, costs a second wake-up; and a
+//! thread that is woken beside a call that spins takes the processor from somebody. So while calls
+//! look for packets the thread does not: the packet sockets are in a set of their own, and of that
+//! set the thread hears only while *it* watches. Taking the watch, and giving it back, is a system
+//! call each; so it is not given back at the end of a call, as the next one comes soon. A timer
+//! sees to what happens if none comes: the thread takes the watch back when no call has looked for
+//! [`PERIOD`].
 //!
-//! And while calls look and none sleeps, nobody needs to be woken: then the packet sockets are in no set at all, and a packet's way into its ring
-//! is shorter. The timer takes them out; whoever is about to sleep, and the thread before it watches, puts them back.
+//! And while calls look and none sleeps, nobody needs to be woken: then the packet sockets are in
+//! no set at all, and a packet's way into its ring is shorter. The timer takes them out; whoever is
+//! about to sleep, and the thread before it watches, puts them back.
 //!
-//! Of several calls that sleep, one watches; the others are woken by whoever turns the pump. When the one leaves and others still sleep the
-//! thread watches at once. Sets of the program contain the set of packet sockets, so who waits in them hears of packets in any case.
+//! Of several calls that sleep, one watches; the others are woken by whoever turns the pump. When
+//! the one leaves and others still sleep the thread watches at once. Sets of the program contain
+//! the set of packet sockets, so who waits in them hears of packets in any case.
 
 use crate::engine::Engine;
 use crate::session::lock;
@@ -67,8 +71,8 @@ struct Sockets {
 }
 
 impl Watch {
-    /// The thread watches. `set`: what it sleeps in; its events have that `data` if there are packets, and `tick` if
-    /// [`Watch::tick`] is to be called.
+    /// The thread watches. `set`: what it sleeps in; its events have that `data` if there are
+    /// packets, and `tick` if [`Watch::tick`] is to be called.
     pub(crate) fn new(engine: &Engine, set: Held, data: u64, tick: u64) -> Result<Self, Errno> {
         let packets = engine.own.make(true, || epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -143,7 +147,8 @@ impl Watch {
             sockets.are_out |= matches!(added, Err(Errno::NOMEM | Errno::NOSPC));
         }
         if sockets.are_out {
-            // No memory for it, or as many watches as the user may have: the thread looks instead, and tries again.
+            // No memory for it, or as many watches as the user may have: the thread looks instead,
+            // and tries again.
             self.start_ticking();
         }
     }
@@ -170,7 +175,8 @@ impl Watch {
             return;
         }
         self.let_thread_watch(false);
-        // SYNC: after `by_calls`; pairs with `begin_sleep`, which counts itself and then looks there.
+        // SYNC: after `by_calls`; pairs with `begin_sleep`, which counts itself and then looks
+        // there.
         if self.waiting.load(Ordering::SeqCst) > 0 && !self.asleep.load(Ordering::SeqCst) {
             return self.let_thread_watch(true);
         }
@@ -189,7 +195,8 @@ impl Watch {
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// The thread hears of packets, or does not any more. If there are some it hears of them at once.
+    /// The thread hears of packets, or does not any more. If there are some it hears of them at
+    /// once.
     #[cold]
     fn let_thread_watch(&self, does: bool) {
         let mut sockets = lock(&self.sockets);
@@ -203,8 +210,9 @@ impl Watch {
         let _ = epoll::modify(&self.set, &self.packets, EventData::new_u64(self.data), events);
     }
 
-    /// A call is about to sleep for packets among others. True: it has to watch, that is to sleep on [`Watch::packets`] as well. In any case
-    /// it must look once more before it sleeps, and call [`Watch::end_sleep`] with the answer. `may_watch`: it can sleep on those.
+    /// A call is about to sleep for packets among others. True: it has to watch, that is to sleep
+    /// on [`Watch::packets`] as well. In any case it must look once more before it sleeps, and call
+    /// [`Watch::end_sleep`] with the answer. `may_watch`: it can sleep on those.
     pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
         self.has_slept.store(true, Ordering::Relaxed);
         if may_watch && !self.asleep.swap(true, Ordering::SeqCst) {
@@ -243,7 +251,8 @@ impl Watch {
             && !self.asleep.load(Ordering::Relaxed)
     }
 
-    /// The timer has gone off, at `now` (microseconds): for the thread. True: it does not go off again by itself, so the thread has to look.
+    /// The timer has gone off, at `now` (microseconds): for the thread. True: it does not go off
+    /// again by itself, so the thread has to look.
     pub(crate) fn tick(&self, now: u64) -> bool {
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         self.ticks.store(false, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! Streams both ends of which are sessions of this process: a server that is told so joins them too.
+//! Streams both ends of which are sessions of this process: a server that is told so joins them
+//! too.
 //!
 //! Nearly all is as between two processes: each end has its session, its locks and its side of the
 //! ring. One thing is not: who waits for the peer to give the kernel what it owes waits for the

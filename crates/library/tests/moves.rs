@@ -1,7 +1,9 @@
-//! Two processes, each with the library, and a real server: sessions move out and home, and no byte is lost.
+//! Two processes, each with the library, and a real server: sessions move out and home, and no byte
+//! is lost.
 //!
-//! The processes are this very test program, run again with a role. Nothing of the preload library is here: calls
-//! go to the library as a shell would send them. What unmodified programs see is tested in `tests/system`.
+//! The processes are this very test program, run again with a role. Nothing of the preload library
+//! is here: calls go to the library as a shell would send them. What unmodified programs see is
+//! tested in `tests/system`.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 #![allow(unsafe_code, reason = "the environment and plain numbers, before anything else runs")]
@@ -130,7 +132,8 @@ fn run(kind: &str, rounds: u32, our_home: u32, their_home: u32) {
     assert!(child.wait().unwrap().success(), "{kind}: the other process failed");
 }
 
-/// The server, in a process of its own: it looks for who holds a descriptor, and must not find itself.
+/// The server, in a process of its own: it looks for who holds a descriptor, and must not find
+/// itself.
 fn serve(address: &str) {
     if std::env::var_os("MOVES_DEBUG").is_some() {
         sojourn_server::log::set(sojourn_server::log::Level::Debug);
@@ -159,8 +162,8 @@ fn main() {
     if let Ok(role) = std::env::var("MOVES_ROLE") {
         return play(&role);
     }
-    // What a session inherits is not trusted if somebody of it may not be inspected. As is already so if this is
-    // its leader.
+    // What a session inherits is not trusted if somebody of it may not be inspected. As is already
+    // so if this is its leader.
     let _ = rustix::process::setsid();
     let folder = std::env::temp_dir().join(format!("sojourn-moves-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,6 +1,8 @@
-//! Two processes, each with the library, and a real server: many sessions waited for at once, while they move out and home.
+//! Two processes, each with the library, and a real server: many sessions waited for at once, while
+//! they move out and home.
 //!
-//! The processes are this very test program, run again with a role; calls go to the library as a shell would send them.
+//! The processes are this very test program, run again with a role; calls go to the library as a
+//! shell would send them.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 #![allow(unsafe_code, reason = "the environment, before anything else runs")]
@@ -98,8 +100,8 @@ fn echo_by_epoll(fds: &[i32], flags: EventFlags) -> u32 {
     most_away
 }
 
-/// As the kernel does at the close, which this test leaves to the end of the process. What was offered the
-/// library has taken out already.
+/// As the kernel does at the close, which this test leaves to the end of the process. What was
+/// offered the library has taken out already.
 fn change_out(set: i32, fd: i32) {
     let done = epoll::delete(at(set), at(fd));
     assert!(matches!(done, Ok(()) | Err(Errno::NOENT)), "{done:?}");
@@ -124,7 +126,8 @@ fn echo_by_poll(fds: &[i32]) -> u32 {
     most_away
 }
 
-/// Asks on all connections in turn, several questions under way at once; the answers are waited for by a poll of all.
+/// Asks on all connections in turn, several questions under way at once; the answers are waited for
+/// by a poll of all.
 fn ask(fds: &[i32], rounds: u32) -> u32 {
     let mut most_away = 0;
     let (start, mut going_home) = (Instant::now(), Duration::ZERO);

@@ -1,7 +1,9 @@
-//! Round trips and bulk over each implementation, both ends spinning on the same veth, one thread each.
+//! Round trips and bulk over each implementation, both ends spinning on the same veth, one thread
+//! each.
 //!
-//! `cargo bench -p sojourn-netif` prints figures; with `--check`, or when run as a test, it does everything once and the figures mean
-//! nothing. The project's benchmarks proper, with the kernel and others beside, are `crates/bench`'s.
+//! `cargo bench -p sojourn-netif` prints figures; with `--check`, or when run as a test, it does
+//! everything once and the figures mean nothing. The project's benchmarks proper, with the kernel
+//! and others beside, are `crates/bench`'s.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(missing_docs, reason = "a program")]
 
@@ -124,7 +126,8 @@ fn round_trip(near: &mut End, far: &mut End, len: usize, time: Duration) -> f64 
     })
 }
 
-/// Gigabits of payload per second one way, four frames on their way at once, each copied out where it arrives.
+/// Gigabits of payload per second one way, four frames on their way at once, each copied out where
+/// it arrives.
 fn bulk(near: &mut End, far: &mut End, time: Duration) -> f64 {
     const WINDOW: u64 = 4;
     let headers = frames::headers(Link::Ethernet, NOBODY, NOBODY, flow(Protocol::Tcp, 1000, 2000));

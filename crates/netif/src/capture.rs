@@ -1,6 +1,7 @@
 //! An interface of which everything is written down as pcapng.
 //!
-//! Not here: the format (`pcapng`). An error of the writer ends the capture and is kept; it does not disturb the traffic.
+//! Not here: the format (`pcapng`). An error of the writer ends the capture and is kept; it does
+//! not disturb the traffic.
 
 use crate::interface::{
     Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
@@ -10,8 +11,9 @@ use crate::trace::Direction;
 use rustix::fd::BorrowedFd;
 use std::io::{self, Write};
 
-/// An interface, and a writer of what goes through it. Frames are written as they are here: before an interface cuts them into segments
-/// and completes their checksums, and after it has merged them.
+/// An interface, and a writer of what goes through it. Frames are written as they are here: before
+/// an interface cuts them into segments and completes their checksums, and after it has merged
+/// them.
 #[derive(Debug)]
 pub struct Capture<I, W, C> {
     inner: I,
@@ -48,8 +50,8 @@ impl<W: Write, C: FnMut() -> u64> Record<W, C> {
 }
 
 impl<I: Interface, W: Write, C: FnMut() -> u64> Capture<I, W, C> {
-    /// Writes all frames to `writer` as of an interface called `name`. `clock` tells the time of frames that have none, in nanoseconds
-    /// since 1970.
+    /// Writes all frames to `writer` as of an interface called `name`. `clock` tells the time of
+    /// frames that have none, in nanoseconds since 1970.
     ///
     /// # Errors
     /// Those of the writer.

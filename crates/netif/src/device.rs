@@ -1,7 +1,7 @@
 //! What a network interface is: index, name, MTU, link header, address. netdevice(7).
 //!
-//! Asked through the packet socket itself, so the answer is that of the socket's network namespace, whichever the process is in.
-//! Not here: routes and neighbours, and being told of changes.
+//! Asked through the packet socket itself, so the answer is that of the socket's network namespace,
+//! whichever the process is in. Not here: routes and neighbours, and being told of changes.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, Result};
@@ -80,7 +80,8 @@ impl Device {
         request.ask::<SIOCGIFMTU>(socket)?;
         let mtu = request.number() as usize;
         request.ask::<SIOCGIFHWADDR>(socket)?;
-        // A `struct sockaddr`: two bytes of family, which is the kind of link here, then the address.
+        // A `struct sockaddr`: two bytes of family, which is the kind of link here, then the
+        // address.
         let [low, high, address @ ..] = request.body;
         let address: [u8; 6] = core::array::from_fn(|at| address[at]);
         let (link, address) = match u16::from_ne_bytes([low, high]) {

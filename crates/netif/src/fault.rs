@@ -1,8 +1,11 @@
-//! An interface that loses, duplicates, reorders and damages frames: as often as it was told, and the same ones for the same seed.
+//! An interface that loses, duplicates, reorders and damages frames: as often as it was told, and
+//! the same ones for the same seed.
 //!
-//! Not here: rate and latency (`sim`). Damage is what a wire does: one bit, after the checksum was made and before it is looked at. So a
-//! damaged frame carries a whole checksum and no mark that it is right. A frame of several segments of which one would be damaged on the
-//! way out is lost instead: what is cut and summed later cannot be damaged here, and its receiver would have thrown it away.
+//! Not here: rate and latency (`sim`). Damage is what a wire does: one bit, after the checksum was
+//! made and before it is looked at. So a damaged frame carries a whole checksum and no mark that it
+//! is right. A frame of several segments of which one would be damaged on the way out is lost
+//! instead: what is cut and summed later cannot be damaged here, and its receiver would have thrown
+//! it away.
 
 use crate::interface::{
     FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
@@ -111,7 +114,8 @@ impl Side {
         }
     }
 
-    /// Always as many random numbers per frame, so that one rate does not change what another one does.
+    /// Always as many random numbers per frame, so that one rate does not change what another one
+    /// does.
     fn fate(&mut self) -> Fate {
         self.counts.frames += 1;
         let Rates { loss, duplication, reordering, corruption } = self.rates;
@@ -211,7 +215,8 @@ impl<I: Interface> Fault<I> {
         &mut self.inner
     }
 
-    /// Sends what nothing holds back any more, or all. What the interface has no room for is lost, as on a wire.
+    /// Sends what nothing holds back any more, or all. What the interface has no room for is lost,
+    /// as on a wire.
     fn send_held(&mut self, all: bool) {
         while let Some(held) = self.send.due(all) {
             let frame = Outgoing { vnet: held.vnet, parts: [&held.bytes, &[], &[]] };
@@ -272,7 +277,8 @@ impl Side {
 }
 
 impl<I: Interface> Interface for Fault<I> {
-    /// The budget counts frames of the interface within: duplicates and frames that were held back come on top.
+    /// The budget counts frames of the interface within: duplicates and frames that were held back
+    /// come on top.
     fn receive(
         &mut self,
         budget: usize,

@@ -1,7 +1,8 @@
 //! Entry points for fuzzing: arbitrary bytes as what stands in memory that the kernel writes.
 //!
-//! What must hold: no panic, and nothing lent that lies outside the slot or chunk. Debug and fuzzing builds only; not a part of the
-//! interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and `fuzz/fuzz_targets/netif_*.rs`.
+//! What must hold: no panic, and nothing lent that lies outside the slot or chunk. Debug and
+//! fuzzing builds only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs`
+//! (deterministic, in every test run) and `fuzz/fuzz_targets/netif_*.rs`.
 
 use crate::map::Map;
 use crate::message;

@@ -1,7 +1,8 @@
 //! The trait of packet interfaces, and what its calls take and give.
 //!
-//! Not here: any implementation. The order of use is: [`Interface::receive`] until it has nothing more, [`Interface::send`] for what
-//! is to go out, [`Interface::flush`]; then either again, or sleep until [`Interface::wait_fd`] is readable. Nothing blocks.
+//! Not here: any implementation. The order of use is: [`Interface::receive`] until it has nothing
+//! more, [`Interface::send`] for what is to go out, [`Interface::flush`]; then either again, or
+//! sleep until [`Interface::wait_fd`] is readable. Nothing blocks.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -10,7 +11,8 @@ use sojourn_wire::ethernet::VlanTag;
 use sojourn_wire::frame::Link;
 use sojourn_wire::vnet;
 
-/// The longest frame that anything here carries: an IP packet of 65,535 bytes behind an Ethernet header with two tags.
+/// The longest frame that anything here carries: an IP packet of 65,535 bytes behind an Ethernet
+/// header with two tags.
 pub const FRAME_BYTES_MAX: usize = 65_535 + sojourn_wire::ethernet::HEADER_BYTES_MAX;
 
 /// A frame that has arrived, for the length of a callback.
@@ -20,14 +22,16 @@ pub struct Received<'a> {
     pub vnet: vnet::Header,
     /// From the link header, if the link has one, to the last byte.
     pub frame: &'a [u8],
-    /// A tag that the kernel took out of the frame, as it does on interfaces that carry several networks.
+    /// A tag that the kernel took out of the frame, as it does on interfaces that carry several
+    /// networks.
     pub tag: Option<VlanTag>,
-    /// When it arrived, in nanoseconds: of `CLOCK_REALTIME` for the kernel's interfaces, of the caller's clock for a simulated link.
-    /// `None` where the interface does not know.
+    /// When it arrived, in nanoseconds: of `CLOCK_REALTIME` for the kernel's interfaces, of the
+    /// caller's clock for a simulated link. `None` where the interface does not know.
     pub time_ns: Option<u64>,
 }
 
-/// Where the bytes of a frame from `at` on are to be put, to the last: the parts are filled in order.
+/// Where the bytes of a frame from `at` on are to be put, to the last: the parts are filled in
+/// order.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// Bytes of the headers, which the interface keeps.
@@ -48,8 +52,9 @@ pub trait Accept {
     /// A frame.
     fn accept(&mut self, received: Received<'_>);
 
-    /// A frame of `len` bytes is about to be copied out of the kernel; `start` has the first of them. If they are enough to know where the rest belongs
-    /// it goes there at once: then [`Accept::placed`] follows, unless the frame is lost. Else it is accepted as every other.
+    /// A frame of `len` bytes is about to be copied out of the kernel; `start` has the first of
+    /// them. If they are enough to know where the rest belongs it goes there at once: then
+    /// [`Accept::placed`] follows, unless the frame is lost. Else it is accepted as every other.
     fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
         let _ = (start, len);
         None
@@ -133,20 +138,23 @@ pub struct Statistics {
     pub overruns: u64,
     /// Lost because they were longer than what was to hold them.
     pub truncated: u64,
-    /// Lost because what was said about them made no sense: lengths beyond the slot, unknown offloads.
+    /// Lost because what was said about them made no sense: lengths beyond the slot, unknown
+    /// offloads.
     pub damaged: u64,
 }
 
 /// Why an interface could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The process lacks `CAP_NET_RAW` in the network namespace, or a filter of system calls forbids it.
+    /// The process lacks `CAP_NET_RAW` in the network namespace, or a filter of system calls
+    /// forbids it.
     #[error("not permitted: CAP_NET_RAW is needed")]
     NotPermitted,
     /// There is no such interface.
     #[error("there is no such interface")]
     NoDevice,
-    /// The interface's frames have link headers of a kind that nothing here knows (the number is `ARPHRD_*`).
+    /// The interface's frames have link headers of a kind that nothing here knows (the number is
+    /// `ARPHRD_*`).
     #[error("link headers of type {0} are not supported")]
     UnknownLink(u16),
     /// The descriptor is no socket of the right kind, or not in the state that is needed.
@@ -212,10 +220,12 @@ pub enum SendError {
     /// Longer than the link carries, or than the interface cuts.
     #[error("too long")]
     TooLong,
-    /// The interface was asked for what it cannot do: see [`Properties::checksum_offload`] and [`Properties::gso_max`].
+    /// The interface was asked for what it cannot do: see [`Properties::checksum_offload`] and
+    /// [`Properties::gso_max`].
     #[error("the interface has no such offload")]
     NoOffload,
-    /// The kernel refuses the frame: no whole link header, an offload header that contradicts the frame.
+    /// The kernel refuses the frame: no whole link header, an offload header that contradicts the
+    /// frame.
     #[error("the frame or its offload header makes no sense")]
     Invalid,
     /// The link does not work.
@@ -237,8 +247,8 @@ impl From<Errno> for SendError {
 
 /// A packet interface: one party sends and receives frames through it. No call waits.
 pub trait Interface {
-    /// Hands up to `budget` frames that have arrived to `accept`, oldest first; how many they were. Less than `budget` means that
-    /// there was nothing more.
+    /// Hands up to `budget` frames that have arrived to `accept`, oldest first; how many they were.
+    /// Less than `budget` means that there was nothing more.
     ///
     /// # Errors
     /// The link does not work. What was handed over before counts all the same.
@@ -248,7 +258,8 @@ pub trait Interface {
         accept: &mut dyn FnMut(Received<'_>),
     ) -> Result<usize, LinkError>;
 
-    /// As [`Interface::receive`], for somebody who may know where long frames belong before they are copied.
+    /// As [`Interface::receive`], for somebody who may know where long frames belong before they
+    /// are copied.
     ///
     /// # Errors
     /// As there.
@@ -261,7 +272,8 @@ pub trait Interface {
         false
     }
 
-    /// Sends one frame. It may be on its way only after [`Interface::flush`]; its bytes are not needed any more after the call.
+    /// Sends one frame. It may be on its way only after [`Interface::flush`]; its bytes are not
+    /// needed any more after the call.
     ///
     /// # Errors
     /// The frame was not taken.
@@ -270,14 +282,17 @@ pub trait Interface {
     /// Sees to it that what was sent goes out.
     ///
     /// # Errors
-    /// The link does not work, or is so busy that the call has to be made again ([`SendError::Full`]).
+    /// The link does not work, or is so busy that the call has to be made again
+    /// ([`SendError::Full`]).
     fn flush(&mut self) -> Result<(), SendError>;
 
-    /// Readable when there is something to receive, writable when there is room to send, and with an error when
-    /// [`Interface::take_error`] has something to say. `None` for what has no descriptor: a simulated link.
+    /// Readable when there is something to receive, writable when there is room to send, and with
+    /// an error when [`Interface::take_error`] has something to say. `None` for what has no
+    /// descriptor: a simulated link.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What is wrong with the link, once: to be asked when the descriptor shows an error, which stays there until then.
+    /// What is wrong with the link, once: to be asked when the descriptor shows an error, which
+    /// stays there until then.
     fn take_error(&mut self) -> Option<LinkError> {
         None
     }

@@ -1,18 +1,23 @@
-//! Packet interfaces: how frames come from a network interface into this address space and go back to it.
+//! Packet interfaces: how frames come from a network interface into this address space and go back
+//! to it.
 //!
 //! One trait, [`Interface`], and what implements it:
 //!
-//! * [`Message`]: a packet socket, one system call per packet. The least memory, and what everything else is compared with.
+//! * [`Message`]: a packet socket, one system call per packet. The least memory, and what
+//!   everything else is compared with.
 //! * [`Ring`]: a packet socket with a mapped receive ring: no system call for what has arrived.
 //! * [`Xdp`]: an AF_XDP socket in copy mode, for one queue of an interface.
 //! * [`sim`]: a link in memory, with the caller's clock.
-//! * [`Fault`], [`Trace`], [`Capture`]: the same trait around another interface: faults, typed events, pcapng.
+//! * [`Fault`], [`Trace`], [`Capture`]: the same trait around another interface: faults, typed
+//!   events, pcapng.
 //!
-//! Not here: connections, which frames are whose (the filter), routes and neighbours. A frame is bytes with an offload header, whose
-//! format is `sojourn-wire`'s. Read [ARCHITECTURE.md](../../../ARCHITECTURE.md) first, then `interface`.
+//! Not here: connections, which frames are whose (the filter), routes and neighbours. A frame is
+//! bytes with an offload header, whose format is `sojourn-wire`'s. Read
+//! [ARCHITECTURE.md](../../../ARCHITECTURE.md) first, then `interface`.
 //!
-//! Two rules hold for memory that the kernel writes: a word that says whose a slot is is an atomic, and what stands in a slot's or a
-//! ring's header is loaded once and checked against the mapped size before it is used.
+//! Two rules hold for memory that the kernel writes: a word that says whose a slot is is an atomic,
+//! and what stands in a slot's or a ring's header is loaded once and checked against the mapped
+//! size before it is used.
 #![allow(unsafe_code, reason = "mapped rings and system calls are what this crate is for")]
 
 mod capture;

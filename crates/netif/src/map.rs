@@ -1,7 +1,8 @@
 //! Memory that the kernel writes into: mapped rings, and the area of an AF_XDP socket.
 //!
-//! Not here: what the bytes mean. Words come out as atomics or as copies made by one volatile load; every offset is checked against
-//! the mapped size. Only [`Map::bytes`] lends plain bytes, under a contract. See mmap(2).
+//! Not here: what the bytes mean. Words come out as atomics or as copies made by one volatile load;
+//! every offset is checked against the mapped size. Only [`Map::bytes`] lends plain bytes, under a
+//! contract. See mmap(2).
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -10,7 +11,8 @@ use rustix::fd::BorrowedFd;
 use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// A shared mapping, unmapped on drop. Children made by `fork` do not inherit it: one process is one party to a ring.
+/// A shared mapping, unmapped on drop. Children made by `fork` do not inherit it: one process is
+/// one party to a ring.
 #[derive(Debug)]
 pub(crate) struct Map {
     base: NonNull<u8>,
@@ -99,7 +101,8 @@ impl Map {
     #[inline]
     pub(crate) fn load<T: Plain>(&self, offset: usize) -> Option<T> {
         let at = self.typed::<T>(offset)?;
-        // SAFETY: within the mapping and aligned; any bytes are a value; volatile, since others may write them.
+        // SAFETY: within the mapping and aligned; any bytes are a value; volatile, since others may
+        // write them.
         Some(unsafe { at.read_volatile() })
     }
 
@@ -115,8 +118,8 @@ impl Map {
     /// The `len` bytes at `offset`, if they are within.
     ///
     /// # Safety
-    /// Until the borrow ends nobody may write them: the kernel has handed them over and not been given them back, and whoever else
-    /// maps the same memory is trusted.
+    /// Until the borrow ends nobody may write them: the kernel has handed them over and not been
+    /// given them back, and whoever else maps the same memory is trusted.
     #[inline]
     pub(crate) unsafe fn bytes(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let at = self.check(offset, len)?;
@@ -138,7 +141,8 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and everything lent borrows from `self`. A failure would mean that it is not mapped.
+        // SAFETY: the range is ours, and everything lent borrows from `self`. A failure would mean
+        // that it is not mapped.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
     }
 }

@@ -1,7 +1,7 @@
 //! A packet socket without a ring: one message per packet, both ways. packet(7), recvmsg(2).
 //!
-//! Not here: opening, binding and sending (`packet`). The frame is copied once, into a buffer of this process. [`Inbox`] is also what a
-//! ring takes the frames with that do not fit its slots.
+//! Not here: opening, binding and sending (`packet`). The frame is copied once, into a buffer of
+//! this process. [`Inbox`] is also what a ring takes the frames with that do not fit its slots.
 
 use crate::interface::{
     FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Place, Properties, Received,
@@ -32,17 +32,20 @@ impl Message {
     /// Opens a socket on the interface called `name`. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], and what the kernel may say.
+    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], and what
+    /// the kernel may say.
     pub fn open(name: &str, options: &PacketOptions) -> Result<Self, OpenError> {
         let fd = packet::open(options)?;
         packet::bind(fd.as_fd(), packet::index_of(fd.as_fd(), name)?)?;
         Self::from_descriptor(fd)
     }
 
-    /// Takes a packet socket that somebody has opened and bound, and perhaps filtered and locked. It must have no ring.
+    /// Takes a packet socket that somebody has opened and bound, and perhaps filtered and locked.
+    /// It must have no ring.
     ///
     /// # Errors
-    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is gone meanwhile.
+    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is
+    /// gone meanwhile.
     pub fn from_descriptor(fd: OwnedFd) -> Result<Self, OpenError> {
         let socket = Socket::take(fd)?;
         let inbox = Inbox::new();
@@ -151,7 +154,8 @@ impl Inbox {
         let mut message = message_to(&mut parts);
         message.msg_control = self.control.0.as_mut_ptr().cast();
         message.msg_controllen = self.control.0.len() as _;
-        // SAFETY: the message points to buffers of the lengths given, borrowed until after the call.
+        // SAFETY: the message points to buffers of the lengths given, borrowed until after the
+        // call.
         let len = match unsafe { raw::receive_message(fd, &mut message, FLAGS) } {
             Ok(len) => len,
             Err(Errno::AGAIN | Errno::INTR) => return Taken::Nothing,
@@ -169,8 +173,9 @@ impl Inbox {
         Taken::Frame(Received { vnet, frame, tag: told.tag, time_ns: told.time_ns })
     }
 
-    /// Takes the next frame, which is known to be `len` bytes long and to begin as `start` does, with what is behind its headers to a place of its
-    /// own. False: it was not that frame, or could not be put there; it is gone.
+    /// Takes the next frame, which is known to be `len` bytes long and to begin as `start` does,
+    /// with what is behind its headers to a place of its own. False: it was not that frame, or
+    /// could not be put there; it is gone.
     pub(crate) fn take_to(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -193,7 +198,8 @@ impl Inbox {
         // SAFETY: as in `take`.
         match unsafe { raw::receive_message(fd, &mut message, FLAGS) } {
             Ok(taken) => Ok(taken == header_len + len && start.get(..at) == self.frame.get(..at)),
-            // Memory that is not there, as well: the peer sends it again, and whoever reads finds that out for himself.
+            // Memory that is not there, as well: the peer sends it again, and whoever reads finds
+            // that out for himself.
             Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::FAULT) => Ok(false),
             Err(error) => Err(error),
         }
@@ -241,7 +247,8 @@ pub(crate) fn auxiliary(mut control: &[u8]) -> Told {
         let kind = word(header, size_of::<usize>() + 4).map(u32::cast_signed);
         match (level, kind) {
             (Some(libc::SOL_PACKET), Some(libc::PACKET_AUXDATA)) if content.len() >= 20 => {
-                // struct tpacket_auxdata: status, two lengths, two offsets, tag control, tag protocol.
+                // struct tpacket_auxdata: status, two lengths, two offsets, tag control, tag
+                // protocol.
                 let (status, tag) = (word(content, 0), word(content, 16));
                 told.aux(status.unwrap_or_default(), tag.unwrap_or_default());
             }

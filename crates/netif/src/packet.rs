@@ -1,7 +1,9 @@
-//! Packet sockets, as far as one message per packet and the mapped ring have them in common: options, binding, sending. packet(7).
+//! Packet sockets, as far as one message per packet and the mapped ring have them in common:
+//! options, binding, sending. packet(7).
 //!
-//! Not here: receiving; see `message` and `ring`. Filters, fanout groups and their order belong to whoever opens the socket: between
-//! [`open`], which gives a socket that receives nothing yet, and [`bind`].
+//! Not here: receiving; see `message` and `ring`. Filters, fanout groups and their order belong to
+//! whoever opens the socket: between [`open`], which gives a socket that receives nothing yet, and
+//! [`bind`].
 
 use crate::device::{Device, DeviceError};
 use crate::interface::{LinkError, OpenError, Outgoing, Properties, SendError};
@@ -19,19 +21,22 @@ const GSO_MAX: usize = 65_535;
 /// What a packet socket is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketOptions {
-    /// Every frame has an offload header (`PACKET_VNET_HDR`): partial checksums, and segments of up to 64 KB, both ways. Without it
-    /// long frames are refused on the way out, and on the way in come without a mark.
+    /// Every frame has an offload header (`PACKET_VNET_HDR`): partial checksums, and segments of up
+    /// to 64 KB, both ways. Without it long frames are refused on the way out, and on the way in
+    /// come without a mark.
     pub vnet: bool,
     /// Frames that this host sends are not received (`PACKET_IGNORE_OUTGOING`).
     pub ignore_outgoing: bool,
-    /// What is sent goes to the driver at once (`PACKET_QDISC_BYPASS`): neither shaped nor seen by taps such as tcpdump, nor by TC
-    /// programs. Not the default for that reason.
+    /// What is sent goes to the driver at once (`PACKET_QDISC_BYPASS`): neither shaped nor seen by
+    /// taps such as tcpdump, nor by TC programs. Not the default for that reason.
     pub qdisc_bypass: bool,
-    /// Frames that come one message at a time say when they arrived (`SO_TIMESTAMPNS`), as those in a ring always do.
+    /// Frames that come one message at a time say when they arrived (`SO_TIMESTAMPNS`), as those in
+    /// a ring always do.
     pub timestamps: bool,
-    /// Bytes that may wait to be received, as the kernel counts them: about twice the payload. With `CAP_NET_ADMIN` whatever is
-    /// asked for, otherwise up to twice `net.core.rmem_max`, which may be three frames of 64 KB. `None`: the system's default. A
-    /// connection must not announce a larger window than this holds.
+    /// Bytes that may wait to be received, as the kernel counts them: about twice the payload. With
+    /// `CAP_NET_ADMIN` whatever is asked for, otherwise up to twice `net.core.rmem_max`, which may
+    /// be three frames of 64 KB. `None`: the system's default. A connection must not announce a
+    /// larger window than this holds.
     pub receive_buffer: Option<usize>,
     /// Likewise what may wait to be sent. The system's default holds two or three frames of 64 KB.
     pub send_buffer: Option<usize>,
@@ -100,8 +105,9 @@ pub(crate) fn set_number(
     raw::set_option(fd, libc::SOL_PACKET, name, &value).map_err(OpenError::at(step))
 }
 
-/// Binds to all protocols of the interface of that index: frames arrive from now on. All protocols, since a socket for one protocol
-/// comes after TC programs and would see nothing of what they take away.
+/// Binds to all protocols of the interface of that index: frames arrive from now on. All protocols,
+/// since a socket for one protocol comes after TC programs and would see nothing of what they take
+/// away.
 ///
 /// # Errors
 /// [`OpenError::NoDevice`].
@@ -230,7 +236,8 @@ impl Socket {
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
         message.msg_iovlen = parts.len() as _;
-        // SAFETY: the message points to slices that are borrowed until after the call; the kernel only reads them.
+        // SAFETY: the message points to slices that are borrowed until after the call; the kernel
+        // only reads them.
         let done = unsafe { raw::send_message(self.fd(), &message, libc::MSG_DONTWAIT) };
         done?;
         self.sent += 1;

@@ -1,8 +1,9 @@
 //! A writer of pcapng: the format of captures that tcpdump and Wireshark read.
 //!
-//! `draft-ietf-opsawg-pcapng`: a section header, an interface description per interface, an enhanced packet block per frame, with times in
-//! nanoseconds that the caller gives, the direction marked and perhaps a comment; at the end an interface's statistics. Not here: where frames come from (`capture`), reading, other blocks.
-//! Everything is in little-endian order.
+//! `draft-ietf-opsawg-pcapng`: a section header, an interface description per interface, an
+//! enhanced packet block per frame, with times in nanoseconds that the caller gives, the direction
+//! marked and perhaps a comment; at the end an interface's statistics. Not here: where frames come
+//! from (`capture`), reading, other blocks. Everything is in little-endian order.
 
 use crate::trace::Direction;
 use sojourn_wire::frame::Link;
@@ -25,7 +26,8 @@ const STATISTICS_DROPPED: u16 = 5;
 /// Bytes of a comment, at most; what is longer is cut.
 const COMMENT_MAX: usize = 1024;
 
-/// An enhanced packet block without its data: head, fixed fields, the flags option, the end of options, the length again.
+/// An enhanced packet block without its data: head, fixed fields, the flags option, the end of
+/// options, the length again.
 const PACKET_FIXED: usize = 8 + 20 + 8 + 4 + 4;
 
 /// Writes one section. Bytes go to `out` as they come: give it something that gathers them.
@@ -80,7 +82,8 @@ impl<W: Write> Writer<W> {
         Ok(InterfaceId(self.interfaces - 1))
     }
 
-    /// Writes a frame, given in parts, that went in `direction` at `time_ns`, nanoseconds since 1970.
+    /// Writes a frame, given in parts, that went in `direction` at `time_ns`, nanoseconds
+    /// since 1970.
     ///
     /// # Errors
     /// Those of `out`.
@@ -94,7 +97,8 @@ impl<W: Write> Writer<W> {
         self.packet_with(interface, time_ns, direction, parts, "")
     }
 
-    /// The same, with a comment for people (`opt_comment`), of at most 1024 bytes; none if it is empty.
+    /// The same, with a comment for people (`opt_comment`), of at most 1024 bytes; none if it is
+    /// empty.
     ///
     /// # Errors
     /// Those of `out`.
@@ -137,8 +141,8 @@ impl<W: Write> Writer<W> {
         self.out.write_all(words.as_flattened())
     }
 
-    /// Writes what was counted of an interface up to `time_ns`: frames that arrived at the capture, and those among them that were lost
-    /// because it was too slow.
+    /// Writes what was counted of an interface up to `time_ns`: frames that arrived at the capture,
+    /// and those among them that were lost because it was too slow.
     ///
     /// # Errors
     /// Those of `out`.
@@ -216,7 +220,8 @@ mod tests {
         let bytes = writer.into_inner();
         #[rustfmt::skip]
         let golden: &[u8] = &[
-            // Section header: type, length, byte order, version, length of the section, the application, end, length.
+            // Section header: type, length, byte order, version, length of the section, the
+            // application, end, length.
             0x0a, 0x0d, 0x0d, 0x0a, 40, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0,
             0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
             4, 0, 3, 0, b'a', b'p', b'p', 0, 0, 0, 0, 0, 40, 0, 0, 0,
@@ -227,7 +232,8 @@ mod tests {
             // Interface: as above, raw IP.
             1, 0, 0, 0, 40, 0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0,
             2, 0, 4, 0, b't', b'u', b'n', b'0', 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0,
-            // Packet: type, length, interface, time (high, low), lengths, data, flags inbound, end, length.
+            // Packet: type, length, interface, time (high, low), lengths, data, flags inbound, end,
+            // length.
             6, 0, 0, 0, 52, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 8, 7, 6, 5, 5, 0, 0, 0, 5, 0, 0, 0,
             b'a', b'b', b'c', b'd', b'e', 0, 0, 0, 2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 52, 0, 0, 0,
             // Packet: as above, outbound, no padding.
@@ -244,7 +250,8 @@ mod tests {
         writer.statistics(InterfaceId(0), 8, 3, 1).unwrap();
         #[rustfmt::skip]
         let golden: &[u8] = &[
-            // Packet: type, length, interface, time, lengths, data, comment, flags inbound, end, length.
+            // Packet: type, length, interface, time, lengths, data, comment, flags inbound, end,
+            // length.
             6, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0,
             b'a', b'b', b'c', b'd', 1, 0, 5, 0, b'r', b'e', b'd', b'i', b's', 0, 0, 0,
             2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0,

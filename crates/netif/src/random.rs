@@ -1,4 +1,5 @@
-//! Numbers that look random and follow from a seed (SplitMix64). For tests and fault injection; not for secrets.
+//! Numbers that look random and follow from a seed (SplitMix64). For tests and fault injection; not
+//! for secrets.
 
 /// A sequence of numbers.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
-//! System calls that `rustix` has no function for: socket options by number, and messages with control data of packet sockets.
+//! System calls that `rustix` has no function for: socket options by number, and messages with
+//! control data of packet sockets.
 //!
-//! They do not go through the C library: in a program under Sojourn its functions are the preload library's, which would come back
-//! here. Not here: what the options mean; see `packet`.
+//! They do not go through the C library: in a program under Sojourn its functions are the preload
+//! library's, which would come back here. Not here: what the options mean; see `packet`.
 
 use core::mem::MaybeUninit;
 use rustix::fd::{AsRawFd, BorrowedFd};

@@ -1,14 +1,19 @@
-//! A packet socket with a mapped receive ring: what has arrived is seen without a system call. packet(7).
+//! A packet socket with a mapped receive ring: what has arrived is seen without a system call.
+//! packet(7).
 //!
-//! Not here: the slots (`slot`), and sending, which is one gathered message per frame as in `message`.
+//! Not here: the slots (`slot`), and sending, which is one gathered message per frame as in
+//! `message`.
 //!
 //! # Theory of operation
-//! The ring is of version 2. A slot of version 2 shows its frame as soon as it is there, while version 3 shows a block of frames when the
-//! block is full or after a timer of a millisecond at least. Version 2 has slots of one size, and to give each 64 KB for the segments that
-//! offloads make would cost a megabyte for every sixteen of them. So slots are small, and `PACKET_COPY_THRESH` is set: of a frame that does
-//! not fit, the slot has the start and a mark, and the whole frame waits in the socket's ordinary queue, to be taken with one recvmsg(2).
-//! Both are filled under one lock, so they are in the same order. Such a frame is also copied later, by its reader instead of by whoever
-//! received it from the link, which with two processors is the better place.
+//! The ring is of version 2. A slot of version 2 shows its frame as soon as it is there, while
+//! version 3 shows a block of frames when the block is full or after a timer of a millisecond at
+//! least. Version 2 has slots of one size, and to give each 64 KB for the segments that offloads
+//! make would cost a megabyte for every sixteen of them. So slots are small, and
+//! `PACKET_COPY_THRESH` is set: of a frame that does not fit, the slot has the start and a mark,
+//! and the whole frame waits in the socket's ordinary queue, to be taken with one recvmsg(2). Both
+//! are filled under one lock, so they are in the same order. Such a frame is also copied later, by
+//! its reader instead of by whoever received it from the link, which with two processors is the
+//! better place.
 
 use crate::interface::{
     Accept, Interface, LinkError, OpenError, Outgoing, Properties, Received, SendError, Statistics,
@@ -33,7 +38,8 @@ const VERSION: i32 = 1;
 /// The shape of a receive ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Bytes of a slot: a power of two of at least 256, or whole pages. About 100 of them are headers.
+    /// Bytes of a slot: a power of two of at least 256, or whole pages. About 100 of them are
+    /// headers.
     pub slot_len: u32,
     /// How many slots; with slots of less than a page they fill whole pages.
     pub slots: u32,
@@ -92,8 +98,8 @@ impl Ring {
     /// Opens a socket with a ring on the interface called `name`. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], [`OpenError::BadLayout`], and what the kernel
-    /// may say.
+    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`],
+    /// [`OpenError::BadLayout`], and what the kernel may say.
     pub fn open(
         name: &str,
         options: &PacketOptions,
@@ -105,8 +111,9 @@ impl Ring {
         Self::map(fd, layout)
     }
 
-    /// Gives a packet socket a ring. To be done before the socket is bound, or joins a fanout group: the kernel takes the socket off its
-    /// interface meanwhile, and out of its group, to whose end it then comes back with another index.
+    /// Gives a packet socket a ring. To be done before the socket is bound, or joins a fanout
+    /// group: the kernel takes the socket off its interface meanwhile, and out of its group, to
+    /// whose end it then comes back with another index.
     ///
     /// # Errors
     /// [`OpenError::BadLayout`]; [`OpenError::Failed`] if it has a ring.
@@ -118,11 +125,12 @@ impl Ring {
             .map_err(OpenError::at("PACKET_RX_RING"))
     }
 
-    /// Takes a packet socket that somebody has opened, given a ring of that layout ([`Ring::prepare`]), bound, and perhaps filtered and
-    /// locked.
+    /// Takes a packet socket that somebody has opened, given a ring of that layout
+    /// ([`Ring::prepare`]), bound, and perhaps filtered and locked.
     ///
     /// # Errors
-    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is gone meanwhile.
+    /// [`OpenError::WrongDescriptor`] if it is none; [`OpenError::NoDevice`] if the interface is
+    /// gone meanwhile.
     pub fn map(fd: OwnedFd, layout: RingLayout) -> Result<Self, OpenError> {
         layout.request()?;
         let socket = Socket::take(fd)?;
@@ -194,7 +202,8 @@ impl Interface for Ring {
     #[inline]
     fn receive_to(&mut self, budget: usize, accept: &mut dyn Accept) -> Result<usize, LinkError> {
         let mut count = 0;
-        // Each turn gives one slot back, so once round is enough for those that hold nothing of use.
+        // Each turn gives one slot back, so once round is enough for those that hold nothing of
+        // use.
         for _ in 0..budget.saturating_add(self.slots.count()) {
             if count == budget || accept.has_enough() {
                 break;
@@ -211,7 +220,8 @@ impl Interface for Ring {
                         Ok(None) => count += 1,
                         Ok(Some(Lost::Truncated)) => self.truncated += 1,
                         Ok(Some(Lost::Damaged)) => self.damaged += 1,
-                        // It told of the link, not of the frame, which is still there: slot and queue stay in step.
+                        // It told of the link, not of the frame, which is still there: slot and
+                        // queue stay in step.
                         Err(error) => {
                             self.received += count as u64;
                             return Err(error.into());

@@ -1,8 +1,10 @@
 //! A link in memory between two interfaces, with a clock that the caller moves.
 //!
-//! The same calls at the same times give the same frames at the same times. A direction has a rate, a queue before it that drops what
-//! does not fit, and a latency behind it. Not here: damage of any other kind (`fault`), cutting of long frames into segments: they
-//! arrive as they were sent, like between two virtual machines on one host. No descriptor to wait for: ask [`Endpoint::next_arrival_ns`].
+//! The same calls at the same times give the same frames at the same times. A direction has a rate,
+//! a queue before it that drops what does not fit, and a latency behind it. Not here: damage of any
+//! other kind (`fault`), cutting of long frames into segments: they arrive as they were sent, like
+//! between two virtual machines on one host. No descriptor to wait for: ask
+//! [`Endpoint::next_arrival_ns`].
 
 use crate::interface::{
     FRAME_BYTES_MAX, Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
@@ -30,7 +32,8 @@ pub struct Options {
     pub latency_ns: u64,
     /// Bytes per second; `None`: frames take no time.
     pub rate: Option<u64>,
-    /// Bytes that may wait for the link, the frame that is being sent included; more is dropped. Without a rate nothing waits.
+    /// Bytes that may wait for the link, the frame that is being sent included; more is dropped.
+    /// Without a rate nothing waits.
     pub queue_bytes: usize,
     /// Longest IP packet with several segments in it; 0: none are taken.
     pub gso_max: usize,
@@ -143,7 +146,8 @@ impl Endpoint {
         lock(&self.back).flights.front().map(|flight| flight.arrival_ns)
     }
 
-    /// Makes what is sent from here from now on go over a link of these `options`. What is on its way is not overtaken.
+    /// Makes what is sent from here from now on go over a link of these `options`. What is on its
+    /// way is not overtaken.
     pub fn change(&mut self, options: &Options) {
         self.properties.mtu = options.mtu;
         self.properties.gso_max = options.gso_max;

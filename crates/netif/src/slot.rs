@@ -1,13 +1,16 @@
-//! The slots of a mapped receive ring (`TPACKET_V2`): whose one is, and what is in it. packet(7), `linux/if_packet.h`.
+//! The slots of a mapped receive ring (`TPACKET_V2`): whose one is, and what is in it. packet(7),
+//! `linux/if_packet.h`.
 //!
-//! Not here: the socket. Nothing in a slot's header is believed: each field is loaded once and checked against the slot's own size,
-//! so that whatever stands there, no byte outside the slot is read.
+//! Not here: the socket. Nothing in a slot's header is believed: each field is loaded once and
+//! checked against the slot's own size, so that whatever stands there, no byte outside the slot is
+//! read.
 //!
 //! # Theory of operation
-//! A slot belongs to the kernel while its status is 0. The kernel fills it and then sets `TP_STATUS_USER`; from then on it does not
-//! touch it until the status is 0 again. Slots are filled in order, so one index is all that is kept here. Between the two the frame is
-//! lent as plain bytes: the other writers there could be are processes with the same descriptor, to which only the session server hands
-//! it, before the program has it.
+//! A slot belongs to the kernel while its status is 0. The kernel fills it and then sets
+//! `TP_STATUS_USER`; from then on it does not touch it until the status is 0 again. Slots are
+//! filled in order, so one index is all that is kept here. Between the two the frame is lent as
+//! plain bytes: the other writers there could be are processes with the same descriptor, to which
+//! only the session server hands it, before the program has it.
 
 use crate::interface::Received;
 use crate::map::Map;
@@ -31,7 +34,8 @@ pub(crate) enum Filled<'a> {
     Nothing,
     /// A frame.
     Frame(Received<'a>),
-    /// A frame that waits in the socket's queue as a whole: its start and its length, unless what stands there cannot be.
+    /// A frame that waits in the socket's queue as a whole: its start and its length, unless what
+    /// stands there cannot be.
     Queued(Option<(Received<'a>, usize)>),
     /// The start of a frame of which the rest is lost.
     Truncated,
@@ -113,7 +117,8 @@ impl Slots {
     #[inline]
     pub(crate) fn release(&mut self) {
         if let Some(word) = self.map.word(self.next * self.slot_len + STATUS_AT) {
-            // SYNC: release; what was read of the slot is read before the kernel sees that it may write (packet_current_rx_frame).
+            // SYNC: release; what was read of the slot is read before the kernel sees that it may
+            // write (packet_current_rx_frame).
             word.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         }
         self.next += 1;

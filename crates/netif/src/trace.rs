@@ -1,7 +1,8 @@
 //! An interface that remembers what went through it last, as typed events in a bounded buffer.
 //!
-//! Not here: printing, and whole frames (`capture` has those). What is remembered of a frame is its start, enough for all headers of a TCP
-//! segment. The oldest events make room for new ones; nothing is allocated after the start.
+//! Not here: printing, and whole frames (`capture` has those). What is remembered of a frame is its
+//! start, enough for all headers of a TCP segment. The oldest events make room for new ones;
+//! nothing is allocated after the start.
 
 use crate::interface::{
     Interface, LinkError, Outgoing, Properties, Received, SendError, Statistics,
@@ -66,7 +67,8 @@ pub struct Trace<I, C> {
 }
 
 impl<I: Interface, C: FnMut() -> u64> Trace<I, C> {
-    /// Remembers the last `capacity` events, at least one. `clock` tells the time of what has none, in nanoseconds.
+    /// Remembers the last `capacity` events, at least one. `clock` tells the time of what has none,
+    /// in nanoseconds.
     pub fn new(inner: I, capacity: usize, clock: C) -> Self {
         let capacity = capacity.max(1);
         Self { inner, clock, events: Vec::with_capacity(capacity), capacity, count: 0 }

@@ -1,7 +1,8 @@
 //! The memory area of an AF_XDP socket: chunks to receive into, then chunks to send from.
 //!
-//! Not here: the rings. An address that comes out of a ring is believed only if it lies in the part that the ring is for, so that a chunk
-//! can never be lent to a reader and given to the kernel, or written by us and read by the kernel, at once.
+//! Not here: the rings. An address that comes out of a ring is believed only if it lies in the part
+//! that the ring is for, so that a chunk can never be lent to a reader and given to the kernel, or
+//! written by us and read by the kernel, at once.
 
 use crate::map::Map;
 use crate::xdp_ring::Descriptor;
@@ -73,7 +74,8 @@ impl Umem {
         if end > chunk + self.chunk_len as u64 {
             return None;
         }
-        // SAFETY: the caller's contract; the kernel writes only to chunks that it was given, and nobody else has the memory.
+        // SAFETY: the caller's contract; the kernel writes only to chunks that it was given, and
+        // nobody else has the memory.
         unsafe { self.map.bytes(entry.address as usize, entry.len as usize) }
     }
 

@@ -1,16 +1,19 @@
-//! AF_XDP in copy mode: frames of one queue of an interface, for which an XDP program chose this socket.
+//! AF_XDP in copy mode: frames of one queue of an interface, for which an XDP program chose this
+//! socket.
 //!
-//! Not here: that program, and the map by which it finds the socket. Whoever loads them enters this socket's descriptor ([`AsFd`]).
-//! `Documentation/networking/af_xdp.rst` of the kernel.
+//! Not here: that program, and the map by which it finds the socket. Whoever loads them enters this
+//! socket's descriptor ([`AsFd`]). `Documentation/networking/af_xdp.rst` of the kernel.
 //!
 //! # Theory of operation
-//! A memory area is registered with the kernel: half of its chunks are for receiving, and travel through the fill ring to the kernel and
-//! through the receive ring back; the other half are for sending, through the transmit ring and the completion ring. In copy mode the
-//! kernel copies between chunks and its own buffers, which works on every device; it is also all that veth has.
+//! A memory area is registered with the kernel: half of its chunks are for receiving, and travel
+//! through the fill ring to the kernel and through the receive ring back; the other half are for
+//! sending, through the transmit ring and the completion ring. In copy mode the kernel copies
+//! between chunks and its own buffers, which works on every device; it is also all that veth has.
 //!
-//! What differs from packet sockets: nothing is said of checksums and segments, so long frames do not come (the other side must not make
-//! them) and partial checksums come without a mark ([`XdpOptions::trusts_checksums`]); taps such as tcpdump see neither direction; there
-//! is one owner per queue; and whoever has an AF_XDP socket can send anything on any interface.
+//! What differs from packet sockets: nothing is said of checksums and segments, so long frames do
+//! not come (the other side must not make them) and partial checksums come without a mark
+//! ([`XdpOptions::trusts_checksums`]); taps such as tcpdump see neither direction; there is one
+//! owner per queue; and whoever has an AF_XDP socket can send anything on any interface.
 
 use crate::device::Device;
 use crate::interface::{
@@ -43,8 +46,8 @@ pub struct XdpOptions {
     pub chunks: u32,
     /// Bytes of a chunk: 2048 or 4096. A frame must fit, behind 256 bytes that the kernel keeps.
     pub chunk_len: u32,
-    /// Whether what arrives is taken for undamaged: right for veth, where frames of a kernel on this host come with partial checksums and
-    /// no mark of it; wrong for a real link.
+    /// Whether what arrives is taken for undamaged: right for veth, where frames of a kernel on
+    /// this host come with partial checksums and no mark of it; wrong for a real link.
     pub trusts_checksums: bool,
 }
 
@@ -75,11 +78,12 @@ pub struct Xdp {
 }
 
 impl Xdp {
-    /// Opens a socket for one queue of the interface called `name`. Needs `CAP_NET_RAW`. Nothing arrives until an XDP program finds it.
+    /// Opens a socket for one queue of the interface called `name`. Needs `CAP_NET_RAW`. Nothing
+    /// arrives until an XDP program finds it.
     ///
     /// # Errors
-    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`], [`OpenError::BadLayout`]; `EBUSY` at `bind` if the
-    /// queue has an owner.
+    /// [`OpenError::NotPermitted`], [`OpenError::NoDevice`], [`OpenError::UnknownLink`],
+    /// [`OpenError::BadLayout`]; `EBUSY` at `bind` if the queue has an owner.
     pub fn open(name: &str, options: &XdpOptions) -> Result<Self, OpenError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
@@ -90,8 +94,9 @@ impl Xdp {
         Self::from_descriptor(fd, control, index, options)
     }
 
-    /// Takes an AF_XDP socket that somebody has opened and not bound, gives it memory of this process and binds it. `control` is any
-    /// other socket of the same network namespace: AF_XDP sockets do not answer questions about interfaces.
+    /// Takes an AF_XDP socket that somebody has opened and not bound, gives it memory of this
+    /// process and binds it. `control` is any other socket of the same network namespace: AF_XDP
+    /// sockets do not answer questions about interfaces.
     ///
     /// # Errors
     /// As for [`Xdp::open`]; [`OpenError::WrongDescriptor`].
@@ -213,7 +218,8 @@ impl AsFd for Xdp {
     }
 }
 
-/// Completes a partial checksum; whether that made sense. A UDP checksum of zero would mean that there is none (RFC 768).
+/// Completes a partial checksum; whether that made sense. A UDP checksum of zero would mean that
+/// there is none (RFC 768).
 pub(crate) fn complete_checksum(frame: &mut [u8], checksum: Checksum) -> bool {
     const UDP_OFFSET: u16 = 6;
     let Checksum::Partial { start, offset } = checksum else { return true };

@@ -1,7 +1,9 @@
-//! The rings of an AF_XDP socket: fill, completion, receive, transmit. `linux/if_xdp.h`, the kernel's `Documentation/networking/af_xdp.rst`.
+//! The rings of an AF_XDP socket: fill, completion, receive, transmit. `linux/if_xdp.h`, the
+//! kernel's `Documentation/networking/af_xdp.rst`.
 //!
-//! Not here: what addresses in entries mean (`umem`). Each ring has one producer and one consumer, of which this process is one. The other
-//! side's index is loaded once and believed only as far as the ring has entries.
+//! Not here: what addresses in entries mean (`umem`). Each ring has one producer and one consumer,
+//! of which this process is one. The other side's index is loaded once and believed only as far as
+//! the ring has entries.
 
 use crate::map::Map;
 use core::sync::atomic::Ordering;
@@ -25,7 +27,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The ring of that many entries, a power of two, of [`ADDRESS_BYTES`] or [`DESCRIPTOR_BYTES`] each.
+    /// The ring of that many entries, a power of two, of [`ADDRESS_BYTES`] or [`DESCRIPTOR_BYTES`]
+    /// each.
     pub(crate) fn map(
         fd: BorrowedFd<'_>,
         offsets: &XdpRingOffset,
@@ -105,7 +108,8 @@ impl Producer {
     /// Entries that the kernel has not taken yet.
     #[inline]
     pub(crate) fn pending(&self) -> u32 {
-        // SYNC: acquire; the kernel has read an entry before it stores the index with release (__xskq_cons_release).
+        // SYNC: acquire; the kernel has read an entry before it stores the index with release
+        // (__xskq_cons_release).
         let consumer = self.shared.load(self.shared.consumer_at);
         self.next.wrapping_sub(consumer).min(self.shared.len)
     }
@@ -129,7 +133,8 @@ impl Producer {
     /// Shows the kernel what was put in.
     #[inline]
     pub(crate) fn publish(&self) {
-        // SYNC: release; the kernel reads the entries after it has loaded the index with acquire (__xskq_cons_peek).
+        // SYNC: release; the kernel reads the entries after it has loaded the index with acquire
+        // (__xskq_cons_peek).
         self.shared.store(self.shared.producer_at, self.next);
     }
 
@@ -155,7 +160,8 @@ impl Consumer {
     /// Entries that are there.
     #[inline]
     pub(crate) fn available(&self) -> u32 {
-        // SYNC: acquire; the kernel stores the index with release after the entries and what they name (__xskq_prod_submit).
+        // SYNC: acquire; the kernel stores the index with release after the entries and what they
+        // name (__xskq_prod_submit).
         let producer = self.shared.load(self.shared.producer_at);
         producer.wrapping_sub(self.next).min(self.shared.len)
     }
@@ -174,7 +180,8 @@ impl Consumer {
     /// Gives the places of what was taken back to the kernel.
     #[inline]
     pub(crate) fn release(&self) {
-        // SYNC: release; the entries are read before the kernel sees that it may overwrite them (xskq_prod_is_full).
+        // SYNC: release; the entries are read before the kernel sees that it may overwrite them
+        // (xskq_prod_is_full).
         self.shared.store(self.shared.consumer_at, self.next);
     }
 }

@@ -1,5 +1,5 @@
-//! One suite for every implementation of the trait: what the trait promises, between the interface under test (*near*) and another one
-//! at the link's other end (*far*).
+//! One suite for every implementation of the trait: what the trait promises, between the interface
+//! under test (*near*) and another one at the link's other end (*far*).
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -351,7 +351,8 @@ fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
         return;
     }
     let link = near.properties().link;
-    // Several at once, between short ones: order, and no mixing of what goes through a slot and what does not.
+    // Several at once, between short ones: order, and no mixing of what goes through a slot and
+    // what does not.
     let short = probe(link, 100, 9);
     let payloads: Vec<_> = (0..4).map(|mark| pattern(15_000 * (mark + 1), mark as u8)).collect();
     for payload in &payloads {

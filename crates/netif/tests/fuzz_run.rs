@@ -1,4 +1,5 @@
-//! Deterministic runs of the functions that fuzzing runs: random bytes, and random changes of plausible ones.
+//! Deterministic runs of the functions that fuzzing runs: random bytes, and random changes of
+//! plausible ones.
 #![cfg(debug_assertions)]
 
 use sojourn_netif::fuzz::{self, SLOT_BYTES, SLOTS};

@@ -1,5 +1,5 @@
-//! A kernel at the other end, spoken to by hand: ARP and a UDP echo over every implementation; TCP and UDP with segments of up to 64 KB
-//! both ways. Not here: what needs no peer (`sockets`).
+//! A kernel at the other end, spoken to by hand: ARP and a UDP echo over every implementation; TCP
+//! and UDP with segments of up to 64 KB both ways. Not here: what needs no peer (`sockets`).
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -169,7 +169,8 @@ impl Speaker<'_> {
         self.seq = self.seq.wrapping_add(payload.len() as u32 + flags.sequence_len());
     }
 
-    /// Takes what has arrived: the payload in order. Longest payload in one frame, and whether there was anything.
+    /// Takes what has arrived: the payload in order. Longest payload in one frame, and whether
+    /// there was anything.
     fn receive(&mut self, into: &mut Vec<u8>) -> (usize, bool) {
         let (mut longest, mut has_any) = (0, false);
         let reversed = self.flow.reversed();
@@ -212,8 +213,8 @@ impl Speaker<'_> {
     }
 }
 
-/// Both ways over one connection: what the kernel gets is ours in frames of 60,000 bytes; what it sends comes in frames as long as it
-/// likes, of which the longest is returned.
+/// Both ways over one connection: what the kernel gets is ours in frames of 60,000 bytes; what it
+/// sends comes in frames as long as it likes, of which the longest is returned.
 fn bulk(lab: &Lab, near: &mut dyn Interface) -> usize {
     let far = introduce(lab, near);
     let own = near.properties().address.unwrap();

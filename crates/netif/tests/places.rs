@@ -1,4 +1,5 @@
-//! Long frames of a mapped ring whose payload goes where somebody wants it, straight out of the kernel: over a veth pair.
+//! Long frames of a mapped ring whose payload goes where somebody wants it, straight out of the
+//! kernel: over a veth pair.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! What holds of the kernel's sockets beyond the trait: what watchers see, sockets that somebody else has opened, what is lost and counted,
-//! interfaces that go away, rights.
+//! What holds of the kernel's sockets beyond the trait: what watchers see, sockets that somebody
+//! else has opened, what is lost and counted, interfaces that go away, rights.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -139,7 +139,8 @@ fn a_ring_that_nobody_empties_loses_and_counts() {
     receive_until(&mut near, "it goes on", |received| received.frame == frame);
 }
 
-/// Long frames wait in the socket's queue; when that is full, the rest is counted, and slots and queue stay in step.
+/// Long frames wait in the socket's queue; when that is full, the rest is counted, and slots and
+/// queue stay in step.
 #[test]
 fn a_queue_that_is_full_truncates_and_counts() {
     const FRAMES: usize = 12;
@@ -250,7 +251,8 @@ fn names_and_rights_are_checked() {
     });
 }
 
-/// Somebody else with the same descriptor writes into the ring. The reader reads nothing outside a slot, ends each call, and goes on.
+/// Somebody else with the same descriptor writes into the ring. The reader reads nothing outside a
+/// slot, ends each call, and goes on.
 #[test]
 #[allow(unsafe_code, reason = "a second mapping of the ring, to do damage with")]
 fn a_ring_that_somebody_scribbles_on_harms_nobody() {
@@ -279,7 +281,8 @@ fn a_ring_that_somebody_scribbles_on_harms_nobody() {
         }
     };
     let (user, queued) = (libc::TP_STATUS_USER, libc::TP_STATUS_COPY);
-    // A whole round: lengths and offsets beyond the slot, and frames that are said to be in the queue and are not.
+    // A whole round: lengths and offsets beyond the slot, and frames that are said to be in the
+    // queue and are not.
     for slot in 0..SLOTS {
         scribble(
             slot,

@@ -1,5 +1,6 @@
-//! What comes with a message beside its bytes: the program's control buffer, filled by the kernel while the library says how many bytes may
-//! be taken. Not here: control data of datagrams that the library receives itself (`datagrams`).
+//! What comes with a message beside its bytes: the program's control buffer, filled by the kernel
+//! while the library says how many bytes may be taken. Not here: control data of datagrams that the
+//! library receives itself (`datagrams`).
 
 use crate::library::FromKernel;
 use crate::raw;
@@ -25,7 +26,8 @@ impl Beside {
         Self { control: header.msg_control, room, flags, came: (0, flags) }
     }
 
-    /// Receives into `buffers`, and what comes beside that into the program's buffer; the kernel's answer.
+    /// Receives into `buffers`, and what comes beside that into the program's buffer; the kernel's
+    /// answer.
     pub(crate) fn receive(&mut self, fd: c_int, buffers: &[iovec], flags: c_int) -> isize {
         // SAFETY: zeroes are an empty header.
         let mut header: msghdr = unsafe { core::mem::zeroed() };

@@ -1,9 +1,11 @@
-//! Whether the program's memory may be touched: a bad pointer must be `EFAULT`, as from the kernel, not a crash.
+//! Whether the program's memory may be touched: a bad pointer must be `EFAULT`, as from the kernel,
+//! not a crash.
 //!
-//! Pages are asked for with `madvise`, once: each thread remembers the ranges it found, the last few in a list, which finds
-//! any part of them, and many in a table by their first page, for servers with a buffer for each client. Ranges are forgotten when the
-//! program unmaps or protects anything; what the C library unmaps behind our back (large blocks that are freed)
-//! is not seen, so a pointer into a block freed a moment ago can still crash here. A kernel that does not know
+//! Pages are asked for with `madvise`, once: each thread remembers the ranges it found, the last
+//! few in a list, which finds any part of them, and many in a table by their first page, for
+//! servers with a buffer for each client. Ranges are forgotten when the program unmaps or protects
+//! anything; what the C library unmaps behind our back (large blocks that are freed) is not seen,
+//! so a pointer into a block freed a moment ago can still crash here. A kernel that does not know
 //! these advices is asked in other ways.
 
 use crate::next::kernel;
@@ -77,7 +79,8 @@ impl Default for Validated {
     }
 }
 
-/// The set of the table for a range that begins at `at`. Folded, so that buffers at regular distances spread.
+/// The set of the table for a range that begins at `at`. Folded, so that buffers at regular
+/// distances spread.
 #[inline(always)]
 fn set_of(at: usize) -> usize {
     let page = at / PAGE;
@@ -165,7 +168,8 @@ fn note(validated: &Validated, unmapped: u32, start: usize, end: usize, access: 
     let end = if access == Access::Write { end | WRITABLE } else { end };
     validated.ranges[turn as usize % RANGES].set(start, end);
     let set = &validated.table[set_of(start)];
-    // One that begins at the same place was too short, or not writable; else a vacant one, else any.
+    // One that begins at the same place was too short, or not writable; else a vacant one, else
+    // any.
     let vacant = || set.iter().position(|range| range.end.load(Ordering::Relaxed) == 0);
     let same = set.iter().position(|range| range.start.load(Ordering::Relaxed) == start);
     let way = same.or_else(vacant).unwrap_or((turn as usize / RANGES) % WAYS);
@@ -223,7 +227,8 @@ fn probe(page: usize, access: Access) -> bool {
         }
         Access::Write => {
             let word = 0u32;
-            // Adds 0 to the page's first word, atomically, and wakes at most a waiter who then looks again.
+            // Adds 0 to the page's first word, atomically, and wakes at most a waiter who then
+            // looks again.
             let operation = (libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG) as usize;
             let add_nothing = (libc::FUTEX_OP_ADD as usize) << 28;
             let arguments = [(&raw const word) as usize, operation, 0, 0, page, add_nothing];

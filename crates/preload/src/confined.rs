@@ -1,6 +1,8 @@
-//! Calls by which a program confines itself: `chroot`, limits of processes, another user. The library makes before them what it could not make after.
+//! Calls by which a program confines itself: `chroot`, limits of processes, another user. The
+//! library makes before them what it could not make after.
 //!
-//! Not here: what that is (`sojourn_library::prepare`), and what ends the use of sessions (`process`).
+//! Not here: what that is (`sojourn_library::prepare`), and what ends the use of sessions
+//! (`process`).
 
 use crate::gate::{is_open, tell};
 use crate::trampoline::{Entry, asks_first};
@@ -29,7 +31,8 @@ pub(crate) fn limit_changes(resource: c_int, limit: *const libc::rlimit) {
     }
 }
 
-/// The user is about to change: the limit of processes, which root is free of, may hold from then on.
+/// The user is about to change: the limit of processes, which root is free of, may hold from then
+/// on.
 pub(crate) fn user_changes() {
     if is_open() && raw::most_processes() < FEW {
         tell(|library| library.prepare());

@@ -1,7 +1,9 @@
-//! Calls on UDP sockets that are not the kernel's alone: addresses, control data, and one datagram for each call.
+//! Calls on UDP sockets that are not the kernel's alone: addresses, control data, and one datagram
+//! for each call.
 //!
-//! What comes from the library is answered here as the kernel would; for the rest the kernel is asked without waiting, with
-//! the program's own pointers. Where the datagrams are is the library's knowledge (`sojourn_library`). udp(7), recvmsg(2), sendmsg(2).
+//! What comes from the library is answered here as the kernel would; for the rest the kernel is
+//! asked without waiting, with the program's own pointers. Where the datagrams are is the library's
+//! knowledge (`sojourn_library`). udp(7), recvmsg(2), sendmsg(2).
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
@@ -50,8 +52,8 @@ fn buffers_of(header: &msghdr) -> Option<&[iovec]> {
     (all.iter().filter(|one| one.iov_len > 0).count() <= PARTS_MAX).then_some(all)
 }
 
-/// Receives a datagram; `header` is the library's copy of the program's, and is filled in. The answer of the call; `None`: the session is home, or is
-/// to be: ask again where to go.
+/// Receives a datagram; `header` is the library's copy of the program's, and is filled in. The
+/// answer of the call; `None`: the session is home, or is to be: ask again where to go.
 pub(crate) fn receive(
     fd: c_int,
     call: &Call<'static>,
@@ -184,7 +186,8 @@ fn target_of(header: &msghdr) -> Result<Option<SocketAddr>, ()> {
     }
 }
 
-/// What the control message of `UDP_SEGMENT` says, if that is all there is. `Err` as for [`target_of`].
+/// What the control message of `UDP_SEGMENT` says, if that is all there is. `Err` as for
+/// [`target_of`].
 fn segment_of(header: &msghdr) -> Result<Option<u16>, ()> {
     const DATA_AT: usize = size_of::<cmsghdr>();
     const LEN: usize = DATA_AT + size_of::<u16>();
@@ -234,7 +237,8 @@ pub(crate) fn send(
     sent?.map(|len| len as isize)
 }
 
-/// What flags of a receiving call ask of a UDP socket that is not the kernel's alone. `None`: the kernel's alone, as the error queue is.
+/// What flags of a receiving call ask of a UDP socket that is not the kernel's alone. `None`: the
+/// kernel's alone, as the error queue is.
 pub(crate) fn recv_flags(flags: c_int) -> Option<Recv> {
     let whole_len = flags & libc::MSG_TRUNC != 0;
     let served = sockets::RECV_SERVED | libc::MSG_TRUNC;

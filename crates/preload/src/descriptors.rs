@@ -26,8 +26,9 @@ pub(crate) fn opened(fd: c_int, origin: Origin) -> c_int {
     fd
 }
 
-/// Makes a call that makes or names numbers, and does not wait in the kernel: no descriptor of ours is where it could meet it. Without a guard, as a
-/// thread that is cancelled in there must find nothing to clean up.
+/// Makes a call that makes or names numbers, and does not wait in the kernel: no descriptor of ours
+/// is where it could meet it. Without a guard, as a thread that is cancelled in there must find
+/// nothing to clean up.
 #[inline]
 pub(crate) fn numbering(kernel: impl Kernel) -> isize {
     if !is_open() {
@@ -39,7 +40,8 @@ pub(crate) fn numbering(kernel: impl Kernel) -> isize {
     if result < 0 && gives_back() { kernel() } else { result }
 }
 
-/// A call has failed: whether for want of numbers, and the library has given back those that it had.
+/// A call has failed: whether for want of numbers, and the library has given back those that it
+/// had.
 #[cold]
 fn gives_back() -> bool {
     errno::value() == libc::EMFILE && within(Library::gives_numbers_back) == Some(true)
@@ -132,7 +134,8 @@ pub(crate) fn close_range_by(
     if flags & libc::CLOSE_RANGE_UNSHARE != 0 {
         tell(|library| {
             library.all_home(crate::library::ReasonT::Operation, true);
-            // They would go on with the table as it is, and keep open what the program closes in its new one.
+            // They would go on with the table as it is, and keep open what the program closes in
+            // its new one.
             library.end_threads();
         });
     }

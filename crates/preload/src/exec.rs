@@ -1,4 +1,5 @@
-//! New programs: what stays open over `exec` goes home first. And the program's end, at which everything does.
+//! New programs: what stays open over `exec` goes home first. And the program's end, at which
+//! everything does.
 //!
 //! In a child of `vfork` nothing is left to do: its parent did it.
 
@@ -18,7 +19,8 @@ asks_first!(before_exec;
     posix_spawn = 0, posix_spawnp = 0, system = 0, wordexp = 0,
 );
 
-/// `exit` calls the C library's own `_exit`, so destructors see that end, and these functions the others. Whoever is killed sees none.
+/// `exit` calls the C library's own `_exit`, so destructors see that end, and these functions the
+/// others. Whoever is killed sees none.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;

@@ -33,8 +33,8 @@ pub(crate) fn is_wide_open() -> bool {
     GATE.load(Ordering::Relaxed) == 0 && here().depth.load(Ordering::Relaxed) == 0
 }
 
-/// Makes a system call if the caller is the library itself. The C library's function would be a cancellation point,
-/// and a thread must not end in there.
+/// Makes a system call if the caller is the library itself. The C library's function would be a
+/// cancellation point, and a thread must not end in there.
 #[inline(always)]
 pub(crate) fn from_inside(number: i64, arguments: &[usize]) -> Option<isize> {
     if is_open() { None } else { call_from_inside(number, arguments) }
@@ -126,7 +126,8 @@ pub(crate) fn leave(thread: &Thread) {
 
 /// Calls the library. `None`: it failed, now or before, and the kernel serves the call.
 ///
-/// Not inlined, so that the caller's frame has nothing to clean up when a thread is cancelled below it.
+/// Not inlined, so that the caller's frame has nothing to clean up when a thread is cancelled below
+/// it.
 #[inline(never)]
 pub(crate) fn within<R>(ask: impl FnOnce(&'static Library) -> R) -> Option<R> {
     let thread = here();

@@ -1,14 +1,17 @@
 //! The library's memory: its own, never the program's `malloc`.
 //!
-//! A call that POSIX allows in a signal handler may come while its thread is inside `malloc`, with the heap half changed and its
-//! lock held. So every allocation of this shared object is served here. Not here: memory that is shared with other processes.
+//! A call that POSIX allows in a signal handler may come while its thread is inside `malloc`, with
+//! the heap half changed and its lock held. So every allocation of this shared object is served
+//! here. Not here: memory that is shared with other processes.
 //!
 //! # Theory of operation
-//! Small blocks come from chunks and go back to one list for each size; large ones are mappings of their own. There is no
-//! lock: what is interrupted, or was under way in another thread at a `fork`, hinders nobody, and costs at most the block
-//! it was about. A list's head is the index of its first block and a count that changes with every step, so that a head that
-//! has been taken and put back meanwhile is not mistaken for the old one. Links lie beside the blocks, not in them. Chunks
-//! are never given back; the first is part of this object's zeroed data, so that nothing is mapped for little.
+//! Small blocks come from chunks and go back to one list for each size; large ones are mappings of
+//! their own. There is no lock: what is interrupted, or was under way in another thread at a
+//! `fork`, hinders nobody, and costs at most the block it was about. A list's head is the index of
+//! its first block and a count that changes with every step, so that a head that has been taken and
+//! put back meanwhile is not mistaken for the old one. Links lie beside the blocks, not in them.
+//! Chunks are never given back; the first is part of this object's zeroed data, so that nothing is
+//! mapped for little.
 
 use crate::raw;
 use core::alloc::{GlobalAlloc, Layout};
@@ -97,7 +100,8 @@ impl Chunk {
             return Some(&FIRST);
         }
         let chunk = CHUNK_TABLE.get(number)?.load(Ordering::Acquire);
-        // SAFETY: null, or a chunk that is never given back. SYNC: acquire; pairs with the exchange in `next`.
+        // SAFETY: null, or a chunk that is never given back. SYNC: acquire; pairs with the exchange
+        // in `next`.
         unsafe { chunk.as_ref() }
     }
 
@@ -160,7 +164,8 @@ fn take(class: usize) -> Option<*mut u8> {
         let chunk = Chunk::at(index / UNITS)?;
         let next = chunk.links.get(index % UNITS)?.load(Ordering::Relaxed);
         let new = counted(now, next);
-        // SYNC: acquire; pairs with the release in `give`: what the last owner did to the block is over.
+        // SYNC: acquire; pairs with the release in `give`: what the last owner did to the block is
+        // over.
         match head.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Some(chunk.block(index % UNITS)),
             Err(other) => now = other,
@@ -217,7 +222,8 @@ pub(crate) fn unmap(at: *mut u8, len: usize) {
     unsafe { raw::call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
 }
 
-// SAFETY: blocks are as long and as aligned as asked for, and nobody else's until they are given back.
+// SAFETY: blocks are as long and as aligned as asked for, and nobody else's until they are given
+// back.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match small(&layout) {

@@ -1,11 +1,15 @@
-//! The C library's functions as this library itself uses them, through the language's own library above all.
+//! The C library's functions as this library itself uses them, through the language's own library
+//! above all.
 //!
-//! A program, and other preloaded libraries, may have functions of these names, which are none of our business: a shell has `getenv`, a
-//! clock that is turned back `clock_gettime`. So each name is defined here, hidden: only calls made from within this shared
-//! object come here. They make the system call, or go to the C library's function, looked up when it is first needed. Nothing of it is
-//! bound at start, and nothing binds this library to the version of the C library that it was built with.
+//! A program, and other preloaded libraries, may have functions of these names, which are none of
+//! our business: a shell has `getenv`, a clock that is turned back `clock_gettime`. So each name is
+//! defined here, hidden: only calls made from within this shared object come here. They make the
+//! system call, or go to the C library's function, looked up when it is first needed. Nothing of it
+//! is bound at start, and nothing binds this library to the version of the C library that it was
+//! built with.
 //!
-//! Not here: names that the library gives to programs (`read`, `close`), which know calls from inside; `threads`.
+//! Not here: names that the library gives to programs (`read`, `close`), which know calls from
+//! inside; `threads`.
 
 use crate::trampoline::Entry;
 use crate::{errno, objects, raw};

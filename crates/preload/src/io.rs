@@ -1,4 +1,5 @@
-//! Reading and writing: `read`, `write` and their relatives. What they have in common with other data calls is `transfer`.
+//! Reading and writing: `read`, `write` and their relatives. What they have in common with other
+//! data calls is `transfer`.
 
 use crate::gate::is_wide_open;
 use crate::library::{Recv, Send, library};
@@ -8,8 +9,8 @@ use crate::transfer::{Buffers, home, receive, send};
 use core::ffi::{c_int, c_void};
 use libc::iovec;
 
-/// As `transfer::is_plain`, in a dozen instructions and without a frame, where a no is no harm: programs that only read and write
-/// files are to notice nothing.
+/// As `transfer::is_plain`, in a dozen instructions and without a frame, where a no is no harm:
+/// programs that only read and write files are to notice nothing.
 #[inline(always)]
 fn is_surely_plain(fd: c_int) -> bool {
     is_wide_open() && library().is_surely_plain(fd)

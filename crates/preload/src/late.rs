@@ -1,13 +1,13 @@
 //! Signals that came at a bad time: put off, let in later, in their order.
 //!
 //! # Theory of operation
-//! A signal that is put off is sent to its thread again and blocked, in the mask that the thread goes on with, until the
-//! library is left. Then the kernel delivers it as it delivers any.
+//! A signal that is put off is sent to its thread again and blocked, in the mask that the thread
+//! goes on with, until the library is left. Then the kernel delivers it as it delivers any.
 //!
-//! Real-time signals queue up, and one sent again is behind those that came after it. So what it said is kept, and
-//! every delivery of that signal from then on is answered with what is kept, and keeps what itself says: a queue that
-//! is one longer at its head. The one sent again comes last; it takes what is kept and keeps nothing, which puts
-//! all in order.
+//! Real-time signals queue up, and one sent again is behind those that came after it. So what it
+//! said is kept, and every delivery of that signal from then on is answered with what is kept, and
+//! keeps what itself says: a queue that is one longer at its head. The one sent again comes last;
+//! it takes what is kept and keeps nothing, which puts all in order.
 
 use crate::raw;
 use crate::tls::Thread;
@@ -25,7 +25,8 @@ const REAL_TIME: c_int = 32;
 
 type Said = [u64; WORDS];
 
-/// What is kept of one signal. Only its own thread looks here, in handlers of this one signal, or while it is blocked.
+/// What is kept of one signal. Only its own thread looks here, in handlers of this one signal, or
+/// while it is blocked.
 #[derive(Default)]
 struct Turn {
     /// 0: nothing.
@@ -85,8 +86,8 @@ fn keep_turn(thread: &Thread, signal: c_int, info: &mut siginfo_t) {
     }
 }
 
-/// Sends the signal to this thread again and blocks it until [`release`]. `handler` is the entry point that the
-/// kernel knows.
+/// Sends the signal to this thread again and blocks it until [`release`]. `handler` is the entry
+/// point that the kernel knows.
 ///
 /// # Safety
 /// `info` and `context` are the kernel's, of a handler that is running for `signal`.
@@ -98,11 +99,12 @@ pub(crate) unsafe fn put_off(
     info: *mut siginfo_t,
     context: *mut ucontext_t,
 ) {
-    // From here until the thread goes on, no other handler: each is to know of all that were put off before it.
+    // From here until the thread goes on, no other handler: each is to know of all that were put
+    // off before it.
     mask(libc::SIG_BLOCK, !0);
     let bit = 1u64 << (signal - 1);
-    // All of them, for the kernel lays handlers upon one another before the last of them runs: the mask that an
-    // earlier one goes back to is from before what a later one put off.
+    // All of them, for the kernel lays handlers upon one another before the last of them runs: the
+    // mask that an earlier one goes back to is from before what a later one put off.
     let all = thread.put_off.fetch_or(bit, Ordering::Relaxed) | bit;
     // SAFETY: the caller's promise.
     unsafe { *going_on_with(context) |= all };
@@ -153,8 +155,9 @@ fn going_on_with(context: *mut ucontext_t) -> *mut u64 {
     unsafe { (&raw mut (*context).uc_sigmask).cast() }
 }
 
-/// A handler interrupted a thread that has left the library and is about to [`release`]. What the handler itself
-/// puts off and releases must not pass for that: the thread is released when it goes on.
+/// A handler interrupted a thread that has left the library and is about to [`release`]. What the
+/// handler itself puts off and releases must not pass for that: the thread is released when it goes
+/// on.
 ///
 /// # Safety
 /// `context` is the kernel's, of a handler that is running.

@@ -1,18 +1,19 @@
 //! The preload library: C calls in, protocol library calls out, `errno` out.
 //!
-//! Every function here has the name and the meaning of one in the C library. What a session is, when it moves
-//! and how it comes home is the library's (`sojourn-library`); here is only which C call means what. Read
-//! `docs/streams.md` first.
+//! Every function here has the name and the meaning of one in the C library. What a session is,
+//! when it moves and how it comes home is the library's (`sojourn-library`); here is only which C
+//! call means what. Read `docs/streams.md` first.
 //!
 //! # Theory of operation
-//! A call asks `gate::is_open` first. It is closed inside the library itself, in a child of `vfork`, before the
-//! constructor and after a failure; then the call is the kernel's, by a bare system call or by the next
-//! library's function of that name. Otherwise the library is asked, within `gate::within`, which marks the thread,
-//! keeps panics in and `errno` as it was.
+//! A call asks `gate::is_open` first. It is closed inside the library itself, in a child of
+//! `vfork`, before the constructor and after a failure; then the call is the kernel's, by a bare
+//! system call or by the next library's function of that name. Otherwise the library is asked,
+//! within `gate::within`, which marks the thread, keeps panics in and `errno` as it was.
 //!
-//! Calls that the kernel is to serve go to the *next* function of that name (usually the C library's), not to a
-//! bare system call: only there do they stay cancellation points, and other preloaded libraries see them.
-//! Frames of ours around such a call have nothing to clean up, so that a cancelled thread can be unwound.
+//! Calls that the kernel is to serve go to the *next* function of that name (usually the C
+//! library's), not to a bare system call: only there do they stay cancellation points, and other
+//! preloaded libraries see them. Frames of ours around such a call have nothing to clean up, so
+//! that a cancelled thread can be unwound.
 
 #![allow(unsafe_code, reason = "the C interface: raw pointers come in, and calls go out to C")]
 

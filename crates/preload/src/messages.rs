@@ -353,8 +353,8 @@ pub(crate) fn recvmmsg_by(
     got
 }
 
-/// Receives one after another, as recvmmsg(2) has it: the time limit is looked at after each datagram. How many; `None`: the kernel is to
-/// serve the call.
+/// Receives one after another, as recvmmsg(2) has it: the time limit is looked at after each
+/// datagram. How many; `None`: the kernel is to serve the call.
 fn receive_datagrams(
     fd: c_int,
     messages: *mut mmsghdr,

@@ -1,14 +1,15 @@
-//! The functions that ours stand before: the next of that name after this library, found at first use. And the C library's
-//! own, for what this library needs itself.
+//! The functions that ours stand before: the next of that name after this library, found at first
+//! use. And the C library's own, for what this library needs itself.
 //!
-//! Nothing is looked up at start: a look-up costs some hundred nanoseconds, and a short program needs few.
+//! Nothing is looked up at start: a look-up costs some hundred nanoseconds, and a short program
+//! needs few.
 
 use crate::objects;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The next function named `$name`, as a pointer of type `$type`. Unsafe: the C library's function of this
-/// name must have this type.
+/// The next function named `$name`, as a pointer of type `$type`. Unsafe: the C library's function
+/// of this name must have this type.
 macro_rules! next {
     ($name:literal as $type:ty) => {{
         static SLOT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
@@ -26,8 +27,9 @@ macro_rules! c_library {
 }
 pub(crate) use c_library;
 
-/// The kernel's call as the next function named `$name` makes it, or as a bare system call for the library itself: in there a thread must
-/// not end, as it may in the C library's function, and other preloaded libraries are not meant. Unsafe as [`next!`].
+/// The kernel's call as the next function named `$name` makes it, or as a bare system call for the
+/// library itself: in there a thread must not end, as it may in the C library's function, and other
+/// preloaded libraries are not meant. Unsafe as [`next!`].
 macro_rules! kernel {
     ($number:ident, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
         move || match $crate::gate::from_inside(libc::$number, &[$($argument as usize),+]) {

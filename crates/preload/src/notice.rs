@@ -1,6 +1,8 @@
-//! Puts up the notice that `sojourn ss` reads where no server can be told (`sojourn_session::notice`, which has the theory).
+//! Puts up the notice that `sojourn ss` reads where no server can be told
+//! (`sojourn_session::notice`, which has the theory).
 //!
-//! One system call when the library stands down, and none before: the pages are part of the library's memory that nobody touches.
+//! One system call when the library stands down, and none before: the pages are part of the
+//! library's memory that nobody touches.
 
 use crate::raw;
 use core::cell::UnsafeCell;

@@ -1,8 +1,10 @@
-//! The objects that the dynamic loader has loaded, and their symbols: `dlsym`, without the C library.
+//! The objects that the dynamic loader has loaded, and their symbols: `dlsym`, without the C
+//! library.
 //!
-//! `dlsym` is in another library, or has another version, in C libraries before 2.34 and after; a program may have a function of that
-//! name; and it takes locks, which a signal handler may not. This here reads what the loader has written, and nothing
-//! else. What is looked up is found in objects that stay as long as the program. See elf(5) and `link.h`.
+//! `dlsym` is in another library, or has another version, in C libraries before 2.34 and after; a
+//! program may have a function of that name; and it takes locks, which a signal handler may not.
+//! This here reads what the loader has written, and nothing else. What is looked up is found in
+//! objects that stay as long as the program. See elf(5) and `link.h`.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
@@ -124,8 +126,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Object> {
 /// The program, once it has been looked for.
 static FIRST: AtomicPtr<Object> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Where the loader has told debuggers, in the dynamic section of the program, that its list begins. The symbol of that name is in the
-/// loader, which would be one more library to depend on, and in no other C library.
+/// Where the loader has told debuggers, in the dynamic section of the program, that its list
+/// begins. The symbol of that name is in the loader, which would be one more library to depend on,
+/// and in no other C library.
 fn find_first() -> *const Object {
     // SAFETY: a list of that many segments, which the kernel or the loader says is the program's.
     let segments = unsafe {
@@ -155,11 +158,13 @@ pub(crate) fn own() -> Option<&'static Object> {
 }
 
 fn chain(first: *const Object) -> impl Iterator<Item = &'static Object> {
-    // SAFETY: null, or an object in the loader's list. Those that came with the program are never taken out.
+    // SAFETY: null, or an object in the loader's list. Those that came with the program are never
+    // taken out.
     core::iter::successors(unsafe { first.as_ref() }, |object| unsafe { object.next.as_ref() })
 }
 
-/// The next function or variable of that name behind this library: what `dlsym(RTLD_NEXT, NAME)` finds.
+/// The next function or variable of that name behind this library: what `dlsym(RTLD_NEXT, NAME)`
+/// finds.
 pub(crate) fn next(name: &CStr) -> Option<usize> {
     own()?.behind().find_map(|object| object.find(name))
 }
@@ -268,7 +273,8 @@ impl Object {
         (0..).map_while(at).take_while(|entry| entry.tag != 0)
     }
 
-    /// An address in the dynamic section. The loader has added the base to most, not in memory that it cannot write.
+    /// An address in the dynamic section. The loader has added the base to most, not in memory that
+    /// it cannot write.
     pub(crate) fn address(&self, value: usize) -> usize {
         if value < self.base { value + self.base } else { value }
     }
@@ -287,7 +293,8 @@ impl Object {
         Some(unsafe { CStr::from_ptr((strings + at) as *const c_char) })
     }
 
-    /// The address of a symbol that this object has: the version that programs are linked with today.
+    /// The address of a symbol that this object has: the version that programs are linked with
+    /// today.
     pub(crate) fn find(&self, name: &CStr) -> Option<usize> {
         let table = Table {
             symbols: self.table(SYMTAB)? as *const Symbol,

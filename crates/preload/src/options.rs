@@ -1,7 +1,8 @@
 //! Socket options: set and asked.
 //!
-//! The kernel always has the word; what an option means for a session that is away is said here. Sessions with other hosts obey some
-//! themselves and know more than the kernel's silent socket: see `asks` of the library.
+//! The kernel always has the word; what an option means for a session that is away is said here.
+//! Sessions with other hosts obey some themselves and know more than the kernel's silent socket:
+//! see `asks` of the library.
 
 use crate::errno;
 use crate::gate::{is_open, tell, within};
@@ -43,7 +44,8 @@ impl Setting {
     }
 }
 
-/// Options that show in how bytes arrive bind the session to the kernel; so do those we do not know.
+/// Options that show in how bytes arrive bind the session to the kernel; so do those we do not
+/// know.
 fn setting(level: c_int, name: c_int) -> Setting {
     match level {
         libc::SOL_SOCKET => of_socket(name),
@@ -187,7 +189,8 @@ pub(crate) fn setsockopt_by(
     }
 }
 
-/// Sets an option that means something else for a UDP socket than for a stream. `None`: it does not, or `fd` is none.
+/// Sets an option that means something else for a UDP socket than for a stream. `None`: it does
+/// not, or `fd` is none.
 fn set_on_datagrams(fd: c_int, setting: Setting, kernel: impl Kernel) -> Option<isize> {
     let is_obeyed = match setting {
         Setting::OfDatagrams | Setting::Obeyed(Change::Header) => true,

@@ -1,7 +1,7 @@
 //! Sleeping in the kernel unless a handler has run: without a gap between the look and the sleep.
 //!
-//! A handler that interrupts the few instructions from the look to the system call itself finds that out and has
-//! the thread go on behind them (`leave_gap`).
+//! A handler that interrupts the few instructions from the look to the system call itself finds
+//! that out and has the thread go on behind them (`leave_gap`).
 
 use crate::raw;
 use crate::tls::Thread;
@@ -47,7 +47,8 @@ unsafe extern "C" {
     fn sojourn_pause_out();
 }
 
-/// Makes a system call, or answers `EINTR` if a handler has run since the wait began. Outside a wait, just the call.
+/// Makes a system call, or answers `EINTR` if a handler has run since the wait began. Outside a
+/// wait, just the call.
 ///
 /// # Safety
 /// As the system call.
@@ -60,8 +61,8 @@ pub(crate) unsafe fn call(thread: &Thread, number: i64, arguments: [usize; 6]) -
     unsafe { sojourn_pause(&raw const thread.ran, number, &raw const arguments) }
 }
 
-/// A handler has run, and was counted. If it came between look and call, or the kernel is to make the call again,
-/// the call is over.
+/// A handler has run, and was counted. If it came between look and call, or the kernel is to make
+/// the call again, the call is over.
 pub(crate) fn leave_gap(context: &mut ucontext_t) {
     let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
     let look = sojourn_pause_look as *const () as i64;

@@ -1,12 +1,16 @@
-//! Libraries that a program loads so that they look past us: `dlopen` with `RTLD_DEEPBIND`, and `dlmopen`.
+//! Libraries that a program loads so that they look past us: `dlopen` with `RTLD_DEEPBIND`, and
+//! `dlmopen`.
 //!
-//! With that flag a library's names are looked for in itself and in what it depends on before all else, so that it calls the
-//! C library where the rest of the program calls us. What of its names the C library serves is bound to us afterwards, in every library that
-//! came along. What it, or they, have of those names themselves stays. Where that cannot be done the kernel serves the whole process
-//! from then on: a library of another namespace has a C library of its own, and `dlopen` looks at who calls it (for its search
-//! path), so a call of ours is not the same for a name without a folder.
+//! With that flag a library's names are looked for in itself and in what it depends on before all
+//! else, so that it calls the C library where the rest of the program calls us. What of its names
+//! the C library serves is bound to us afterwards, in every library that came along. What it, or
+//! they, have of those names themselves stays. Where that cannot be done the kernel serves the
+//! whole process from then on: a library of another namespace has a C library of its own, and
+//! `dlopen` looks at who calls it (for its search path), so a call of ours is not the same for a
+//! name without a folder.
 //!
-//! Not here: libraries with the C library linked into them, which nobody sees (docs/linux-differences.md). Read `objects` first.
+//! Not here: libraries with the C library linked into them, which nobody sees
+//! (docs/linux-differences.md). Read `objects` first.
 
 use crate::gate::is_open;
 use crate::library::ReasonT;

@@ -1,4 +1,5 @@
-//! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled threads.
+//! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled
+//! threads.
 
 use crate::gate::{self, is_open, tell, within};
 use crate::library::{Library, Origin, ReasonT, numbers};
@@ -17,10 +18,12 @@ type RegisterFn = unsafe extern "C" fn(
     object: *mut c_void,
 ) -> c_int;
 
-/// Has the library told of every `fork`, also of those that the C library makes (`daemon`, `forkpty`). False: this is another C library than ours.
+/// Has the library told of every `fork`, also of those that the C library makes (`daemon`,
+/// `forkpty`). False: this is another C library than ours.
 pub(crate) fn watch_forks() -> bool {
     let Some(register) = objects::of_c_library(c"__register_atfork") else { return false };
-    // SAFETY: the C library's function of that name has that type; two functions that live as long as the program.
+    // SAFETY: the C library's function of that name has that type; two functions that live as long
+    // as the program.
     unsafe {
         let register = core::mem::transmute::<usize, RegisterFn>(register);
         let child = Some(in_child_of_library as unsafe extern "C" fn());
@@ -38,7 +41,8 @@ unsafe extern "C" fn before_fork() {
     }
 }
 
-/// A thread that is not the first one has made a `fork`: in the child it is the first, and ends as it would have ended here.
+/// A thread that is not the first one has made a `fork`: in the child it is the first, and ends as
+/// it would have ended here.
 static FORKS_ELSEWHERE: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn in_parent() {
@@ -96,8 +100,9 @@ pub(crate) fn forked_by(fork: impl FnOnce() -> c_long) -> c_long {
     child
 }
 
-/// `vfork`: the child returns from here first, on the parent's stack, so there may be no frame of ours and no
-/// return address on it when the parent goes on; it is kept in a register, which each of the two has for itself.
+/// `vfork`: the child returns from here first, on the parent's stack, so there may be no frame of
+/// ours and no return address on it when the parent goes on; it is kept in a register, which each
+/// of the two has for itself.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vfork() -> c_int {
@@ -154,7 +159,8 @@ pub(crate) fn shut(reason: ReasonT) {
     if is_open() {
         within(|library| {
             library.all_home(reason, true);
-            // There is nothing for them to do any more. And namespaces are entered by processes of one thread, and a filter may be for all threads.
+            // There is nothing for them to do any more. And namespaces are entered by processes of
+            // one thread, and a filter may be for all threads.
             library.end_threads();
         });
         gate::shut();
@@ -163,7 +169,8 @@ pub(crate) fn shut(reason: ReasonT) {
     }
 }
 
-/// `clone`, by its flags: a thread is nothing to us; whatever else it makes, the C library does not tell.
+/// `clone`, by its flags: a thread is nothing to us; whatever else it makes, the C library does not
+/// tell.
 unsafe extern "C" fn before_clone(entry: &Entry, arguments: &[usize; 6]) -> usize {
     if arguments[2] as c_int & libc::CLONE_THREAD == 0 {
         shut(ReasonT::Fork);
@@ -206,7 +213,8 @@ fn is_first_thread() -> bool {
     unsafe { raw::call(libc::SYS_gettid, [0; 6]) == raw::call(libc::SYS_getpid, [0; 6]) }
 }
 
-/// The library's own threads are all that is left: the process ends as the C library ends it after the last thread.
+/// The library's own threads are all that is left: the process ends as the C library ends it after
+/// the last thread.
 pub(crate) fn end_without_threads() -> ! {
     let thread = tls::here();
     thread.depth.store(0, Ordering::SeqCst);
@@ -215,8 +223,8 @@ pub(crate) fn end_without_threads() -> ! {
     unsafe { libc::exit(0) }
 }
 
-/// A thread ends by the system call itself, with that status. The kernel ends a process after its last thread, with the status of its first,
-/// and no handler runs.
+/// A thread ends by the system call itself, with that status. The kernel ends a process after its
+/// last thread, with the status of its first, and no handler runs.
 pub(crate) fn ends_by_call(status: usize) {
     if within(|library| library.is_last_thread()) == Some(true) {
         within(|library| library.before_exit());
@@ -229,8 +237,8 @@ pub(crate) fn ends_by_call(status: usize) {
 }
 
 asks_first!(before_thread_exit; pthread_exit = 0, thrd_exit = 0);
-/// A message queue forgets its notification when any descriptor of it is closed in this process, also in a table that is a copy: the
-/// library must not begin to need one (`sojourn_shm::aside`).
+/// A message queue forgets its notification when any descriptor of it is closed in this process,
+/// also in a table that is a copy: the library must not begin to need one (`sojourn_shm::aside`).
 unsafe extern "C" fn before_notification(entry: &Entry, _: &[usize; 6]) -> usize {
     has_notification();
     entry.next()
@@ -259,16 +267,16 @@ pub(crate) fn is_cancelling() -> bool {
     CANCELS.load(Ordering::Relaxed) != tls::here().cancels_seen.load(Ordering::Relaxed)
 }
 
-/// After a wait that was cut short: whether for a cancelled thread. Then the call is to be made again, with the
-/// C library's function, which ends the thread if it is this one.
+/// After a wait that was cut short: whether for a cancelled thread. Then the call is to be made
+/// again, with the C library's function, which ends the thread if it is this one.
 pub(crate) fn was_cancelled() -> bool {
     let is_cancelling = is_cancelling();
     tls::here().cancels_seen.store(CANCELS.load(Ordering::Relaxed), Ordering::Relaxed);
     is_cancelling
 }
 
-/// Cancelling a thread. One that waits in the library is in no cancellation point: all sessions go to the kernel
-/// for good, so that it makes its call anew there.
+/// Cancelling a thread. One that waits in the library is in no cancellation point: all sessions go
+/// to the kernel for good, so that it makes its call anew there.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_cancel(thread: libc::pthread_t) -> c_int {
     CANCELS.fetch_add(1, Ordering::SeqCst);
@@ -295,8 +303,8 @@ fn number_of(thread: libc::pthread_t) -> Option<i32> {
     found.then_some(!(clock >> 3))
 }
 
-/// Ends a system call that `thread` may be sitting in. The C library's handler for this signal is in place by now,
-/// and does nothing to a thread that is to end at a cancellation point.
+/// Ends a system call that `thread` may be sitting in. The C library's handler for this signal is
+/// in place by now, and does nothing to a thread that is to end at a cancellation point.
 fn wake(thread: libc::pthread_t) {
     if let Some(number) = number_of(thread) {
         let arguments =

@@ -1,4 +1,5 @@
-//! Bare system calls. They come back to no function of this library, and are no cancellation points.
+//! Bare system calls. They come back to no function of this library, and are no cancellation
+//! points.
 
 use core::arch::asm;
 
@@ -43,7 +44,8 @@ impl Numbered {
     }
 }
 
-/// The kernel's call of a function that a program has called: made by the C library's function, or as it is.
+/// The kernel's call of a function that a program has called: made by the C library's function, or
+/// as it is.
 pub(crate) trait Kernel: FnOnce() -> isize + Copy {}
 
 impl<F: FnOnce() -> isize + Copy> Kernel for F {}
@@ -86,8 +88,9 @@ pub(crate) fn is_nonblocking(fd: i32) -> bool {
     flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
 
-/// Waits until a TCP socket can be written, as long as its own time limit for sending allows. False if it has an error
-/// to say, if a handler ran, or if the time is over. Others say nothing here of a peer that stopped reading: not waited for.
+/// Waits until a TCP socket can be written, as long as its own time limit for sending allows. False
+/// if it has an error to say, if a handler ran, or if the time is over. Others say nothing here of
+/// a peer that stopped reading: not waited for.
 pub(crate) fn has_room(fd: i32) -> bool {
     let mut domain = 0i32;
     let is_inet = option(fd, libc::SO_DOMAIN, &mut domain)
@@ -116,8 +119,8 @@ fn option<T: Copy>(fd: i32, name: i32, value: &mut T) -> bool {
     unsafe { call(libc::SYS_getsockopt, arguments) >= 0 }
 }
 
-/// Whether the next call on `fd` has an error to say. It is left for that call: one that has done something by then
-/// tells that first.
+/// Whether the next call on `fd` has an error to say. It is left for that call: one that has done
+/// something by then tells that first.
 pub(crate) fn has_failed(fd: i32) -> bool {
     let mut one = libc::pollfd { fd, events: 0, revents: 0 };
     // SAFETY: one descriptor, and no time to wait.

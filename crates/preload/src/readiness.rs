@@ -1,6 +1,7 @@
 //! `poll` and `epoll` with their relatives. `select` is in `select`.
 //!
-//! A wait that the library serves cannot be a cancellation point; see `process` for how it ends nevertheless.
+//! A wait that the library serves cannot be a cancellation point; see `process` for how it ends
+//! nevertheless.
 
 use crate::buffers::{self, Access, accessible};
 use crate::descriptors::{numbering, opened};
@@ -51,7 +52,8 @@ impl Terms {
     }
 }
 
-/// The time that is left of a call which says so, as long as the library serves it: the kernel does so itself.
+/// The time that is left of a call which says so, as long as the library serves it: the kernel does
+/// so itself.
 #[derive(Default)]
 pub(crate) struct Countdown(Cell<Option<(Instant, Duration)>>);
 
@@ -133,7 +135,8 @@ fn program_fds<'a>(at: *mut PollFd, count: nfds_t) -> Option<&'a mut [PollFd]> {
     Some(unsafe { core::slice::from_raw_parts_mut(at, count) })
 }
 
-/// `poll` and `ppoll`, with the kernel's call as it is made. `terms` are `None` if the kernel refuses them.
+/// `poll` and `ppoll`, with the kernel's call as it is made. `terms` are `None` if the kernel
+/// refuses them.
 #[inline]
 pub(crate) fn poll_by(
     at: *mut PollFd,
@@ -284,7 +287,8 @@ fn serve_wait(
     let events = match room {
         // What comes will not be told, but until then the call waits.
         0 => &mut nowhere[..],
-        // SAFETY: writable; a packed structure needs no alignment; the program leaves it alone during the call.
+        // SAFETY: writable; a packed structure needs no alignment; the program leaves it alone
+        // during the call.
         _ => unsafe { core::slice::from_raw_parts_mut(at, room) },
     };
     let result = within(|library| {
@@ -300,7 +304,8 @@ fn serve_wait(
     }
 }
 
-/// `epoll_wait` and its relatives, with the kernel's call as it is made. `terms` are `None` if the kernel refuses them.
+/// `epoll_wait` and its relatives, with the kernel's call as it is made. `terms` are `None` if the
+/// kernel refuses them.
 #[inline]
 pub(crate) fn epoll_wait_by(
     set: c_int,

@@ -1,5 +1,6 @@
-//! Files opened by name. Most are nothing to the library; but /proc, and what leads there (`/dev/stdin`, `/dev/fd/N`), has names for the
-//! process's own pipes, and what is opened so is the same end once more.
+//! Files opened by name. Most are nothing to the library; but /proc, and what leads there
+//! (`/dev/stdin`, `/dev/fd/N`), has names for the process's own pipes, and what is opened so is the
+//! same end once more.
 //!
 //! What `fopen` and its like open the C library opens inside: see `stdio`.
 
@@ -16,7 +17,8 @@ type Open2Fn = unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int;
 type OpenAt2Fn = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int) -> c_int;
 type CreateFn = unsafe extern "C-unwind" fn(*const c_char, u32) -> c_int;
 
-/// Whether `fd`, just opened, is an end of a pipe that the process has under other numbers, too. They count as duplicates from now on.
+/// Whether `fd`, just opened, is an end of a pipe that the process has under other numbers, too.
+/// They count as duplicates from now on.
 #[inline]
 pub(crate) fn is_again(fd: c_int) -> bool {
     fd >= 0 && is_open() && library().has_pipes() && look(fd)

@@ -1,13 +1,17 @@
-//! io_uring: what a program submits for a session is the kernel's to do, so that session goes home before it is submitted.
+//! io_uring: what a program submits for a session is the kernel's to do, so that session goes home
+//! before it is submitted.
 //!
-//! A ring is *seen* if it was made, and is entered, through the C library's `syscall`: its submission queue is mapped a second time
-//! here, and what is new in it is looked at before each `io_uring_enter`.
-//! Everything else is *unseen*: while a process has such a ring its sessions stay in the kernel (`library::rings`). So is a ring that a thread of the kernel serves
-//! (`IORING_SETUP_SQPOLL`), for nobody tells of its submissions, with one exception: the one that libuv makes for files, and for nothing else. That is
-//! looked at now and then, and becomes an unseen one if there is anything but files in it; pipes and standard streams, which a program may name
-//! as files, stay in the kernel beside it.
+//! A ring is *seen* if it was made, and is entered, through the C library's `syscall`: its
+//! submission queue is mapped a second time here, and what is new in it is looked at before each
+//! `io_uring_enter`. Everything else is *unseen*: while a process has such a ring its sessions stay
+//! in the kernel (`library::rings`). So is a ring that a thread of the kernel serves
+//! (`IORING_SETUP_SQPOLL`), for nobody tells of its submissions, with one exception: the one that
+//! libuv makes for files, and for nothing else. That is looked at now and then, and becomes an
+//! unseen one if there is anything but files in it; pipes and standard streams, which a program may
+//! name as files, stay in the kernel beside it.
 //!
-//! Not here: what one submission concerns (`submission`). Read io_uring(7) and io_uring_setup(2) first.
+//! Not here: what one submission concerns (`submission`). Read io_uring(7) and io_uring_setup(2)
+//! first.
 
 mod submission;
 
@@ -31,10 +35,11 @@ const OFFSET_SQES: usize = 0x1000_0000;
 const SQPOLL: u32 = 1 << 1;
 const SQE128: u32 = 1 << 10;
 const NO_SQARRAY: u32 = 1 << 16;
-/// Every flag with which a queue looks as is expected here. Not among them: memory of the program's own, rings without a descriptor,
-/// entries of mixed sizes, and what later kernels have.
+/// Every flag with which a queue looks as is expected here. Not among them: memory of the program's
+/// own, rings without a descriptor, entries of mixed sizes, and what later kernels have.
 const FLAGS_KNOWN: u32 = 0x7ffff & !(1 << 14 | REGISTERED_FD_ONLY);
-/// `IORING_ENTER_REGISTERED_RING` and `IORING_REGISTER_USE_REGISTERED_RING`: the number is no descriptor.
+/// `IORING_ENTER_REGISTERED_RING` and `IORING_REGISTER_USE_REGISTERED_RING`: the number is no
+/// descriptor.
 const ENTER_REGISTERED: usize = 1 << 4;
 const REGISTER_REGISTERED: usize = 1 << 31;
 
@@ -103,7 +108,8 @@ static POLLED: AtomicU32 = AtomicU32::new(0);
 /// The thread that changes or looks at slots, by its process's number (above) and its own; 0: none.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// One thread at a time. Handlers do not run meanwhile: it is only taken inside the library, which may come back here.
+/// One thread at a time. Handlers do not run meanwhile: it is only taken inside the library, which
+/// may come back here.
 struct Guard {
     pid: i32,
     is_nested: bool,
@@ -270,7 +276,8 @@ impl Ring {
     }
 
     fn submission(&self, position: u32) -> Option<Submission> {
-        // SAFETY: 64 bytes within the mapping, aligned; volatile, and copied once: the program may write there.
+        // SAFETY: 64 bytes within the mapping, aligned; volatile, and copied once: the program may
+        // write there.
         self.entry_at(position).map(|at| unsafe { (at as *const Submission).read_volatile() })
     }
 
@@ -302,7 +309,8 @@ impl Ring {
         self.looked.store(head.wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// The kernel has taken submissions that nobody has looked at: the ring is also entered past the C library.
+    /// The kernel has taken submissions that nobody has looked at: the ring is also entered past
+    /// the C library.
     fn was_entered_unseen(&self, head: u32) -> bool {
         let past = head.wrapping_sub(self.looked.load(Ordering::Relaxed));
         let is_so = past != 0 && past <= u32::MAX / 2;
@@ -312,18 +320,21 @@ impl Ring {
         is_so
     }
 
-    /// A change of an epoll set. The library must know of it, and the kernel need not do it again: it is done here, and the submission is left as one that
-    /// does nothing, whose completion says the same. One that fails the kernel makes fail itself.
+    /// A change of an epoll set. The library must know of it, and the kernel need not do it again:
+    /// it is done here, and the submission is left as one that does nothing, whose completion says
+    /// the same. One that fails the kernel makes fail itself.
     fn change_set(&self, library: &'static Library, position: u32, submission: &Submission) {
         if submission.change_set(library)
             && let Some(at) = self.entry_at(position)
         {
-            // SAFETY: as in `submission`; it is the program's to write until it is submitted, which waits for us.
+            // SAFETY: as in `submission`; it is the program's to write until it is submitted, which
+            // waits for us.
             unsafe { (at as *mut Submission).write_volatile(submission.done()) };
         }
     }
 
-    /// Looks at what a thread of the kernel has taken, or is about to take. Nothing but files and the like may be there.
+    /// Looks at what a thread of the kernel has taken, or is about to take. Nothing but files and
+    /// the like may be there.
     fn look_after(&self, library: &'static Library) {
         let tail = self.word(self.tail.load(Ordering::Relaxed));
         let news = tail.wrapping_sub(self.looked.load(Ordering::Relaxed));
@@ -430,7 +441,8 @@ pub(crate) fn has_polled() -> bool {
     POLLED.load(Ordering::Relaxed) > 0
 }
 
-/// Whether the ring at that number is one that is seen into. Looks at those that a thread of the kernel serves.
+/// Whether the ring at that number is one that is seen into. Looks at those that a thread of the
+/// kernel serves.
 pub(crate) fn sees(library: &'static Library, fd: i32) -> bool {
     let guard = Guard::take();
     let Some(ring) = guard.of(fd) else {
@@ -446,7 +458,8 @@ pub(crate) fn sees(library: &'static Library, fd: i32) -> bool {
     ring.is_seen()
 }
 
-/// The program closes `fd`, or puts something else there. A ring lives as long as its memory is mapped.
+/// The program closes `fd`, or puts something else there. A ring lives as long as its memory is
+/// mapped.
 pub(crate) fn closing(fd: i32) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
@@ -463,7 +476,8 @@ pub(crate) fn closing(fd: i32) {
     }
 }
 
-/// Before the program waits for descriptors: whether a ring that a thread of the kernel serves has become one that nobody sees into.
+/// Before the program waits for descriptors: whether a ring that a thread of the kernel serves has
+/// become one that nobody sees into.
 pub(crate) fn has_lost_one(library: &'static Library) -> bool {
     if POLLED.load(Ordering::Relaxed) == 0 {
         return false;
@@ -478,10 +492,12 @@ pub(crate) fn has_lost_one(library: &'static Library) -> bool {
     is_lost
 }
 
-/// `mmap`, asked first: the memory of a ring's entries is mapped before anything is submitted, and mostly by the C library's function even where the other calls are not.
+/// `mmap`, asked first: the memory of a ring's entries is mapped before anything is submitted, and
+/// mostly by the C library's function even where the other calls are not.
 unsafe extern "C" fn before_map(entry: &Entry, arguments: &[usize; 6]) -> usize {
     if !gate::has_started() || here().depth.load(Ordering::Relaxed) != 0 {
-        // Whose allocator begins with it may not be able to look for functions yet; and what is called from inside is the kernel's to do.
+        // Whose allocator begins with it may not be able to look for functions yet; and what is
+        // called from inside is the kernel's to do.
         return inside::map as *const () as usize;
     }
     let [_, _, _, flags, fd, offset] = *arguments;
@@ -497,7 +513,8 @@ asks_first!(before_map; mmap = 0, mmap64 = 0);
 type LookFn = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 type IterateFn = unsafe extern "C" fn(LookFn, *mut c_void) -> c_int;
 
-/// Whether liburing is in the process: it makes its system calls itself, so a ring of its making is seen late.
+/// Whether liburing is in the process: it makes its system calls itself, so a ring of its making is
+/// seen late.
 pub(crate) fn has_library() -> bool {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,

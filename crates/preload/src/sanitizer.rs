@@ -1,5 +1,5 @@
-//! Programs with a sanitizer in them (AddressSanitizer, ThreadSanitizer, MemorySanitizer) run as they
-//! would without this library: a sanitizer must be the first to stand before the C library's
+//! Programs with a sanitizer in them (AddressSanitizer, ThreadSanitizer, MemorySanitizer) run as
+//! they would without this library: a sanitizer must be the first to stand before the C library's
 //! functions, and follows every thread and byte, also ours.
 //!
 //! `sojourn run` knows such a program by its file and does not preload; this here is for its

@@ -1,4 +1,5 @@
-//! `select` and `pselect`: through `poll` when a session may be among the descriptors, else the kernel's own.
+//! `select` and `pselect`: through `poll` when a session may be among the descriptors, else the
+//! kernel's own.
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
@@ -30,13 +31,15 @@ type PSelectFn = unsafe extern "C-unwind" fn(
     *const sigset_t,
 ) -> c_int;
 
-/// Descriptors that fit into a `fd_set`. Programs with larger sets, made by hand, have their sessions at home.
+/// Descriptors that fit into a `fd_set`. Programs with larger sets, made by hand, have their
+/// sessions at home.
 const MOST: usize = libc::FD_SETSIZE;
 const WORD: usize = 64;
 /// Descriptors for which no memory is asked for.
 const FEW: usize = 64;
 
-/// For each of the three sets: what to ask `poll` for, and what of its answer counts (`fs/select.c`).
+/// For each of the three sets: what to ask `poll` for, and what of its answer counts
+/// (`fs/select.c`).
 const KINDS: [(i16, i16); 3] = [
     (
         libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
@@ -52,7 +55,8 @@ const KINDS: [(i16, i16); 3] = [
 /// The program's three sets, each possibly missing.
 struct Sets {
     words: [*mut u64; 3],
-    /// Of a larger set, as much as can be touched: the kernel looks no further than there are descriptors.
+    /// Of a larger set, as much as can be touched: the kernel looks no further than there are
+    /// descriptors.
     count: usize,
 }
 
@@ -180,7 +184,8 @@ fn serve(sets: &Sets, terms: Terms) -> Option<Result<usize, Errno>> {
     }
 }
 
-/// `select` and its relatives, with the kernel's call as it is made. `terms` are `None` if the kernel refuses them.
+/// `select` and its relatives, with the kernel's call as it is made. `terms` are `None` if the
+/// kernel refuses them.
 pub(crate) fn select_by(
     count: c_int,
     sets: [*mut fd_set; 3],

@@ -1,13 +1,14 @@
 //! Signal handlers: kept out of half-done work, let in while the library waits.
 //!
 //! # Theory of operation
-//! The kernel is given one of a few hundred entry points, each of which stands for one handler of the program with
-//! its way of being called. So what is installed at any moment is the kernel's own answer, translated, and there
-//! is nothing to lock. When handlers run out of entry points, further ones are installed as they are.
+//! The kernel is given one of a few hundred entry points, each of which stands for one handler of
+//! the program with its way of being called. So what is installed at any moment is the kernel's own
+//! answer, translated, and there is nothing to lock. When handlers run out of entry points, further
+//! ones are installed as they are.
 //!
-//! A handler that comes while its thread is inside the library (`tls::Thread::depth`) and not waiting is put off
-//! (`late`). Faults cannot wait and are never put off. While the library waits, a handler runs as if outside, and is
-//! counted, so that the wait ends as the kernel's would.
+//! A handler that comes while its thread is inside the library (`tls::Thread::depth`) and not
+//! waiting is put off (`late`). Faults cannot wait and are never put off. While the library waits,
+//! a handler runs as if outside, and is counted, so that the wait ends as the kernel's would.
 
 use crate::gate::is_open;
 use crate::late;
@@ -177,7 +178,8 @@ unsafe extern "C-unwind" fn on_signal(
 /// How deep a handler's calls may go (bytes). What is further down is another stack.
 const DEEPEST: usize = 8 << 20;
 
-/// Runs a handler. One that jumps out of here leaves behind that it runs, which `in_handler` finds out.
+/// Runs a handler. One that jumps out of here leaves behind that it runs, which `in_handler` finds
+/// out.
 #[inline(always)]
 fn run(thread: &Thread, handler: impl FnOnce()) {
     let here = stack_pointer();
@@ -191,8 +193,9 @@ fn run(thread: &Thread, handler: impl FnOnce()) {
     thread.handlers.store(before, Ordering::Relaxed);
 }
 
-/// Whether this thread may be in a handler of the program's. It is not if none has begun that has not ended, nor if the stack has
-/// shrunk to before it began, or is another, which then was jumped to.
+/// Whether this thread may be in a handler of the program's. It is not if none has begun that has
+/// not ended, nor if the stack has shrunk to before it began, or is another, which then was jumped
+/// to.
 pub(crate) fn in_handler(thread: &Thread) -> bool {
     if thread.handlers.load(Ordering::Relaxed) == 0 {
         return false;
@@ -230,7 +233,8 @@ fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
     is_kind && info.si_code > 0
 }
 
-/// Runs a handler as if outside. One that jumps out of here leaves the thread outside, which is then true.
+/// Runs a handler as if outside. One that jumps out of here leaves the thread outside, which is
+/// then true.
 fn run_inside(thread: &Thread, word: usize, handler: impl FnOnce()) {
     let depth = thread.depth.swap(0, Ordering::Relaxed);
     let waiting = thread.waiting.swap(0, Ordering::Relaxed);
@@ -306,7 +310,8 @@ unsafe extern "C-unwind" fn __sysv_signal(number: c_int, handler: sighandler_t) 
     unsafe { sysv_signal(number, handler) }
 }
 
-/// sigset(3): installs without flags and unblocks, or blocks; answers what was, "blocked" before all else.
+/// sigset(3): installs without flags and unblocks, or blocks; answers what was, "blocked" before
+/// all else.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
     /// `SIG_HOLD`.

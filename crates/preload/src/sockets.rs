@@ -1,4 +1,5 @@
-//! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in `messages`, options in `options`.
+//! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in
+//! `messages`, options in `options`.
 
 use crate::descriptors::{numbering, numbering_first, opened};
 use crate::gate::{tell, within};
@@ -43,7 +44,8 @@ pub(crate) const RECV_SERVED: c_int = libc::MSG_PEEK
     | libc::MSG_DONTWAIT
     | libc::MSG_NOSIGNAL
     | libc::MSG_CMSG_CLOEXEC;
-/// Flags of sending calls that a session honours: bytes in a ring are with the peer, more to come or not.
+/// Flags of sending calls that a session honours: bytes in a ring are with the peer, more to come
+/// or not.
 const SEND_SERVED: c_int =
     libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR | libc::MSG_CONFIRM;
 
@@ -168,7 +170,8 @@ pub(crate) fn recvfrom_by(
     }
 }
 
-/// Receives a datagram as `header` says, which is filled in. `None`: the kernel is to serve the call.
+/// Receives a datagram as `header` says, which is filled in. `None`: the kernel is to serve the
+/// call.
 pub(crate) fn receive_message(
     fd: c_int,
     header: &mut libc::msghdr,
@@ -201,8 +204,8 @@ fn bad_address() -> isize {
     -1
 }
 
-/// Answers who sent what a session received, as the kernel does: a TCP socket says nothing, a Unix socket the
-/// peer's name if it has one.
+/// Answers who sent what a session received, as the kernel does: a TCP socket says nothing, a Unix
+/// socket the peer's name if it has one.
 fn sender(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> bool {
     if !buffers::is_writable(from_len) {
         return false;
@@ -305,7 +308,8 @@ pub(crate) fn sendto_by(
         if let Some(sent) = send_message(fd, &header, flags) {
             return sent;
         }
-        // Datagrams mostly. A connected stream refuses the address or ignores it: the kernel knows which.
+        // Datagrams mostly. A connected stream refuses the address or ignores it: the kernel knows
+        // which.
         return addressed(fd, kernel);
     }
     let Some(how) = send_flags(fd, flags) else { return kernel() };

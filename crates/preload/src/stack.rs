@@ -1,13 +1,15 @@
 //! Stacks of the library's own, for work that does not fit on the program's.
 //!
-//! A caller may have little stack: a thread of `PTHREAD_STACK_MIN`, a coroutine, a handler on an alternate stack. What a move, a
-//! way home or a packet needs is several times what the C library's function would. Such work never waits with handlers let in
-//! (`Host::wait_begins`), so handlers always find the program's own stack. Read `Host::on_own_stack` first.
+//! A caller may have little stack: a thread of `PTHREAD_STACK_MIN`, a coroutine, a handler on an
+//! alternate stack. What a move, a way home or a packet needs is several times what the C library's
+//! function would. Such work never waits with handlers let in (`Host::wait_begins`), so handlers
+//! always find the program's own stack. Read `Host::on_own_stack` first.
 //!
 //! # Theory of operation
-//! Stacks are shared by all threads: one is taken, used and put back; there is no lock. The first two are part of this object's
-//! zeroed data, others are mapped when as many threads have such work at a time. The caller's registers are left on the
-//! caller's stack, where who looks through stacks for pointers finds them, and where an unwinder goes on.
+//! Stacks are shared by all threads: one is taken, used and put back; there is no lock. The first
+//! two are part of this object's zeroed data, others are mapped when as many threads have such work
+//! at a time. The caller's registers are left on the caller's stack, where who looks through stacks
+//! for pointers finds them, and where an unwinder goes on.
 
 use crate::heap::{map, unmap};
 use crate::raw;
@@ -55,7 +57,8 @@ impl Own {
                 Some((lowest, place)) => (lowest, Some(place)),
                 None => (make()?, None),
             };
-        // Seen from there the kernel would take an alternate stack that a handler runs on for a free one.
+        // Seen from there the kernel would take an alternate stack that a handler runs on for a
+        // free one.
         let mask = in_handler(thread).then(|| set_mask(!0));
         thread.own_stack.store(stack_pointer(), Ordering::Relaxed);
         Some(Self { lowest, place, thread, mask })

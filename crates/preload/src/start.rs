@@ -1,5 +1,5 @@
-//! The constructor. It runs in every program, so it does next to nothing: no file, no mapping, no system call
-//! but for the process number.
+//! The constructor. It runs in every program, so it does next to nothing: no file, no mapping, no
+//! system call but for the process number.
 
 use crate::host::SHELL;
 use crate::library::library;
@@ -17,7 +17,8 @@ extern "C" fn start() {
         return;
     }
     if !cfg!(debug_assertions) {
-        // What fails here is dealt with here (`gate`); the program's standard error is the program's.
+        // What fails here is dealt with here (`gate`); the program's standard error is the
+        // program's.
         std::panic::set_hook(Box::new(|_| ()));
     }
     library().set_host(&SHELL);

@@ -1,8 +1,10 @@
-//! The C library's streams: their system calls are made inside it, so their descriptors stay in the kernel.
+//! The C library's streams: their system calls are made inside it, so their descriptors stay in the
+//! kernel.
 //!
-//! Descriptors with a `FILE` are known by the calls that make one. `stdin` and `stdout` have always one; while it has
-//! not been used, descriptors 0 and 1 may move, and then every function that could use it asks first (`ARMED`) and
-//! sends the descriptor home for good. Descriptor 2 never moves.
+//! Descriptors with a `FILE` are known by the calls that make one. `stdin` and `stdout` have always
+//! one; while it has not been used, descriptors 0 and 1 may move, and then every function that
+//! could use it asks first (`ARMED`) and sends the descriptor home for good. Descriptor 2 never
+//! moves.
 
 use crate::descriptors::{numbering_stream, opened};
 use crate::gate::{is_open, tell};
@@ -57,8 +59,8 @@ fn number_of(file: *mut FILE) -> c_int {
     fd
 }
 
-/// Whether a `FILE` has used `fd`, or any that is not a standard one has it. If not, from now on those who could
-/// begin to use it ask first.
+/// Whether a `FILE` has used `fd`, or any that is not a standard one has it. If not, from now on
+/// those who could begin to use it ask first.
 pub(crate) fn uses(fd: c_int) -> bool {
     if fd == 2 || has_file(fd) {
         return true;
@@ -199,7 +201,8 @@ const IN: usize = 8;
 const OUT: usize = 9;
 const BOTH: usize = 10;
 
-/// A function of stdio is about to run, and `stdin` or `stdout` is away, or the function is not known yet.
+/// A function of stdio is about to run, and `stdin` or `stdout` is away, or the function is not
+/// known yet.
 unsafe extern "C" fn before_stdio(entry: &Entry, arguments: &[usize; 6]) -> usize {
     let armed = ARMED.load(Ordering::SeqCst);
     if armed != 0 && is_open() {
@@ -251,7 +254,8 @@ asks_while!(ARMED, before_stdio;
     setbuffer = 0, setlinebuf = 0, error = BOTH, error_at_line = BOTH,
 );
 
-/// Functions that write to, or read from, a descriptor inside the C library: it is in the kernel from now on.
+/// Functions that write to, or read from, a descriptor inside the C library: it is in the kernel
+/// from now on.
 unsafe extern "C" fn before_inner(entry: &Entry, arguments: &[usize; 6]) -> usize {
     let fd = match entry.detail {
         NUMBER => Some(arguments[0] as c_int),
@@ -276,7 +280,8 @@ asks_first!(before_inner;
 /// `lio_listio(MODE, LIST, COUNT, ...)`: the same for each control block of the list that there is.
 unsafe extern "C" fn before_list(entry: &Entry, arguments: &[usize; 6]) -> usize {
     let (list, count) = (arguments[1] as *const *const c_int, arguments[2] as c_int);
-    // SAFETY: plain data, which the program leaves alone during the call; of each block the first member, as above.
+    // SAFETY: plain data, which the program leaves alone during the call; of each block the first
+    // member, as above.
     let blocks = unsafe { crate::buffers::structures(list, count.max(0) as usize) };
     for block in blocks.unwrap_or_default().iter().filter(|block| !block.is_null()) {
         // SAFETY: as above.

@@ -1,8 +1,9 @@
-//! `syscall`: the numbers that concern a session, with the kernel's meaning, which is not always that of the C library's function of the
-//! same name.
+//! `syscall`: the numbers that concern a session, with the kernel's meaning, which is not always
+//! that of the C library's function of the same name.
 //!
-//! What the kernel serves is the very call that the program made, with every argument as it came; it is no cancellation
-//! point, and no other function of any name is called. What a session does instead is in the functions named `..._by`.
+//! What the kernel serves is the very call that the program made, with every argument as it came;
+//! it is no cancellation point, and no other function of any name is called. What a session does
+//! instead is in the functions named `..._by`.
 
 use crate::descriptors::opened;
 use crate::gate::{is_inside, is_open, tell, within};
@@ -64,7 +65,8 @@ const SHARED: c_int = libc::CLONE_VM
     | libc::CLONE_PARENT
     | libc::CLONE_SETTLS;
 
-/// Whether `clone` by its number is a `fork`, perhaps with name spaces of the child's own (as vsftpd's).
+/// Whether `clone` by its number is a `fork`, perhaps with name spaces of the child's own (as
+/// vsftpd's).
 fn is_fork(arguments: &[usize; 6]) -> bool {
     let [_, flags, stack, ..] = *arguments;
     flags as c_int & SHARED == 0 && stack == 0
@@ -228,7 +230,8 @@ fn sized(mask: *const sigset_t, size: usize) -> Option<*const sigset_t> {
     (mask.is_null() || size == size_of::<u64>()).then_some(mask)
 }
 
-/// Makes a call with a time limit that is counted down, as the kernel does for those who call it by number.
+/// Makes a call with a time limit that is counted down, as the kernel does for those who call it by
+/// number.
 fn counted_down(
     limit: *mut timespec,
     mask: impl Fn() -> Option<*const sigset_t>,

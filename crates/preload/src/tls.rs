@@ -1,7 +1,8 @@
 //! What the shim keeps for each thread, in thread-local storage that is reached in one instruction.
 //!
-//! Everything is zero at first and needs no destructor. Only its own thread touches it, and signal handlers on
-//! that thread; hence atomics, used without any order, and fences for the compiler alone.
+//! Everything is zero at first and needs no destructor. Only its own thread touches it, and signal
+//! handlers on that thread; hence atomics, used without any order, and fences for the compiler
+//! alone.
 
 use crate::buffers::Validated;
 use crate::late::Turns;
@@ -26,8 +27,8 @@ pub(crate) struct Thread {
     pub(crate) handlers: AtomicU32,
     /// An address in the frame of the first of them.
     pub(crate) first_handler: AtomicUsize,
-    /// Where on the program's stack the work was called for that a stack of the library's own is in use for; 1 in the library's own
-    /// threads, which have stack enough; 0: none.
+    /// Where on the program's stack the work was called for that a stack of the library's own is in
+    /// use for; 1 in the library's own threads, which have stack enough; 0: none.
     pub(crate) own_stack: AtomicUsize,
     /// Signals that were put off and are blocked, bit `n - 1` for signal `n`.
     pub(crate) put_off: AtomicU64,
@@ -54,8 +55,8 @@ global_asm!(
 #[inline(always)]
 pub(crate) fn here() -> &'static Thread {
     let thread: *const Thread;
-    // SAFETY: computes the address of the variable defined above, in the initial-exec manner: this library is
-    // loaded with the program.
+    // SAFETY: computes the address of the variable defined above, in the initial-exec manner: this
+    // library is loaded with the program.
     unsafe {
         asm!(
             "mov {0}, qword ptr fs:[0]",
@@ -63,7 +64,8 @@ pub(crate) fn here() -> &'static Thread {
             out(reg) thread,
             options(pure, nomem, nostack),
         );
-        // SAFETY: zeroed bytes are a `Thread`; it lives as long as the thread, which is the one running.
+        // SAFETY: zeroed bytes are a `Thread`; it lives as long as the thread, which is the one
+        // running.
         &*thread
     }
 }

@@ -1,8 +1,8 @@
 //! Functions that do something first and are then the next function, whatever its arguments.
 //!
-//! Variable arguments cannot be passed on from Rust, and some functions (`clone`, `syscall`) may not have a frame
-//! of ours below them. So these save every register that can carry an argument, call a hook, put the
-//! registers back and jump.
+//! Variable arguments cannot be passed on from Rust, and some functions (`clone`, `syscall`) may
+//! not have a frame of ours below them. So these save every register that can carry an argument,
+//! call a hook, put the registers back and jump.
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicUsize;
@@ -10,7 +10,8 @@ use core::sync::atomic::AtomicUsize;
 /// Bytes for a name and its zero.
 const NAME: usize = 32;
 
-/// One such function. No address is in it, which the loader would have to correct in every program at its start.
+/// One such function. No address is in it, which the loader would have to correct in every program
+/// at its start.
 #[repr(C)]
 pub(crate) struct Entry {
     /// The next function of that name; 0: not looked up yet. First, for the trampolines.
@@ -49,8 +50,9 @@ impl Entry {
     }
 }
 
-/// With an [`Entry`] in `r11`, and its hook's address pushed: calls the hook with the entry and the six integer arguments, and jumps to where
-/// the hook says with every argument register, and the count of vector registers in `al`, as they were.
+/// With an [`Entry`] in `r11`, and its hook's address pushed: calls the hook with the entry and the
+/// six integer arguments, and jumps to where the hook says with every argument register, and the
+/// count of vector registers in `al`, as they were.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn ask_first() {
     core::arch::naked_asm!(

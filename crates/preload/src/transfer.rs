@@ -1,5 +1,6 @@
-//! What all data calls have in common: whether a session or the kernel serves them, and the rest of one that was half done when its session went
-//! home. Not here: the calls (`io`, `sockets`, `messages`, `files`).
+//! What all data calls have in common: whether a session or the kernel serves them, and the rest of
+//! one that was half done when its session went home. Not here: the calls (`io`, `sockets`,
+//! `messages`, `files`).
 
 use crate::beside::Beside;
 use crate::buffers;
@@ -47,7 +48,8 @@ impl Buffers {
     }
 }
 
-/// Whether the kernel serves calls on `fd` and nobody wants to know: the short way, with nothing entered.
+/// Whether the kernel serves calls on `fd` and nobody wants to know: the short way, with nothing
+/// entered.
 #[inline(always)]
 pub(crate) fn is_plain(fd: c_int) -> bool {
     !is_open() || library().is_plain(fd)
@@ -75,8 +77,8 @@ fn ask_way_out(fd: c_int) -> Path<'static> {
     within(|library| library.writing(fd)).unwrap_or(Path::Plain)
 }
 
-/// A kernel call that the library wants to know of. A thread that is cancelled in it never reports; by then
-/// nothing moves any more.
+/// A kernel call that the library wants to know of. A thread that is cancelled in it never reports;
+/// by then nothing moves any more.
 #[inline(always)]
 pub(crate) fn counted(usage: Use<'static>, kernel: impl Kernel) -> isize {
     let usage = ManuallyDrop::new(usage);
@@ -97,7 +99,8 @@ pub(crate) fn home(fd: c_int, stay: bool) {
     crate::gate::tell(|library| library.go_home(fd, ReasonT::Operation, stay));
 }
 
-/// A call whose arguments only the kernel can judge: mostly it refuses them, but some it takes (buffers' list at an odd address).
+/// A call whose arguments only the kernel can judge: mostly it refuses them, but some it takes
+/// (buffers' list at an odd address).
 #[cold]
 #[inline(never)]
 pub(crate) fn refused(fd: c_int, kernel: impl Kernel) -> isize {
@@ -105,8 +108,8 @@ pub(crate) fn refused(fd: c_int, kernel: impl Kernel) -> isize {
     kernel()
 }
 
-/// Receives; `kernel` is the kernel's call, for a session at home and for what the kernel refuses anyway. `flags` are
-/// those of `recv`, if it is of that family.
+/// Receives; `kernel` is the kernel's call, for a session at home and for what the kernel refuses
+/// anyway. `flags` are those of `recv`, if it is of that family.
 #[inline(always)]
 pub(crate) fn receive(
     fd: c_int,
@@ -123,14 +126,15 @@ pub(crate) fn breaks() -> u32 {
     crate::tls::here().breaks.load(Ordering::Relaxed)
 }
 
-/// A session went home while this call waited, and a handler ran before it could wait in the kernel, where that
-/// would have ended it.
+/// A session went home while this call waited, and a handler ran before it could wait in the
+/// kernel, where that would have ended it.
 #[cold]
 pub(crate) fn is_broken(fd: c_int, before: u32, dont_wait: bool) -> bool {
     breaks() != before && !dont_wait && !raw::is_nonblocking(fd)
 }
 
-/// The same of a descriptor that somebody wants to know of; `beside`: where what comes with the bytes goes.
+/// The same of a descriptor that somebody wants to know of; `beside`: where what comes with the
+/// bytes goes.
 #[inline(never)]
 pub(crate) fn receive_noted(
     fd: c_int,
@@ -227,7 +231,8 @@ fn receive_on(
     .unwrap_or(Rounds::Left(0))
 }
 
-/// The session went home in the middle of a call: what was asked for in full follows through the kernel.
+/// The session went home in the middle of a call: what was asked for in full follows through the
+/// kernel.
 #[cold]
 #[inline(never)]
 fn receive_rest(
@@ -259,7 +264,8 @@ fn receive_rest(
     })
 }
 
-/// Makes a call for what is beyond the first `done` bytes, a few buffers at a time, until one is cut short. How many bytes are done then.
+/// Makes a call for what is beyond the first `done` bytes, a few buffers at a time, until one is
+/// cut short. How many bytes are done then.
 fn go_on(buffers: &[iovec], done: usize, mut call: impl FnMut(&[iovec]) -> isize) -> isize {
     let (mut done, breaks) = (done, breaks());
     let mut room = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; FEW];
@@ -334,8 +340,8 @@ fn send_noted(
     }
 }
 
-/// Sends a message with something beside its bytes, which is the kernel's to carry: after what the session holds. A kernel that is full is waited
-/// for as by a call of bytes.
+/// Sends a message with something beside its bytes, which is the kernel's to carry: after what the
+/// session holds. A kernel that is full is waited for as by a call of bytes.
 #[cold]
 #[inline(never)]
 pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) -> isize {
@@ -348,7 +354,8 @@ pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) ->
             Path::Session(call) if call.is_datagram() => return kernel(),
             Path::Session(call) => call,
         };
-        // It has moved once more, or not everything that it held is in the kernel yet: then sending nothing waits for that.
+        // It has moved once more, or not everything that it held is in the kernel yet: then sending
+        // nothing waits for that.
         match within(|_| call.send(&[], Send { dont_wait })).flatten() {
             None | Some(Ok(_)) => {}
             Some(Err(Errno::INTR)) if was_cancelled() => {}
@@ -377,8 +384,8 @@ fn send_rest(fd: c_int, buffers: &[iovec], done: usize, how: Send, flags: Option
     if let Path::Session(_) = way_out(fd) {
         return done as isize;
     }
-    // For room first: a call that has sent something leaves an error that comes later for the next one to say,
-    // and that would not be so for one that waits without having sent anything.
+    // For room first: a call that has sent something leaves an error that comes later for the next
+    // one to say, and that would not be so for one that waits without having sent anything.
     if !raw::has_room(fd) {
         return done as isize;
     }

@@ -1,8 +1,10 @@
-//! What the unwinder and the language's run-time library are usually given by start files of the compiler and by the C library: where
-//! the tables of frames are, where a thread's variables are, which object this is.
+//! What the unwinder and the language's run-time library are usually given by start files of the
+//! compiler and by the C library: where the tables of frames are, where a thread's variables are,
+//! which object this is.
 //!
-//! The start files are left out (`build.rs`), because they ask for symbols that nobody has, in every program at its start.
-//! The C library has a function for the tables from 2.35 on alone. Read `inside` for the other functions.
+//! The start files are left out (`build.rs`), because they ask for symbols that nobody has, in
+//! every program at its start. The C library has a function for the tables from 2.35 on alone. Read
+//! `inside` for the other functions.
 
 use crate::objects::{self, Segment};
 #[cfg(not(test))]
@@ -31,7 +33,8 @@ const LOAD: u32 = 1;
 const TABLES: u32 = 0x6474_e550;
 const CODE: u32 = 1;
 
-/// `_dl_find_object`: the object whose code is at `at`. Frames of others are nobody's whom a panic here concerns: it is caught before.
+/// `_dl_find_object`: the object whose code is at `at`. Frames of others are nobody's whom a panic
+/// here concerns: it is caught before.
 unsafe extern "C" fn find_object(at: *const c_void, found: *mut Found) -> c_int {
     let base = (&raw const __ehdr_start) as usize;
     // SAFETY: this library's headers.
@@ -68,8 +71,9 @@ global_asm!(
     ".popsection",
 );
 
-/// `__tls_get_addr`: the address of a thread's variable, given its place in this library's block. The block is where the
-/// loader put it at the start, in every thread, because `tls` reaches its variable so: no allocation, no lock.
+/// `__tls_get_addr`: the address of a thread's variable, given its place in this library's block.
+/// The block is where the loader put it at the start, in every thread, because `tls` reaches its
+/// variable so: no allocation, no lock.
 #[unsafe(naked)]
 unsafe extern "C" fn thread_variable() {
     naked_asm!(

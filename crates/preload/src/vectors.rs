@@ -1,7 +1,8 @@
 //! From the program's buffers to slices that may be touched, in rounds of bounded size.
 //!
-//! A buffer can be far larger than what arrives, and its far end can be bad; neither may show. So memory is
-//! validated a window at a time, and a further round is made only when the one before was used up.
+//! A buffer can be far larger than what arrives, and its far end can be bad; neither may show. So
+//! memory is validated a window at a time, and a further round is made only when the one before was
+//! used up.
 
 use crate::buffers::{Access, accessible};
 use libc::iovec;
@@ -114,8 +115,8 @@ fn rounds(
     }
 }
 
-/// Receives into `buffers`; `each` gets slices and whether this is a further round, which must not wait.
-/// `in_one` makes one round of any size.
+/// Receives into `buffers`; `each` gets slices and whether this is a further round, which must not
+/// wait. `in_one` makes one round of any size.
 #[inline]
 pub(crate) fn receive(
     buffers: &[iovec],
@@ -124,7 +125,8 @@ pub(crate) fn receive(
 ) -> Rounds {
     let limit = if in_one { TRANSFER_MAX } else { WINDOW };
     rounds(buffers, Access::Write, limit, |window, is_further| {
-        // SAFETY: an `IoSliceMut` is an `iovec`; its memory is writable and the call's own, as for the kernel.
+        // SAFETY: an `IoSliceMut` is an `iovec`; its memory is writable and the call's own, as for
+        // the kernel.
         let slices = unsafe {
             core::slice::from_raw_parts_mut(window.slices.as_mut_ptr().cast(), window.count)
         };
@@ -139,14 +141,16 @@ pub(crate) fn send(
     mut each: impl FnMut(&[IoSlice<'_>]) -> Option<Result<usize, Errno>>,
 ) -> Rounds {
     rounds(buffers, Access::Read, WINDOW, |window, _| {
-        // SAFETY: an `IoSlice` is an `iovec`; its memory is readable and the call's own, as for the kernel.
+        // SAFETY: an `IoSlice` is an `iovec`; its memory is readable and the call's own, as for the
+        // kernel.
         let slices =
             unsafe { core::slice::from_raw_parts(window.slices.as_ptr().cast(), window.count) };
         each(slices)
     })
 }
 
-/// Room for one datagram of at most `most` bytes, in one go. `None`: a part of the buffers must not be touched.
+/// Room for one datagram of at most `most` bytes, in one go. `None`: a part of the buffers must not
+/// be touched.
 pub(crate) fn datagram_room<R>(
     buffers: &[iovec],
     most: usize,
@@ -188,7 +192,8 @@ pub(crate) fn total(buffers: &[iovec]) -> Option<usize> {
     (total <= TRANSFER_MAX).then_some(total)
 }
 
-/// Copies what is not empty of `buffers` beyond the first `skip` bytes into `rest`, as far as it fits.
+/// Copies what is not empty of `buffers` beyond the first `skip` bytes into `rest`, as far as it
+/// fits.
 pub(crate) fn beyond<'a>(buffers: &[iovec], skip: usize, rest: &'a mut [iovec]) -> &'a [iovec] {
     let mut at = At::default();
     at.advance(buffers, skip);

@@ -1,5 +1,5 @@
-//! A C program whose sessions are away from the kernel, beside the same program without the library. The C side makes sure
-//! that they are away.
+//! A C program whose sessions are away from the kernel, beside the same program without the
+//! library. The C side makes sure that they are away.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +13,8 @@ fn away(name: &str, what: &str) {
     run(&server, &common::build("away", name), what);
 }
 
-/// io_uring on sessions that are away, or would be: rings made in each way, before and after the move.
+/// io_uring on sessions that are away, or would be: rings made in each way, before and after the
+/// move.
 fn rings(maker: &str) {
     let server = common::server(&format!("rings-{maker}"));
     let program = common::build("rings", maker);
@@ -75,8 +76,9 @@ fn run(server: &common::Server, away: &Path, what: &str) {
     }
 }
 
-/// Every number that the library looks at in `syscall`, on sessions that are away and on such as are not: the kernel's answers and
-/// what it leaves in memory, with good arguments and with bad ones.
+/// Every number that the library looks at in `syscall`, on sessions that are away and on such as
+/// are not: the kernel's answers and what it leaves in memory, with good arguments and with bad
+/// ones.
 #[test]
 fn system_calls_by_their_numbers() {
     let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/syscalls.rs");

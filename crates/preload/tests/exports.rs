@@ -1,5 +1,5 @@
-//! What the library gives to the programs that it is loaded into: the C library's functions, under their names, and
-//! nothing of its own.
+//! What the library gives to the programs that it is loaded into: the C library's functions, under
+//! their names, and nothing of its own.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -31,7 +31,8 @@ fn only_functions_of_the_c_library_are_exported() {
         return;
     };
     assert!(ours.iter().any(|name| name == "read"), "{ours:?}");
-    // Functions of later C libraries than the one here are none of theirs either, but have their names.
+    // Functions of later C libraries than the one here are none of theirs either, but have their
+    // names.
     let theirs: HashSet<String> = symbols(&libc(), "--defined-only").unwrap().into_iter().collect();
     let foreign: Vec<_> = ours.iter().filter(|name| !theirs.contains(*name)).collect();
     // And a sanitizer asks for its settings by the last.
@@ -42,7 +43,8 @@ fn only_functions_of_the_c_library_are_exported() {
     assert!(own.is_empty(), "exported, but not of the C library: {own:?}");
 }
 
-/// What functions of the C library are called, less prefixes and suffixes, that do something with descriptors which a session could be behind.
+/// What functions of the C library are called, less prefixes and suffixes, that do something with
+/// descriptors which a session could be behind.
 const STEMS: &str = "read write readv writev pread pwrite preadv pwritev preadv2 pwritev2 recv send recvfrom sendto recvmsg sendmsg \
     recvmmsg sendmmsg sendfile splice tee vmsplice copy_file_range close close_range closefrom dup dup2 dup3 pipe pipe2 fcntl ioctl \
     socket socketpair accept accept4 connect bind listen shutdown setsockopt getsockopt getsockname getpeername sockatmark isfdtype \

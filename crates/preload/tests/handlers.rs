@@ -1,5 +1,5 @@
-//! What POSIX allows in a signal handler stays allowed, whatever the handler interrupted: `malloc`, or the library's own code. And callers with
-//! hardly any stack.
+//! What POSIX allows in a signal handler stays allowed, whatever the handler interrupted: `malloc`,
+//! or the library's own code. And callers with hardly any stack.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -29,7 +29,8 @@ fn ends_well(command: Command, what: &str) {
     assert!(is_well, "{what}: {} {} {}", output.status, said(&output.stdout), said(&output.stderr));
 }
 
-/// With each kind of session, and plainly first: that must work, too. `plainly` and `arguments`: what the program is told.
+/// With each kind of session, and plainly first: that must work, too. `plainly` and `arguments`:
+/// what the program is told.
 fn both(name: &str, user: &str, options: &[&str], plainly: &[&str], arguments: &[&str]) {
     let server = common::server(&format!("{name}-{user}"));
     let program = common::build_with(name, user, options);

@@ -1,4 +1,5 @@
-//! How the library is bound to the programs that it is loaded into: by few names, none of them its own, to C libraries old and new.
+//! How the library is bound to the programs that it is loaded into: by few names, none of them its
+//! own, to C libraries old and new.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,5 @@
-//! A server that answers nothing for a while, and then takes those who have given it up for dead: their peers lose nothing and get nothing twice.
+//! A server that answers nothing for a while, and then takes those who have given it up for dead:
+//! their peers lose nothing and get nothing twice.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

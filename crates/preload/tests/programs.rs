@@ -1,4 +1,5 @@
-//! Real programs, if they are installed: what they print with the library is what they print without.
+//! Real programs, if they are installed: what they print with the library is what they print
+//! without.
 
 mod common;
 

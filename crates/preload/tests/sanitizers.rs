@@ -1,5 +1,6 @@
-//! Programs made with a sanitizer run as they do without the library, as children of programs that have it too:
-//! whichever run-time library, in a library of its own or in the program. Compilers that cannot make one are left out.
+//! Programs made with a sanitizer run as they do without the library, as children of programs that
+//! have it too: whichever run-time library, in a library of its own or in the program. Compilers
+//! that cannot make one are left out.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,6 @@
-//! How much of the caller's stack each function takes that the library stands before: at most 4 KiB more than the C library's own. The C
-//! side has a case for every exported name, and this side sees to it that none is missing.
+//! How much of the caller's stack each function takes that the library stands before: at most 4 KiB
+//! more than the C library's own. The C side has a case for every exported name, and this side sees
+//! to it that none is missing.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

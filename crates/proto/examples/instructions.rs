@@ -1,9 +1,11 @@
-//! How many instructions the engine takes for a packet: two connections that hand their packets to each other, counted by valgrind, so
-//! that the figures are the same on a busy machine and from one run to the next. Not a measure of time, and nothing of interfaces,
-//! checksums or formats is in it.
+//! How many instructions the engine takes for a packet: two connections that hand their packets to
+//! each other, counted by valgrind, so that the figures are the same on a busy machine and from one
+//! run to the next. Not a measure of time, and nothing of interfaces, checksums or formats is in
+//! it.
 //!
-//! `cargo run --release -p sojourn-proto --example instructions` runs itself under `valgrind --tool=callgrind`, each case with so many
-//! packets and with twice as many, and prints the difference for one packet. With a case and a number it only runs them: for profilers.
+//! `cargo run --release -p sojourn-proto --example instructions` runs itself under `valgrind
+//! --tool=callgrind`, each case with so many packets and with twice as many, and prints the
+//! difference for one packet. With a case and a number it only runs them: for profilers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -126,7 +128,8 @@ fn connect(end: usize, segments: u32, now: Instant) -> Connection {
     Connection::import(&record, &limits, now).expect("the record is a possible one")
 }
 
-/// Two ends and the packets between them. A packet's memory is used again, so that no allocator is counted.
+/// Two ends and the packets between them. A packet's memory is used again, so that no allocator is
+/// counted.
 struct Pair {
     ends: [Connection; 2],
     spare: Vec<Packet>,

@@ -1,9 +1,12 @@
-//! From a packet's addresses to the session that it is for, in constant time whatever the number of sessions.
+//! From a packet's addresses to the session that it is for, in constant time whatever the number of
+//! sessions.
 //!
-//! Not here: the sessions; a slot is a number that the embedding gave. Which program a packet belongs to was decided before (`filter`).
+//! Not here: the sessions; a slot is a number that the embedding gave. Which program a packet
+//! belongs to was decided before (`filter`).
 //!
-//! TCP and connected UDP sessions are found by protocol and both endpoints. An unconnected UDP socket is registered with its local
-//! endpoint only, with or without an address, and is asked for last.
+//! TCP and connected UDP sessions are found by protocol and both endpoints. An unconnected UDP
+//! socket is registered with its local endpoint only, with or without an address, and is asked for
+//! last.
 
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,8 +18,8 @@ use sojourn_wire::{FlowKey, Protocol};
 /// Which session: a number that means something to the embedding.
 pub type Slot = u32;
 
-/// Addresses and ports packed into words, so that hashing and comparing are short. Flow label and scope of IPv6 are left out: a packet
-/// does not have them.
+/// Addresses and ports packed into words, so that hashing and comparing are short. Flow label and
+/// scope of IPv6 are left out: a packet does not have them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key([u64; 5]);
 
@@ -55,14 +58,15 @@ impl core::fmt::Debug for Key {
 }
 
 impl Demux {
-    /// A table with room for `sessions`; more may be added, which then allocates. `seed` is random and secret, so that nobody outside can
-    /// choose addresses that are slow to find.
+    /// A table with room for `sessions`; more may be added, which then allocates. `seed` is random
+    /// and secret, so that nobody outside can choose addresses that are slow to find.
     pub fn new(sessions: usize, seed: u64) -> Demux {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
         Demux { slots: HashMap::with_capacity_and_hasher(sessions, hasher), unconnected: 0 }
     }
 
-    /// Adds a session: its own endpoint and, if it is connected, the peer's. Gives the slot that was registered for the same before.
+    /// Adds a session: its own endpoint and, if it is connected, the peer's. Gives the slot that
+    /// was registered for the same before.
     pub fn insert(
         &mut self,
         protocol: Protocol,
@@ -87,7 +91,8 @@ impl Demux {
         Some(slot)
     }
 
-    /// The session that a packet is for: the connected one, else the socket at its target address, else the one at its port.
+    /// The session that a packet is for: the connected one, else the socket at its target address,
+    /// else the one at its port.
     pub fn find(&self, flow: &FlowKey) -> Option<Slot> {
         let found = self.slots.get(&Key::new(flow.protocol, Some(flow.source), flow.target));
         if found.is_some() || self.unconnected == 0 {
@@ -101,7 +106,8 @@ impl Demux {
             let local = SocketAddr::new(ip, flow.target.port());
             self.slots.get(&Key::new(flow.protocol, None, local)).copied()
         };
-        // An IPv6 socket without an address takes IPv4 packets too, unless it was registered as IPv4.
+        // An IPv6 socket without an address takes IPv4 packets too, unless it was registered as
+        // IPv4.
         let both = || at(IpAddr::V6(Ipv6Addr::UNSPECIFIED)).filter(|_| any.is_ipv4());
         at(flow.target.ip()).or_else(|| at(any)).or_else(both)
     }

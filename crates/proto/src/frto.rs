@@ -1,7 +1,9 @@
-//! F-RTO (RFC 5682, section 3, in the form for SACK): finds out whether a retransmission timeout was spurious, by sending new data after
-//! the first acknowledgement and looking whether originals arrive.
+//! F-RTO (RFC 5682, section 3, in the form for SACK): finds out whether a retransmission timeout
+//! was spurious, by sending new data after the first acknowledgement and looking whether originals
+//! arrive.
 //!
-//! Not here: marks, windows and their restoration ([`crate::recovery`]). The steps are those of Linux's `tcp_process_loss`.
+//! Not here: marks, windows and their restoration ([`crate::recovery`]). The steps are those of
+//! Linux's `tcp_process_loss`.
 
 /// What an acknowledgement after a timeout tells.
 #[derive(Clone, Copy, Debug, Default)]

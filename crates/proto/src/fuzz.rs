@@ -1,9 +1,11 @@
-//! Entry points for fuzzing: arbitrary bytes as what a peer, a program, time and the server do to a connection.
+//! Entry points for fuzzing: arbitrary bytes as what a peer, a program, time and the server do to a
+//! connection.
 //!
-//! What must hold: no panic and no endless output; what is read is what was sent to that place of the stream, whatever came in between;
-//! what is transmitted is what was written; what is outstanding has a timer. Debug and fuzzing builds only; not a part of the interface
-//! of this crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run)
-//! and `fuzz/fuzz_targets/proto_*.rs`.
+//! What must hold: no panic and no endless output; what is read is what was sent to that place of
+//! the stream, whatever came in between; what is transmitted is what was written; what is
+//! outstanding has a timer. Debug and fuzzing builds only; not a part of the interface of this
+//! crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
+//! `fuzz/fuzz_targets/proto_*.rs`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -267,8 +269,8 @@ impl Target {
     }
 }
 
-/// Bytes as the body of a session record whose header is right: what is decoded encodes to the same bytes, and a connection made of it
-/// can be used.
+/// Bytes as the body of a session record whose header is right: what is decoded encodes to the same
+/// bytes, and a connection made of it can be used.
 pub fn record(bytes: &[u8]) {
     let Some((&protocol, body)) = bytes.split_first() else { return };
     let mut whole = Vec::from(MAGIC);

@@ -1,7 +1,8 @@
-//! Pacing: spreads what the window allows over the round-trip time, so that queues on the path do not see bursts.
+//! Pacing: spreads what the window allows over the round-trip time, so that queues on the path do
+//! not see bursts.
 //!
-//! Not here: the window. The rate is Linux's: twice the window in a round trip during slow start, 1.2 times it later
-//! (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+//! Not here: the window. The rate is Linux's: twice the window in a round trip during slow start,
+//! 1.2 times it later (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
 
 use crate::time::{Duration, Instant};
 

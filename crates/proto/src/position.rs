@@ -1,17 +1,19 @@
 //! Places in a byte stream that do not wrap, and spans between two of them.
 //!
-//! A position is a `u64` whose low 32 bits are the sequence number on the wire. A SYN or a FIN takes one position, as it takes one
-//! sequence number. What is kept inside the engine is kept in positions, so that "before" is `<`, a ring buffer's index is a mask,
-//! and no comparison can be wrong by a wrap; only what touches the wire converts. Not here: sequence numbers as packets have them
-//! (`sojourn_wire::tcp::SeqNum`).
+//! A position is a `u64` whose low 32 bits are the sequence number on the wire. A SYN or a FIN
+//! takes one position, as it takes one sequence number. What is kept inside the engine is kept in
+//! positions, so that "before" is `<`, a ring buffer's index is a mask, and no comparison can be
+//! wrong by a wrap; only what touches the wire converts. Not here: sequence numbers as packets have
+//! them (`sojourn_wire::tcp::SeqNum`).
 
-/// Where a stream begins to be counted when all that is known is a sequence number: far enough from 0 that going back by as much
-/// as sequence numbers can tell apart never goes below it.
+/// Where a stream begins to be counted when all that is known is a sequence number: far enough from
+/// 0 that going back by as much as sequence numbers can tell apart never goes below it.
 pub const fn start(sequence: u32) -> u64 {
     (1 << 32) | sequence as u64
 }
 
-/// The position nearest to `reference` whose low 32 bits are `sequence`: at most 2^31 bytes away (RFC 9293, 3.4).
+/// The position nearest to `reference` whose low 32 bits are `sequence`: at most 2^31 bytes away
+/// (RFC 9293, 3.4).
 pub const fn near(reference: u64, sequence: u32) -> u64 {
     let distance = sequence.wrapping_sub(reference as u32).cast_signed();
     reference.saturating_add_signed(distance as i64)

@@ -1,8 +1,9 @@
-//! Proportional rate reduction (RFC 6937): how much to send for each acknowledgement of a recovery, so that at its end as much is in the
-//! network as the congestion controller allows.
+//! Proportional rate reduction (RFC 6937): how much to send for each acknowledgement of a recovery,
+//! so that at its end as much is in the network as the congestion controller allows.
 //!
-//! Not here: the threshold itself ([`crate::cc`]) and what to send. As in Linux and in RFC 9937 the slow start bound applies only while
-//! acknowledgements make progress without new losses; otherwise the conservative bound.
+//! Not here: the threshold itself ([`crate::cc`]) and what to send. As in Linux and in RFC 9937 the
+//! slow start bound applies only while acknowledgements make progress without new losses; otherwise
+//! the conservative bound.
 
 /// The sums of one recovery, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +27,9 @@ impl Prr {
         self.out += bytes;
     }
 
-    /// An acknowledgement told of `delivered` bytes; `in_flight` is the estimate after it. `progress`: the acknowledgement number rose
-    /// and nothing new is lost. Gives the bytes that may be sent now.
+    /// An acknowledgement told of `delivered` bytes; `in_flight` is the estimate after it.
+    /// `progress`: the acknowledgement number rose and nothing new is lost. Gives the bytes that
+    /// may be sent now.
     pub fn on_ack(
         &mut self,
         delivered: u64,

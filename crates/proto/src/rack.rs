@@ -1,21 +1,26 @@
-//! RACK (RFC 8985, section 6): a segment is lost if one that was sent sufficiently later has arrived.
+//! RACK (RFC 8985, section 6): a segment is lost if one that was sent sufficiently later has
+//! arrived.
 //!
-//! Not here: the marks ([`crate::scoreboard`]), the reordering timer itself and the tail loss probe ([`crate::tlp`]).
+//! Not here: the marks ([`crate::scoreboard`]), the reordering timer itself and the tail loss probe
+//! ([`crate::tlp`]).
 
 use crate::scoreboard::{Delivery, Entry, Verdict};
 use crate::time::{Duration, Instant};
 
-/// Recoveries after which a reordering window that D-SACK had widened falls back (RFC 8985, 6.2 step 4).
+/// Recoveries after which a reordering window that D-SACK had widened falls back (RFC 8985, 6.2
+/// step 4).
 const PERSIST: u32 = 16;
 /// Where the widening stops: Linux's `tcp_rack_update_reo_wnd` keeps it in eight bits.
 const MULTIPLE_MAX: u64 = 255;
 
-/// What RACK knows: the segment that was sent last of all that have arrived, and how much reordering to allow.
+/// What RACK knows: the segment that was sent last of all that have arrived, and how much
+/// reordering to allow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rack {
     /// When that segment was sent.
     sent: Instant,
-    /// Its place in the order of sending, and its end, which decide between segments sent at the same time.
+    /// Its place in the order of sending, and its end, which decide between segments sent at the
+    /// same time.
     order: u64,
     end: u64,
     /// How long it took.
@@ -44,14 +49,15 @@ impl Rack {
         self.reordering_seen
     }
 
-    /// What was deemed lost had only been overtaken: a reduction turned out needless. RFC 8985 sees reordering only in what was sent
-    /// once; Linux takes this for it as well (`tcp_try_undo_partial`, D-SACK in `tcp_sacktag_one`).
+    /// What was deemed lost had only been overtaken: a reduction turned out needless. RFC 8985 sees
+    /// reordering only in what was sent once; Linux takes this for it as well
+    /// (`tcp_try_undo_partial`, D-SACK in `tcp_sacktag_one`).
     pub fn on_needless(&mut self) {
         self.reordering_seen = true;
     }
 
-    /// A part of the row was delivered (steps 1 to 3). `min_rtt` tells an acknowledgement of the first transmission from one of the
-    /// second.
+    /// A part of the row was delivered (steps 1 to 3). `min_rtt` tells an acknowledgement of the
+    /// first transmission from one of the second.
     pub fn on_delivered(&mut self, now: Instant, delivery: &Delivery, min_rtt: Option<Duration>) {
         let entry = &delivery.entry;
         let rtt = now.since(entry.sent_first);
@@ -72,8 +78,8 @@ impl Rack {
         self.known = true;
     }
 
-    /// A D-SACK block arrived: the window may have been too small (step 4). Once in a round trip it grows by a quarter of the least
-    /// round-trip time.
+    /// A D-SACK block arrived: the window may have been too small (step 4). Once in a round trip it
+    /// grows by a quarter of the least round-trip time.
     pub fn on_dsack(&mut self, una: u64, nxt: u64) {
         if self.dsack_round.is_none_or(|end| una >= end) {
             self.dsack_round = Some(nxt);
@@ -90,8 +96,9 @@ impl Rack {
         }
     }
 
-    /// How much later than another a segment must have been sent, and have arrived, for the other to be lost. `eager`: in recovery,
-    /// or enough was reported above the gap for three duplicate acknowledgements; then none while no reordering was seen.
+    /// How much later than another a segment must have been sent, and have arrived, for the other
+    /// to be lost. `eager`: in recovery, or enough was reported above the gap for three duplicate
+    /// acknowledgements; then none while no reordering was seen.
     pub fn window(
         &self,
         eager: bool,
@@ -115,7 +122,8 @@ impl Rack {
         core::mem::take(&mut self.advanced)
     }
 
-    /// Judges an entry (step 5), and keeps in `wait` how long it takes at most until one that may yet arrive is lost.
+    /// Judges an entry (step 5), and keeps in `wait` how long it takes at most until one that may
+    /// yet arrive is lost.
     pub fn judge(
         &self,
         now: Instant,
@@ -138,7 +146,8 @@ impl Rack {
         Verdict::Wait
     }
 
-    /// Whether an entry is old enough to be deemed lost when the retransmission timer ran out (section 6.3).
+    /// Whether an entry is old enough to be deemed lost when the retransmission timer ran out
+    /// (section 6.3).
     pub fn is_old(&self, now: Instant, entry: &Entry, window: Duration) -> bool {
         entry.sent_last + self.rtt + window <= now
     }

@@ -79,7 +79,8 @@ fn of_what_was_sent_at_the_same_time_the_order_decides() {
     assert_eq!(judge(&rack, ms(900), &before, Duration::ZERO).0, Verdict::Later);
 }
 
-/// Step 2: what was sent twice and is acknowledged faster than any round trip answers the first transmission.
+/// Step 2: what was sent twice and is acknowledged faster than any round trip answers the first
+/// transmission.
 #[test]
 fn a_too_early_answer_to_a_retransmission_is_for_the_original() {
     let mut rack = seen();

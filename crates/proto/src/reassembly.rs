@@ -1,18 +1,20 @@
-//! Which bytes beyond the next expected one have arrived: the ranges of the receive ring that are already filled, and the SACK blocks
-//! that tell the peer of them.
+//! Which bytes beyond the next expected one have arrived: the ranges of the receive ring that are
+//! already filled, and the SACK blocks that tell the peer of them.
 //!
-//! Not here: the bytes (the connection copies each segment to its place in the receive ring before or after asking) and the window
-//! (the caller passes only what lies within it). Read [`crate::position`] first.
+//! Not here: the bytes (the connection copies each segment to its place in the receive ring before
+//! or after asking) and the window (the caller passes only what lies within it). Read
+//! [`crate::position`] first.
 //!
-//! The number of ranges is fixed when the assembler is made. A segment that would need one more is refused and comes again later; a
-//! segment that joins ranges or extends one is always taken. So a peer that sends every second byte costs a bounded amount of memory,
-//! and of time.
+//! The number of ranges is fixed when the assembler is made. A segment that would need one more is
+//! refused and comes again later; a segment that joins ranges or extends one is always taken. So a
+//! peer that sends every second byte costs a bounded amount of memory, and of time.
 
 use alloc::vec::Vec;
 
 use crate::position::Span;
 
-/// Most SACK blocks that one segment can carry: three beside timestamps, four without (RFC 2018, 3).
+/// Most SACK blocks that one segment can carry: three beside timestamps, four without (RFC 2018,
+/// 3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
 /// What became of a segment.
@@ -22,9 +24,11 @@ pub enum Inserted {
     Advanced(u64),
     /// The bytes are kept for later; a gap is before them.
     Kept,
-    /// All of the bytes were here before. A duplicate acknowledgement with a D-SACK block is owed (RFC 2883).
+    /// All of the bytes were here before. A duplicate acknowledgement with a D-SACK block is owed
+    /// (RFC 2883).
     Duplicate,
-    /// There is no room for another range: the bytes are as good as lost, and must not be counted as here.
+    /// There is no room for another range: the bytes are as good as lost, and must not be counted
+    /// as here.
     Full,
 }
 
@@ -45,7 +49,8 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// An assembler that keeps up to `capacity` ranges (at least one). This allocates; nothing after it does.
+    /// An assembler that keeps up to `capacity` ranges (at least one). This allocates; nothing
+    /// after it does.
     pub fn new(capacity: usize) -> Assembler {
         let capacity = capacity.max(1);
         Assembler { ranges: Vec::with_capacity(capacity), capacity, count: 0, duplicate: None }
@@ -76,14 +81,16 @@ impl Assembler {
         self.ranges.last().map(|range| range.span.end)
     }
 
-    /// Forgets everything: what waited has to be sent again (the receiver may do this, RFC 2018, 8).
+    /// Forgets everything: what waited has to be sent again (the receiver may do this, RFC 2018,
+    /// 8).
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.duplicate = None;
     }
 
-    /// Takes note of a segment's bytes, `next` being the next expected position and `segment` what of the segment lies inside the
-    /// window, not cut at `next`. Any part that was here before is remembered for the D-SACK block of the next acknowledgement.
+    /// Takes note of a segment's bytes, `next` being the next expected position and `segment` what
+    /// of the segment lies inside the window, not cut at `next`. Any part that was here before is
+    /// remembered for the D-SACK block of the next acknowledgement.
     pub fn insert(&mut self, next: u64, segment: Span) -> Inserted {
         self.note_duplicate(next, segment);
         let fresh = Span::new(segment.start.max(next), segment.end);
@@ -115,8 +122,9 @@ impl Assembler {
         if known { Inserted::Duplicate } else { Inserted::Kept }
     }
 
-    /// Writes the blocks that an acknowledgement of `next` should carry, and gives their number: a D-SACK block first if one is owed
-    /// (RFC 2883, 4; told once), then the range that grew last, then the others, the latest before the earlier (RFC 2018, 4).
+    /// Writes the blocks that an acknowledgement of `next` should carry, and gives their number: a
+    /// D-SACK block first if one is owed (RFC 2883, 4; told once), then the range that grew last,
+    /// then the others, the latest before the earlier (RFC 2018, 4).
     pub fn sack_blocks(&mut self, next: u64, blocks: &mut [Span]) -> usize {
         let mut written = 0;
         if let Some(duplicate) = self.duplicate.take()
@@ -156,7 +164,8 @@ impl Assembler {
         self.duplicate.is_some()
     }
 
-    /// The part of `segment` that was here before: what is below `next`, or else the first part of a waiting range.
+    /// The part of `segment` that was here before: what is below `next`, or else the first part of
+    /// a waiting range.
     fn note_duplicate(&mut self, next: u64, segment: Span) {
         let below = Span::new(segment.start, segment.end.min(next));
         if !below.is_empty() {

@@ -32,7 +32,8 @@ fn rfc_2018_first_segment_dropped() {
     }
 }
 
-/// RFC 2018, section 4, case 3: the second, fourth, sixth and eighth are lost, then the fourth and the second arrive.
+/// RFC 2018, section 4, case 3: the second, fourth, sixth and eighth are lost, then the fourth and
+/// the second arrive.
 #[test]
 fn rfc_2018_every_second_segment_dropped() {
     let mut assembler = Assembler::new(8);
@@ -102,7 +103,8 @@ fn without_room_only_what_joins_is_taken() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Against a flag for every byte; with enough room nothing is refused, with too little the flags of what is refused stay unset.
+    /// Against a flag for every byte; with enough room nothing is refused, with too little the
+    /// flags of what is refused stay unset.
     #[test]
     fn the_ranges_are_the_bitmap(
         segments in prop::collection::vec((0u64..300, 1u64..40), 1..150),
@@ -140,7 +142,8 @@ proptest! {
             if inserted == Inserted::Kept {
                 prop_assert!(told[first..count].iter().any(|block| block.covers(segment)));
             }
-            // What waits is what is set beyond the next expected byte, and a gap is on either side of each range.
+            // What waits is what is set beyond the next expected byte, and a gap is on either side
+            // of each range.
             let waiting = bitmap[next as usize..].iter().filter(|bit| **bit).count() as u64;
             prop_assert_eq!(assembler.bytes(), waiting);
             for range in &assembler.ranges {

@@ -1,9 +1,11 @@
-//! A session record: everything that must cross over when a session changes its home, as a value and as bytes.
+//! A session record: everything that must cross over when a session changes its home, as a value
+//! and as bytes.
 //!
-//! Whoever holds a session makes a record of it (the server from a kernel socket, the engine from a connection), whoever takes it over
-//! imports it. A record is complete in itself: times in it are spans, not instants, because the two homes need not share a clock.
-//! This file is the envelope; `record_tcp` and `record_udp` are what is in it, `record_codec` the encoding. The bytes are drawn in
-//! `docs/session-record.md`.
+//! Whoever holds a session makes a record of it (the server from a kernel socket, the engine from a
+//! connection), whoever takes it over imports it. A record is complete in itself: times in it are
+//! spans, not instants, because the two homes need not share a clock. This file is the envelope;
+//! `record_tcp` and `record_udp` are what is in it, `record_codec` the encoding. The bytes are
+//! drawn in `docs/session-record.md`.
 
 use crate::record_codec::{Field, Reader, record};
 pub use crate::record_tcp::{
@@ -55,7 +57,8 @@ record! {
         pub traffic_class: u8,
         /// `IP_TTL` or `IPV6_UNICAST_HOPS` in effect.
         pub hop_limit: u8,
-        /// Whether IPv4 packets carry "don't fragment" (`IP_MTU_DISCOVER` other than `IP_PMTUDISC_DONT`).
+        /// Whether IPv4 packets carry "don't fragment" (`IP_MTU_DISCOVER` other than
+        /// `IP_PMTUDISC_DONT`).
         pub dont_fragment: bool,
         /// IPv6 flow label of outgoing packets, 20 bits.
         pub flow_label: u32,
@@ -144,7 +147,8 @@ impl SessionRecord {
     /// Reads a record that takes up all of `bytes`.
     ///
     /// # Errors
-    /// Every way in which the bytes are not a usable record of this version, see [`RecordError`]. What is returned without error has passed [`SessionRecord::check`].
+    /// Every way in which the bytes are not a usable record of this version, see [`RecordError`].
+    /// What is returned without error has passed [`SessionRecord::check`].
     pub fn decode(bytes: &[u8]) -> Result<SessionRecord, RecordError> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 4] = reader.array()?;
@@ -211,8 +215,9 @@ impl SessionRecord {
     }
 }
 
-/// Finds accidents, not attacks: FNV-1a over little-endian words of eight bytes (the last padded with zeros), with a rotation so that
-/// high bits matter too. Fast enough for megabytes of queued data within a move.
+/// Finds accidents, not attacks: FNV-1a over little-endian words of eight bytes (the last padded
+/// with zeros), with a rotation so that high bits matter too. Fast enough for megabytes of queued
+/// data within a move.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut sum: u64 = 0xcbf2_9ce4_8422_2325;

@@ -1,7 +1,9 @@
-//! How the values of a session record become bytes and come back: little-endian, no padding, in the order of declaration.
+//! How the values of a session record become bytes and come back: little-endian, no padding, in the
+//! order of declaration.
 //!
-//! The `record!` macro declares a structure and its encoding in one place, so that the two cannot disagree. What the fields mean is in
-//! `record`, `record_tcp` and `record_udp`; `docs/session-record.md` draws the bytes.
+//! The `record!` macro declares a structure and its encoding in one place, so that the two cannot
+//! disagree. What the fields mean is in `record`, `record_tcp` and `record_udp`;
+//! `docs/session-record.md` draws the bytes.
 
 use crate::record::RecordError;
 use crate::time::Duration;
@@ -113,7 +115,8 @@ impl Field for Vec<u8> {
     }
 }
 
-/// A list: its length in 32 bits, then its items. Each item takes at least a byte, so a length cannot ask for more memory than there are bytes.
+/// A list: its length in 32 bits, then its items. Each item takes at least a byte, so a length
+/// cannot ask for more memory than there are bytes.
 pub(crate) fn put_list<T: Field>(list: &[T], out: &mut Vec<u8>) {
     (list.len() as u32).put(out);
     for item in list {
@@ -131,7 +134,8 @@ pub(crate) fn take_list<T: Field>(reader: &mut Reader<'_>) -> Result<Vec<T>, Rec
     Ok(list)
 }
 
-/// An endpoint: family (4 or 6), port, flow information, scope, 16 bytes of address of which IPv4 uses the first four.
+/// An endpoint: family (4 or 6), port, flow information, scope, 16 bytes of address of which IPv4
+/// uses the first four.
 impl Field for SocketAddr {
     fn put(&self, out: &mut Vec<u8>) {
         let (family, address, flow, scope) = match self {

@@ -1,7 +1,8 @@
 //! The TCP part of a session record: sequence numbers, windows, estimates, queues.
 //!
-//! Field names are RFC 9293's, 7323's and 6298's; where Linux has a word for it (`tcp(7)`, `struct tcp_info`), the comment gives that.
-//! Options of the program and settings of the system are in `record_tcp_options`, the envelope in `record`.
+//! Field names are RFC 9293's, 7323's and 6298's; where Linux has a word for it (`tcp(7)`, `struct
+//! tcp_info`), the comment gives that. Options of the program and settings of the system are in
+//! `record_tcp_options`, the envelope in `record`.
 
 use crate::record::RecordError;
 use crate::record_codec::{Field, QUEUE_MAX, Reader, put_list, record, record_enum, take_list};
@@ -15,7 +16,8 @@ use alloc::vec::Vec;
 pub(crate) const WINDOW_SCALE_MAX: u8 = 14;
 
 record_enum! {
-    /// States of a connection (RFC 9293, 3.3.2) that a record can have, with Linux's numbers (`tcpi_state`).
+    /// States of a connection (RFC 9293, 3.3.2) that a record can have, with Linux's numbers
+    /// (`tcpi_state`).
     pub enum TcpState, "the TCP state is not one that moves" {
         /// Data flows both ways.
         Established = 1,
@@ -66,7 +68,8 @@ record_enum! {
 }
 
 record_enum! {
-    /// What one tick of the timestamp clock is (RFC 7323, 4; microseconds: Linux 6.7, `TCP_RTO_MIN_US` routes).
+    /// What one tick of the timestamp clock is (RFC 7323, 4; microseconds: Linux 6.7,
+    /// `TCP_RTO_MIN_US` routes).
     pub enum TimestampUnit, "the unit of timestamps is unknown" {
         /// One millisecond.
         Milliseconds = 1,
@@ -81,13 +84,15 @@ record! {
     pub struct TimestampsRecord {
         /// What one tick is.
         pub unit: TimestampUnit,
-        /// What this end would send as `TSval` now (`TCP_TIMESTAMP`, without its lowest bit that Linux uses for the unit).
+        /// What this end would send as `TSval` now (`TCP_TIMESTAMP`, without its lowest bit that
+        /// Linux uses for the unit).
         pub value: u32,
         /// `TS.Recent`: what is to be echoed.
         pub recent: u32,
         /// How long ago `recent` was taken. When it cannot be known: zero.
         pub recent_age: Duration,
-        /// Whether `recent` has ever been taken; if not, the next acceptable segment's is taken without a check.
+        /// Whether `recent` has ever been taken; if not, the next acceptable segment's is taken
+        /// without a check.
         pub recent_valid: bool,
     }
 }
@@ -106,7 +111,8 @@ record! {
 }
 
 record! {
-    /// Bytes that arrived beyond a gap. The kernel's repair interface cannot take these; they are dropped on the way there.
+    /// Bytes that arrived beyond a gap. The kernel's repair interface cannot take these; they are
+    /// dropped on the way there.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct OutOfOrder {
         /// Sequence number of the first byte.
@@ -175,18 +181,21 @@ pub struct TcpRecord {
     pub cwnd: u32,
     /// Slow-start threshold in bytes; `u32::MAX` while there is none.
     pub ssthresh: u32,
-    /// CUBIC's `W_max` in bytes (RFC 9438, 4.1.2); 0 if there was no loss or another controller runs.
+    /// CUBIC's `W_max` in bytes (RFC 9438, 4.1.2); 0 if there was no loss or another controller
+    /// runs.
     pub w_max: u32,
     /// Reordering seen, in segments; 3 at first (`tcpi_reordering`).
     pub reordering: u32,
-    /// How often the retransmission timer has doubled (`tcpi_backoff`). For information: the new home begins undoubled, as the kernel
-    /// does, since it may reach the peer where the old one did not.
+    /// How often the retransmission timer has doubled (`tcpi_backoff`). For information: the new
+    /// home begins undoubled, as the kernel does, since it may reach the peer where the old one did
+    /// not.
     pub backoff: u8,
     /// Window or keepalive probes sent without an answer (`tcpi_probes`).
     pub probes: u8,
     /// Time since the peer was last heard (`tcpi_last_ack_recv`).
     pub idle: Duration,
-    /// Time since the oldest unanswered transmission; zero if nothing is outstanding. The user timeout counts from there.
+    /// Time since the oldest unanswered transmission; zero if nothing is outstanding. The user
+    /// timeout counts from there.
     pub stalled: Duration,
     /// What the program has set.
     pub options: TcpOptions,
@@ -198,12 +207,14 @@ pub struct TcpRecord {
     pub receive_queue: Vec<u8>,
     /// Bytes received beyond a gap, in order and not touching.
     pub out_of_order: Vec<OutOfOrder>,
-    /// Bytes from `snd_una` on: first those sent and not acknowledged, then those not sent. See [`TcpRecord::sent`].
+    /// Bytes from `snd_una` on: first those sent and not acknowledged, then those not sent. See
+    /// [`TcpRecord::sent`].
     pub send_queue: Vec<u8>,
 }
 
 impl Default for TcpRecord {
-    /// An established connection on Ethernet with all sequence numbers 0, nothing queued, and Linux's settings.
+    /// An established connection on Ethernet with all sequence numbers 0, nothing queued, and
+    /// Linux's settings.
     fn default() -> TcpRecord {
         TcpRecord {
             state: TcpState::Established,

@@ -1,7 +1,9 @@
-//! What governs a TCP session beside its protocol state: options that the program set, settings of the system, and counts.
+//! What governs a TCP session beside its protocol state: options that the program set, settings of
+//! the system, and counts.
 //!
-//! Each field names the socket option of `tcp(7)` and `socket(7)` or the setting of `Documentation/networking/ip-sysctl` that it is.
-//! The defaults are Linux 6.18's. Times are in microseconds here, whatever the kernel's interface has.
+//! Each field names the socket option of `tcp(7)` and `socket(7)` or the setting of
+//! `Documentation/networking/ip-sysctl` that it is. The defaults are Linux 6.18's. Times are in
+//! microseconds here, whatever the kernel's interface has.
 
 use crate::record::RecordError;
 use crate::record_codec::{record, record_enum};
@@ -11,7 +13,8 @@ use crate::time::Duration;
 pub type CongestionName = [u8; 16];
 
 record_enum! {
-    /// The congestion controls that the engine runs. A session whose socket has another gets the nearest.
+    /// The congestion controls that the engine runs. A session whose socket has another gets the
+    /// nearest.
     pub enum ControllerKind, "the congestion control is unknown" {
         /// RFC 5681.
         Reno = 0,
@@ -101,7 +104,8 @@ impl TcpOptions {
 }
 
 record! {
-    /// Settings of the system or the network namespace that govern a session: `net.ipv4.tcp_NAME` unless the comment says otherwise.
+    /// Settings of the system or the network namespace that govern a session: `net.ipv4.tcp_NAME`
+    /// unless the comment says otherwise.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TcpTuning {
         /// `dsack`: duplicate SACKs are told (RFC 2883).
@@ -136,7 +140,8 @@ record! {
         pub delayed_ack_min: Duration,
         /// `pingpong_thresh`: answers in a row after which a session counts as interactive.
         pub pingpong_thresh: u8,
-        /// `challenge_ack_limit`: challenge acknowledgements per second (RFC 5961); `i32::MAX` is none.
+        /// `challenge_ack_limit`: challenge acknowledgements per second (RFC 5961); `i32::MAX` is
+        /// none.
         pub challenge_ack_limit: u32,
         /// `invalid_ratelimit`: at most one answer to unacceptable segments in this time.
         pub invalid_ratelimit: Duration,
@@ -178,7 +183,8 @@ record! {
         pub workaround_signed_windows: bool,
         /// `rfc1337`: RST does not end TIME-WAIT.
         pub rfc1337: bool,
-        /// Pacing is asked for although no option limits the rate (the queue discipline is `fq`, or the controller needs it).
+        /// Pacing is asked for although no option limits the rate (the queue discipline is `fq`, or
+        /// the controller needs it).
         pub pacing: bool,
     }
 }
@@ -244,7 +250,8 @@ impl TcpTuning {
 }
 
 record! {
-    /// What was counted over the session's life, for `struct tcp_info`; field names are its, without `tcpi_`.
+    /// What was counted over the session's life, for `struct tcp_info`; field names are its,
+    /// without `tcpi_`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct TcpCounters {
         /// Payload bytes that the peer acknowledged.
@@ -283,7 +290,8 @@ record! {
 }
 
 impl TcpCounters {
-    /// The counters, or none if one is so high that it could overflow: they inform, and are no reason to refuse a session.
+    /// The counters, or none if one is so high that it could overflow: they inform, and are no
+    /// reason to refuse a session.
     pub(crate) fn plausible(self) -> TcpCounters {
         let all = [
             self.bytes_acked,

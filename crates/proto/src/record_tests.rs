@@ -1,4 +1,5 @@
-//! Tests of session records: the round trip in every state, refusals with their reasons, and the bytes that the documentation draws.
+//! Tests of session records: the round trip in every state, refusals with their reasons, and the
+//! bytes that the documentation draws.
 
 use crate::record::*;
 use crate::time::Duration;

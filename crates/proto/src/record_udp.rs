@@ -1,4 +1,5 @@
-//! The UDP part of a session record: options and datagrams not yet read. Endpoints are in the envelope (`record`).
+//! The UDP part of a session record: options and datagrams not yet read. Endpoints are in the
+//! envelope (`record`).
 
 use crate::record::RecordError;
 use crate::record_codec::{Field, Reader, put_list, record, take_list};

@@ -1,7 +1,9 @@
-//! A ring of bytes addressed by stream positions: the memory of one direction of a connection, or of a queue.
+//! A ring of bytes addressed by stream positions: the memory of one direction of a connection, or
+//! of a queue.
 //!
-//! The ring knows neither what is in it nor where that begins and ends; its owner does, and never lets two positions that are in use
-//! lie further apart than the capacity. Made once, of a fixed size; nothing here allocates after that.
+//! The ring knows neither what is in it nor where that begins and ends; its owner does, and never
+//! lets two positions that are in use lie further apart than the capacity. Made once, of a fixed
+//! size; nothing here allocates after that.
 
 use crate::position::Span;
 use alloc::boxed::Box;
@@ -16,7 +18,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring of at least `capacity` bytes: the next power of two. `base` is the first position that will be used.
+    /// A ring of at least `capacity` bytes: the next power of two. `base` is the first position
+    /// that will be used.
     pub(crate) fn new(capacity: usize, base: u64) -> Ring {
         Ring { bytes: vec![0; capacity.next_power_of_two()].into_boxed_slice(), base }
     }
@@ -26,8 +29,8 @@ impl Ring {
         self.bytes.len() as u64
     }
 
-    /// Says that nothing is in the ring and that `position` comes next: it will lie at the front, so that a ring that is often empty
-    /// touches little memory.
+    /// Says that nothing is in the ring and that `position` comes next: it will lie at the front,
+    /// so that a ring that is often empty touches little memory.
     pub(crate) fn rewind(&mut self, position: u64) {
         self.base = position;
     }
@@ -36,7 +39,8 @@ impl Ring {
         (position.wrapping_sub(self.base) & (self.capacity() - 1)) as usize
     }
 
-    /// Copies `source` to where `position` is. What does not fit a whole round is left out; the owner never lets that happen.
+    /// Copies `source` to where `position` is. What does not fit a whole round is left out; the
+    /// owner never lets that happen.
     pub(crate) fn write(&mut self, position: u64, source: &[u8]) {
         let index = self.index(position);
         let count = source.len().min(self.bytes.len());

@@ -1,6 +1,8 @@
-//! Round-trip times and the retransmission timeout that follows from them (RFC 6298), with Linux's bounds.
+//! Round-trip times and the retransmission timeout that follows from them (RFC 6298), with Linux's
+//! bounds.
 //!
-//! Not here: which segment's time counts (Karn's rule is the scoreboard's), and the timer itself ([`crate::recovery`]).
+//! Not here: which segment's time counts (Karn's rule is the scoreboard's), and the timer itself
+//! ([`crate::recovery`]).
 
 use crate::time::{Duration, Instant};
 
@@ -9,8 +11,9 @@ const MIN_WINDOW: Duration = Duration::from_secs(300);
 /// The timeout before anything was measured (RFC 6298, 2.1).
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 
-/// Smoothed round-trip time, its deviation, the timeout, and the least round-trip time of the last minutes. As in Linux the smoothed
-/// values are kept in eighths and quarters of a microsecond, so that rounding does not hold them fast on short paths.
+/// Smoothed round-trip time, its deviation, the timeout, and the least round-trip time of the last
+/// minutes. As in Linux the smoothed values are kept in eighths and quarters of a microsecond, so
+/// that rounding does not hold them fast on short paths.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     rto_min: u64,
@@ -63,8 +66,9 @@ impl RttEstimator {
         }
     }
 
-    /// Takes in the round-trip time of a segment that was sent once, and `latest`, that of the segment sent last of those that the
-    /// acknowledgement told of, which has less of the receiver's delay in it. `una` is the first unacknowledged position after that
+    /// Takes in the round-trip time of a segment that was sent once, and `latest`, that of the
+    /// segment sent last of those that the acknowledgement told of, which has less of the
+    /// receiver's delay in it. `una` is the first unacknowledged position after that
     /// acknowledgement, `nxt` the next one to send: the margin falls at most once in a round trip.
     pub fn sample(&mut self, now: Instant, rtt: Duration, latest: Duration, una: u64, nxt: u64) {
         self.min.update(now, latest.max(Duration::from_micros(1)));
@@ -80,7 +84,8 @@ impl RttEstimator {
         }
         let old = self.srtt8 / 8;
         let (off, deviation) = (old.abs_diff(rtt), self.deviation4 / 4);
-        // A much smaller sample is no reason to expect larger ones: the deviation then grows eight times slower (Linux, after Eifel).
+        // A much smaller sample is no reason to expect larger ones: the deviation then grows eight
+        // times slower (Linux, after Eifel).
         let part = if rtt < old && off > deviation { 8 } else { 1 };
         self.deviation4 = if off > deviation {
             self.deviation4 + (off - deviation) / part
@@ -154,8 +159,8 @@ fn scaled(span: Duration) -> u64 {
     span.as_micros().min(1 << 40)
 }
 
-/// The least value of a sliding window of time, by keeping the best, the second best after it, and the third best after that (Kathleen
-/// Nichols' filter, as in Linux's `lib/minmax.c`).
+/// The least value of a sliding window of time, by keeping the best, the second best after it, and
+/// the third best after that (Kathleen Nichols' filter, as in Linux's `lib/minmax.c`).
 #[derive(Clone, Debug, Default)]
 struct MinFilter {
     best: Option<[(Instant, Duration); 3]>,
@@ -185,7 +190,8 @@ impl MinFilter {
         Self::age(best, new);
     }
 
-    /// Lets the best go when it left the window, and looks for younger second and third ones in its quarters.
+    /// Lets the best go when it left the window, and looks for younger second and third ones in its
+    /// quarters.
     fn age(best: &mut [(Instant, Duration); 3], new: (Instant, Duration)) {
         let age = new.0.since(best[0].0);
         if age > MIN_WINDOW {

@@ -109,7 +109,8 @@ fn the_least_is_forgotten_after_five_minutes() {
 }
 
 proptest! {
-    /// The filter never gives less than the true least of the window, and never more than the latest value.
+    /// The filter never gives less than the true least of the window, and never more than the
+    /// latest value.
     #[test]
     fn the_filter_stays_between_the_true_least_and_the_latest(
         steps in prop::collection::vec((0u64..120, 1u64..1_000), 1..200),

@@ -1,15 +1,17 @@
 //! What was sent, when, and what is known to have become of it: the memory of loss recovery.
 //!
-//! Not here: the bytes themselves, and any judgement about loss; [`crate::rack`] judges, this file keeps the marks and the sums. Read
-//! [`crate::position`] first.
+//! Not here: the bytes themselves, and any judgement about loss; [`crate::rack`] judges, this file
+//! keeps the marks and the sums. Read [`crate::position`] first.
 //!
 //! # Theory of operation
-//! What is outstanding is a row of entries without gaps, from the first unacknowledged position to the next one to send. An entry is a
-//! range of bytes with one mark and one time of sending; neighbours that are alike are one entry, so a burst of segments costs one, and
-//! so does a run of bytes that were reported by SACK. The row's memory is allocated once. When it is nearly used up, neighbours with the
-//! same mark become one even if they were sent at different times, and the entry keeps the first and the last time: whoever judges
-//! takes the one that makes him wait. When even that does not help, a SACK block counts only as far as it fits, which RFC 2018 (8)
-//! allows, since SACK only advises.
+//! What is outstanding is a row of entries without gaps, from the first unacknowledged position to
+//! the next one to send. An entry is a range of bytes with one mark and one time of sending;
+//! neighbours that are alike are one entry, so a burst of segments costs one, and so does a run of
+//! bytes that were reported by SACK. The row's memory is allocated once. When it is nearly used up,
+//! neighbours with the same mark become one even if they were sent at different times, and the
+//! entry keeps the first and the last time: whoever judges takes the one that makes him wait. When
+//! even that does not help, a SACK block counts only as far as it fits, which RFC 2018 (8) allows,
+//! since SACK only advises.
 
 mod row;
 
@@ -40,11 +42,13 @@ pub struct Entry {
     pub sent_first: Instant,
     /// When the last of them was sent last.
     pub sent_last: Instant,
-    /// Which of several things sent at that time went first: it counts how often sending went back to an earlier position.
+    /// Which of several things sent at that time went first: it counts how often sending went back
+    /// to an earlier position.
     pub order: u64,
     /// What is known.
     pub mark: Mark,
-    /// Whether any were ever sent twice: then an acknowledgement does not say which time it is for (Karn).
+    /// Whether any were ever sent twice: then an acknowledgement does not say which time it is for
+    /// (Karn).
     pub again: bool,
 }
 
@@ -74,8 +78,9 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Scoreboard {
     entries: VecDeque<Entry>,
-    /// Above this many entries neighbours are joined more readily, and SACK may not split any more. The memory is for twice as many,
-    /// so that sending again, which makes one more entry of a lost one at most, always finds room.
+    /// Above this many entries neighbours are joined more readily, and SACK may not split any more.
+    /// The memory is for twice as many, so that sending again, which makes one more entry of a lost
+    /// one at most, always finds room.
     limit: usize,
     una: u64,
     nxt: u64,
@@ -96,7 +101,8 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Nothing outstanding; the next position to send is `nxt`. Allocates memory for twice `limit` entries, and never again.
+    /// Nothing outstanding; the next position to send is `nxt`. Allocates memory for twice `limit`
+    /// entries, and never again.
     pub fn new(nxt: u64, limit: usize) -> Scoreboard {
         let limit = limit.max(8);
         Scoreboard {
@@ -156,7 +162,8 @@ impl Scoreboard {
         self.fack
     }
 
-    /// The end of the highest bytes that were ever sent twice, or the first unacknowledged position.
+    /// The end of the highest bytes that were ever sent twice, or the first unacknowledged
+    /// position.
     pub fn again_to(&self) -> u64 {
         self.again_to
     }
@@ -224,7 +231,8 @@ impl Scoreboard {
         });
     }
 
-    /// All before `una` has arrived. Calls `delivered` for every entry, or part of one, of which that is news.
+    /// All before `una` has arrived. Calls `delivered` for every entry, or part of one, of which
+    /// that is news.
     pub fn acknowledge(&mut self, una: u64, mut delivered: impl FnMut(&Delivery)) {
         let una = una.min(self.nxt);
         while let Some(&entry) = self.entries.front() {
@@ -250,8 +258,9 @@ impl Scoreboard {
         self.again_to = self.again_to.max(self.una);
     }
 
-    /// The peer reports `block`; what of it is not outstanding does not count. `fack` is what [`Scoreboard::fack`] was before the
-    /// acknowledgement that carries the block. Calls `delivered` as [`Scoreboard::acknowledge`] does.
+    /// The peer reports `block`; what of it is not outstanding does not count. `fack` is what
+    /// [`Scoreboard::fack`] was before the acknowledgement that carries the block. Calls
+    /// `delivered` as [`Scoreboard::acknowledge`] does.
     pub fn sack(&mut self, block: Span, fack: u64, mut delivered: impl FnMut(&Delivery)) {
         let block = block.common(Span::new(self.una, self.nxt));
         if block.is_empty() {
@@ -316,8 +325,9 @@ impl Scoreboard {
         Some(entry.span.first(length))
     }
 
-    /// Shows every entry that is in the network to `verdict`, in order of position, and marks those lost that it condemns. Stops at
-    /// the first one that may yet arrive from where on all was sent in order. Gives the bytes newly lost.
+    /// Shows every entry that is in the network to `verdict`, in order of position, and marks those
+    /// lost that it condemns. Stops at the first one that may yet arrive from where on all was sent
+    /// in order. Gives the bytes newly lost.
     pub fn judge(&mut self, mut verdict: impl FnMut(&Entry) -> Verdict) -> u64 {
         let before = self.lost;
         let mut at = 0;
@@ -339,7 +349,8 @@ impl Scoreboard {
         self.lost - before
     }
 
-    /// Marks the first `length` bytes lost, unless they were sent again already (NewReno, where there is no SACK).
+    /// Marks the first `length` bytes lost, unless they were sent again already (NewReno, where
+    /// there is no SACK).
     pub fn lose_head(&mut self, length: u64) -> u64 {
         let Some(&head) = self.entries.front() else { return 0 };
         if head.mark != Mark::Sent {
@@ -364,7 +375,8 @@ impl Scoreboard {
         self.lost_from = self.nxt;
     }
 
-    /// The peer threw away what it had reported (RFC 2018, 8): all that was reported counts as sent only.
+    /// The peer threw away what it had reported (RFC 2018, 8): all that was reported counts as sent
+    /// only.
     pub fn renege(&mut self) {
         for at in 0..self.entries.len() {
             if self.entries[at].mark == Mark::Sacked {
@@ -376,7 +388,8 @@ impl Scoreboard {
         self.fack = self.una;
     }
 
-    /// One more duplicate acknowledgement on a connection without SACK: a segment of `mss` bytes left the network.
+    /// One more duplicate acknowledgement on a connection without SACK: a segment of `mss` bytes
+    /// left the network.
     pub fn add_duplicate(&mut self, mss: u64) {
         // At least one segment is missing, or there would be no duplicates.
         let missing = (self.lost + self.resent).max(mss);
@@ -389,8 +402,8 @@ impl Scoreboard {
         self.duplicates = 0;
     }
 
-    /// `advanced` bytes were acknowledged on a connection without SACK: one segment filled the gap, the others had been counted as
-    /// duplicates.
+    /// `advanced` bytes were acknowledged on a connection without SACK: one segment filled the gap,
+    /// the others had been counted as duplicates.
     pub fn remove_duplicates(&mut self, advanced: u64, mss: u64) {
         self.duplicates = self.duplicates.saturating_sub(advanced.saturating_sub(mss));
         self.limit_duplicates();

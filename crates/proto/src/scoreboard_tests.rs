@@ -326,7 +326,8 @@ proptest! {
         }
     }
 
-    /// With too little memory marks may be missing, but the row stays whole, the sums stay right, and memory stays as it is.
+    /// With too little memory marks may be missing, but the row stays whole, the sums stay right,
+    /// and memory stays as it is.
     #[test]
     fn a_crowded_board_stays_whole(actions in prop::collection::vec(action(), 1..200)) {
         let mut board = Scoreboard::new(BASE, 8);

@@ -1,7 +1,8 @@
 //! Points in time and spans of time, in microseconds, as plain numbers.
 //!
-//! Nothing here reads a clock: whoever embeds the engine passes the time in and owes only that it never goes back. The origin is the
-//! embedder's choice. All arithmetic saturates, so that a far timer is far and never wraps to now.
+//! Nothing here reads a clock: whoever embeds the engine passes the time in and owes only that it
+//! never goes back. The origin is the embedder's choice. All arithmetic saturates, so that a far
+//! timer is far and never wraps to now.
 
 use core::ops::{Add, AddAssign, Sub};
 

@@ -1,16 +1,19 @@
-//! The tail loss probe (RFC 8985, section 7): when the last segments of a burst stay unacknowledged, one is sent again early, so that
-//! the answer to it shows what is missing before the retransmission timer runs out.
+//! The tail loss probe (RFC 8985, section 7): when the last segments of a burst stay
+//! unacknowledged, one is sent again early, so that the answer to it shows what is missing before
+//! the retransmission timer runs out.
 //!
 //! Not here: the timer and the probe's transmission ([`crate::recovery`]).
 
 use crate::time::Duration;
 
-/// Most that a receiver may delay an acknowledgement, as Linux assumes it for a lone segment (`TCP_RTO_MIN`).
+/// Most that a receiver may delay an acknowledgement, as Linux assumes it for a lone segment
+/// (`TCP_RTO_MIN`).
 const DELAYED_ACK_MAX: Duration = Duration::from_millis(200);
 /// Added otherwise, for the granularity of timers (Linux: `TCP_TIMEOUT_MIN`).
 const SLACK: Duration = Duration::from_millis(2);
 
-/// How long to wait for an acknowledgement before probing (section 7.2). `lone`: no more than one segment is outstanding.
+/// How long to wait for an acknowledgement before probing (section 7.2). `lone`: no more than one
+/// segment is outstanding.
 pub fn timeout(srtt: Option<Duration>, lone: bool) -> Duration {
     match srtt {
         Some(srtt) if lone => srtt.times(2) + DELAYED_ACK_MAX,
@@ -66,8 +69,8 @@ impl TailLossProbe {
         self.sent = None;
     }
 
-    /// An acknowledgement came. `dsack`: it has a D-SACK block. `plain`: it is a pure duplicate, without SACK block, data or change of
-    /// the window.
+    /// An acknowledgement came. `dsack`: it has a D-SACK block. `plain`: it is a pure duplicate,
+    /// without SACK block, data or change of the window.
     pub fn on_ack(&mut self, una: u64, dsack: bool, plain: bool) -> Answer {
         let Some(probe) = self.sent else { return Answer::None };
         if una < probe.end {
@@ -81,7 +84,8 @@ impl TailLossProbe {
             self.sent = None;
             return Answer::Repaired;
         }
-        // Exactly the probe's end: the acknowledgement of the segment itself or of the probe; a second one tells.
+        // Exactly the probe's end: the acknowledgement of the segment itself or of the probe; a
+        // second one tells.
         if plain {
             self.sent = None;
             return Answer::Needless;

@@ -1,7 +1,10 @@
-//! The one law that everything rests on: what one end writes is what the other reads, in order, once, whatever the link does.
+//! The one law that everything rests on: what one end writes is what the other reads, in order,
+//! once, whatever the link does.
 //!
-//! Two connections, a link that loses, doubles, delays and reorders segments as a seed says, programs that write and read in pieces, moves
-//! (export and import) in the middle, bytes kept by the connection or by its embedding. Throughput and fairness are the simulation's to look at, not this test's.
+//! Two connections, a link that loses, doubles, delays and reorders segments as a seed says,
+//! programs that write and read in pieces, moves (export and import) in the middle, bytes kept by
+//! the connection or by its embedding. Throughput and fairness are the simulation's to look at, not
+//! this test's.
 
 use proptest::prelude::*;
 use sojourn_proto::record::*;

@@ -1,7 +1,9 @@
-//! Dialogues with a virtual clock: what a peer sends, what a program does, and what the connection must answer, at which time.
+//! Dialogues with a virtual clock: what a peer sends, what a program does, and what the connection
+//! must answer, at which time.
 //!
-//! The scripts are in `tests/scripts`, a file per group of rules; `tests/scripts/README.md` says how they read. Each case runs with
-//! several initial sequence numbers, two of them about to wrap. Not here: whole transfers (`byte_stream`), networks with two ends.
+//! The scripts are in `tests/scripts`, a file per group of rules; `tests/scripts/README.md` says
+//! how they read. Each case runs with several initial sequence numbers, two of them about to wrap.
+//! Not here: whole transfers (`byte_stream`), networks with two ends.
 
 #[path = "dialogue/line.rs"]
 mod line;

@@ -1,8 +1,11 @@
-//! What a UDP socket's program has asked to be told with each datagram, as control messages: those of the kernel, in its order.
+//! What a UDP socket's program has asked to be told with each datagram, as control messages: those
+//! of the kernel, in its order.
 //!
-//! For datagrams that came past the kernel; with the others the kernel has put its own. The flags are read from the socket, whoever has set them,
-//! when the library begins to carry it and whenever the program sets one of them. Not here: where the messages go
-//! (`sojourn-preload`), which other options keep a socket in the kernel (the session server). ip(7), ipv6(7), socket(7), udp(7), cmsg(3).
+//! For datagrams that came past the kernel; with the others the kernel has put its own. The flags
+//! are read from the socket, whoever has set them, when the library begins to carry it and whenever
+//! the program sets one of them. Not here: where the messages go (`sojourn-preload`), which other
+//! options keep a socket in the kernel (the session server). ip(7), ipv6(7), socket(7), udp(7),
+//! cmsg(3).
 
 use rustix::fd::BorrowedFd;
 use rustix::time::{ClockId, clock_gettime};
@@ -95,7 +98,8 @@ impl Told {
         self.wants != 0 || self.segment_size > 0
     }
 
-    /// Puts the messages one after another into `room` bytes: `put` copies a part of them to its place. Padding is left as it is.
+    /// Puts the messages one after another into `room` bytes: `put` copies a part of them to its
+    /// place. Padding is left as it is.
     pub fn write(&self, room: usize, put: impl FnMut(usize, &[u8])) -> Written {
         if !self.is_any() {
             return Written::default();
@@ -177,7 +181,8 @@ impl<P: FnMut(usize, &[u8])> Messages<P> {
     fn v4(&mut self, told: &Told) {
         let Envelope { target, traffic_class, hop_limit, .. } = told.envelope;
         if let (IpAddr::V4(ip), true) = (target, told.wants & wants::TARGET != 0) {
-            // `struct in_pktinfo`: interface, this host's address, the packet's, which for such datagrams are one.
+            // `struct in_pktinfo`: interface, this host's address, the packet's, which for such
+            // datagrams are one.
             let parts = [told.interface.to_ne_bytes(), ip.octets(), ip.octets()];
             self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, parts.as_flattened());
         }

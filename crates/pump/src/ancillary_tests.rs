@@ -1,4 +1,5 @@
-//! Control messages beside those that the kernel makes of the same datagram, for every length of room.
+//! Control messages beside those that the kernel makes of the same datagram, for every length of
+//! room.
 
 use super::*;
 use rustix::fd::AsFd;
@@ -42,7 +43,8 @@ fn set(socket: &UdpSocket, level: i32, name: i32, value: i32) {
     assert_eq!(status, 0, "{level} {name}: {}", std::io::Error::last_os_error());
 }
 
-/// A socket with those options set to which another has sent, to `to`; `None`: there is no such family here.
+/// A socket with those options set to which another has sent, to `to`; `None`: there is no such
+/// family here.
 fn received(local: &str, to: &str, options: &[(i32, i32)]) -> Option<UdpSocket> {
     let socket = UdpSocket::bind((local, 0)).ok()?;
     options.iter().for_each(|(level, name)| set(&socket, *level, *name, 1));

@@ -1,7 +1,7 @@
 //! What a program asks of its session while it is carried here, and what it sets.
 //!
-//! The kernel's socket is silent meanwhile, so it is the engine that knows. Not here: who asks (`sojourn_library`), what the kernel
-//! answers besides. Read `options` and `tcp_info`.
+//! The kernel's socket is silent meanwhile, so it is the engine that knows. Not here: who asks
+//! (`sojourn_library`), what the kernel answers besides. Read `options` and `tcp_info`.
 
 use crate::carried::Carried;
 use crate::options::{self, Change};
@@ -24,7 +24,8 @@ impl Carried {
     pub fn known(&self, now: Instant) -> Known {
         let connection = self.connection();
         let mut info = connection.info(now);
-        // What it has not taken over from the ring counts as written and not sent, as far as the program knows.
+        // What it has not taken over from the ring counts as written and not sent, as far as the
+        // program knows.
         let waiting = u32::try_from(self.waiting()).unwrap_or(u32::MAX);
         info.notsent_bytes = info.notsent_bytes.saturating_add(waiting);
         Known { info, quickack: connection.quickack() }
@@ -40,8 +41,9 @@ impl Carried {
         self.connection().siocinq()
     }
 
-    /// The program has set an option: from now on it is obeyed. `socket` has it already; keepalive is what `keepalive` says, since the
-    /// kernel's socket must not ask the peer anything meanwhile. False: the socket does not answer.
+    /// The program has set an option: from now on it is obeyed. `socket` has it already; keepalive
+    /// is what `keepalive` says, since the kernel's socket must not ask the peer anything
+    /// meanwhile. False: the socket does not answer.
     pub fn set(
         &mut self,
         change: Change,

@@ -1,21 +1,26 @@
-//! Whether a bulk transfer with another host does better in the kernel: decided by measurement, without flapping.
+//! Whether a bulk transfer with another host does better in the kernel: decided by measurement,
+//! without flapping.
 //!
-//! Pure: time and bytes come in as arguments. Who measures is in `carried` and in the library; what is done with a verdict there as well.
+//! Pure: time and bytes come in as arguments. Who measures is in `carried` and in the library; what
+//! is done with a verdict there as well.
 //!
 //! # Theory of operation
-//! Time is cut into slices of a tenth of a second. A slice is one of **bulk** if the session moved at least [`FLOOR`], or had more to send than its own windows
-//! allowed. In the kernel the mean of several such slices is the session's **baseline** ([`Kernel`]). Away, ten bulk slices in a row that are each
-//! clearly slower than the baseline are a verdict ([`Judge`]): noise does not make ten in a row, and a pause begins anew. A session that has gone home
-//! so is not offered again for a while, which doubles each time ([`History`]); in that while its baseline is measured again.
+//! Time is cut into slices of a tenth of a second. A slice is one of **bulk** if the session moved
+//! at least [`FLOOR`], or had more to send than its own windows allowed. In the kernel the mean of
+//! several such slices is the session's **baseline** ([`Kernel`]). Away, ten bulk slices in a row
+//! that are each clearly slower than the baseline are a verdict ([`Judge`]): noise does not make
+//! ten in a row, and a pause begins anew. A session that has gone home so is not offered again for
+//! a while, which doubles each time ([`History`]); in that while its baseline is measured again.
 //!
-//! A fast transfer is away long before it could be measured in the kernel. So one that has lasted for a while without a baseline goes home once, for a
-//! **trial** of about a second.
+//! A fast transfer is away long before it could be measured in the kernel. So one that has lasted
+//! for a while without a baseline goes home once, for a **trial** of about a second.
 
 use sojourn_proto::time::{Duration, Instant};
 
 /// Bytes a second below which nothing counts as bulk.
 pub const FLOOR: u64 = 1 << 20;
-/// A slice of the kernel's measurement lasts so long, one that lasts longer than the second had a pause in it.
+/// A slice of the kernel's measurement lasts so long, one that lasts longer than the second had a
+/// pause in it.
 const SLICE: Duration = Duration::from_millis(100);
 const SLICE_MAX: Duration = Duration::from_millis(300);
 /// Slices that make a baseline.
@@ -96,8 +101,8 @@ impl Judge {
     pub const NONE: Self =
         Self { baseline: None, trial_after: None, last: None, slower: 0, bulk_since: None };
 
-    /// About a tenth of a second has passed since the last time. `total`: bytes until now, both ways. `has_more`: there was more to send than its own
-    /// windows let go, with room at the peer.
+    /// About a tenth of a second has passed since the last time. `total`: bytes until now, both
+    /// ways. `has_more`: there was more to send than its own windows let go, with room at the peer.
     pub fn sample(&mut self, now: Instant, total: u64, has_more: bool) -> Option<Verdict> {
         let (then, before) = self.last.replace((now, total))?;
         let time = now.since(then);

@@ -1,8 +1,10 @@
-//! One carried session: a stream on one side, a protocol connection on the other, and bytes between them.
+//! One carried session: a stream on one side, a protocol connection on the other, and bytes between
+//! them.
 //!
-//! Does no more than that: it never waits, knows no clock and no other session. What goes out is handed to the interface that
-//! it is given. Bytes that the program has written stay in its ring until the peer has acknowledged them: should the
-//! process die, they are there. Read `docs/moves.md`.
+//! Does no more than that: it never waits, knows no clock and no other session. What goes out is
+//! handed to the interface that it is given. Bytes that the program has written stay in its ring
+//! until the peer has acknowledged them: should the process die, they are there. Read
+//! `docs/moves.md`.
 
 mod arriving;
 
@@ -22,7 +24,8 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::{FlowKey, MacAddress, Protocol};
 use std::io::IoSlice;
 
-/// While so many bytes are under way the end of what was written, less than a segment, may wait a moment for more.
+/// While so many bytes are under way the end of what was written, less than a segment, may wait a
+/// moment for more.
 const BULK: usize = 32 * 1024;
 
 /// Why a session cannot stay here.
@@ -92,7 +95,8 @@ fn flow_of(connection: &Connection) -> FlowKey {
 }
 
 impl Carried {
-    /// Goes on with the session that the record describes, whose send queue is empty. `None`: the engine does not take it.
+    /// Goes on with the session that the record describes, whose send queue is empty. `None`: the
+    /// engine does not take it.
     pub fn new(
         stream: Stream,
         record: &SessionRecord,
@@ -107,7 +111,8 @@ impl Carried {
         }
         let header = header_for(flow_of(&connection), connection.ip(), hop)?;
         connection.set_path_mtu(now, hop.mtu, false);
-        // The ledger says nothing before the session is claimed: until then it stands where the record says.
+        // The ledger says nothing before the session is claimed: until then it stands where the
+        // record says.
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
         let (beat, is_late) = (Beat::default(), false);
@@ -178,7 +183,8 @@ impl Carried {
         }
     }
 
-    /// Whether the peer's FIN has come right behind the last byte: the record of [`Carried::leave`] does not have it.
+    /// Whether the peer's FIN has come right behind the last byte: the record of [`Carried::leave`]
+    /// does not have it.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -192,8 +198,9 @@ impl Carried {
         [self.connection.next_timeout(), self.beat.next()].into_iter().flatten().min()
     }
 
-    /// The way has changed. If it takes only shorter packets now, what is under way may have been too long for it, and goes again in shorter
-    /// ones: who says so is a router that has dropped some of it, or an interface, where that costs little.
+    /// The way has changed. If it takes only shorter packets now, what is under way may have been
+    /// too long for it, and goes again in shorter ones: who says so is a router that has dropped
+    /// some of it, or an interface, where that costs little.
     pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
         let too_big = !hop.is_cut && hop.mtu < self.hop.mtu;
         self.hop = *hop;
@@ -203,8 +210,9 @@ impl Carried {
         self.connection.set_path_mtu(now, hop.mtu, too_big);
     }
 
-    /// Moves what can be moved, in both directions, and sends what is to be sent. `may_wait`: there will be another round in a moment, and it
-    /// may be better to send a part then ([`Carried::is_late`]).
+    /// Moves what can be moved, in both directions, and sends what is to be sent. `may_wait`: there
+    /// will be another round in a moment, and it may be better to send a part then
+    /// ([`Carried::is_late`]).
     pub(crate) fn pump(
         &mut self,
         out: &mut dyn Interface,
@@ -270,7 +278,8 @@ impl Carried {
         }
     }
 
-    /// The connection hears of what the program has written. The bytes stay where they are until the peer has them.
+    /// The connection hears of what the program has written. The bytes stay where they are until
+    /// the peer has them.
     fn collect(&mut self, may_wait: bool) -> Result<(), Ending> {
         let stop = |_| Ending::Program;
         let acknowledged = self.handed.saturating_sub(self.connection.siocoutq());
@@ -284,7 +293,8 @@ impl Carried {
             Err(Stop::NotRinging) => 0,
             Err(_) => return Err(Ending::Program),
         };
-        // A writer of much writes again soon: then the end of this write is in the middle of a segment, and no segment of its own.
+        // A writer of much writes again soon: then the end of this write is in the middle of a
+        // segment, and no segment of its own.
         let under_way = self.connection.siocoutq() - self.connection.siocoutqnsd();
         let waits = may_wait && under_way >= BULK;
         self.handed += self.connection.send_elsewhere(written, waits);
@@ -292,7 +302,8 @@ impl Carried {
         Ok(())
     }
 
-    /// Sends what is to be sent. Whether that was anything: then the ledger has been told all that this was.
+    /// Sends what is to be sent. Whether that was anything: then the ledger has been told all that
+    /// this was.
     fn transmit(
         &mut self,
         out: &mut dyn Interface,
@@ -316,7 +327,8 @@ impl Carried {
             let payload = if transmit.length == 0 {
                 [&[][..]; 2]
             } else {
-                // SAFETY: the writer is this process's own library, or its session server, which only reads.
+                // SAFETY: the writer is this process's own library, or its session server, which
+                // only reads.
                 unsafe { self.stream.ahead(offset, transmit.length) }
                     .map_err(|_| Ending::Program)?
             };
@@ -330,7 +342,8 @@ impl Carried {
             let [first, second] = payload;
             let frame =
                 Outgoing { vnet: emitted.vnet, parts: [&bytes[..emitted.len], first, second] };
-            // Before the peer can know: a process that is killed between the two has sent nothing that nobody knows of.
+            // Before the peer can know: a process that is killed between the two has sent nothing
+            // that nobody knows of.
             self.tell(now);
             is_told = true;
             // What is not taken is as good as lost on the way, and sent again.
@@ -343,7 +356,8 @@ impl Carried {
         Ok(is_told)
     }
 
-    /// Nobody can go on with the session, which has left with this record: the peer is told so, as well as can be.
+    /// Nobody can go on with the session, which has left with this record: the peer is told so, as
+    /// well as can be.
     pub(crate) fn reset(&mut self, record: &SessionRecord, out: &mut dyn Interface, now: Instant) {
         if let Ok(connection) = Connection::import(record, &Limits::default(), now) {
             self.connection = connection;
@@ -354,8 +368,9 @@ impl Carried {
         }
     }
 
-    /// The record with which the frozen session goes on in its socket: bytes that the program has not read come before those that
-    /// it was never shown, those that are not acknowledged before those that were never sent.
+    /// The record with which the frozen session goes on in its socket: bytes that the program has
+    /// not read come before those that it was never shown, those that are not acknowledged before
+    /// those that were never sent.
     pub fn leave(&mut self, now: Instant) -> Option<SessionRecord> {
         self.stream.freeze();
         let mut record = self.connection.export(now)?;

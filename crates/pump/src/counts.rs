@@ -1,8 +1,9 @@
 //! How much a UDP socket has sent and received past the kernel, for people.
 //!
-//! The pump tells it in the ledger, a tenth of a second after something has happened (as TCP's `figures`), and once more when the socket
-//! goes home. Who reads it takes it for whatever the program's process wrote there. What went through the kernel's
-//! socket (`docs/moves.md`, "UDP") nobody counts.
+//! The pump tells it in the ledger, a tenth of a second after something has happened (as TCP's
+//! `figures`), and once more when the socket goes home. Who reads it takes it for whatever the
+//! program's process wrote there. What went through the kernel's socket (`docs/moves.md`, "UDP")
+//! nobody counts.
 
 use sojourn_stream::LEDGER_WORDS;
 

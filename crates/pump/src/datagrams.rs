@@ -1,9 +1,11 @@
 //! UDP sockets whose datagrams to and from other hosts this process carries.
 //!
-//! There is nothing to be kept up for a datagram: what arrives waits in the socket's queue, what is sent goes out at once. A
-//! destination needs a *way*, which somebody else finds out ([`Sent::Ask`]); until it is known, and for everything that is not plain, the
-//! answer is that the kernel's socket has to send. Receiving does not come here: the queue has a lock of its own, which nobody holds longer than a copy takes.
-//! Read `docs/moves.md`, "UDP", then `sojourn_proto::udp`.
+//! There is nothing to be kept up for a datagram: what arrives waits in the socket's queue, what is
+//! sent goes out at once. A destination needs a *way*, which somebody else finds out
+//! ([`Sent::Ask`]); until it is known, and for everything that is not plain, the answer is that the
+//! kernel's socket has to send. Receiving does not come here: the queue has a lock of its own,
+//! which nobody holds longer than a copy takes. Read `docs/moves.md`, "UDP", then
+//! `sojourn_proto::udp`.
 
 use crate::carried::{Hop, header_for};
 use crate::counts::Counts;
@@ -26,7 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Destinations of a socket whose ways are remembered. One more, and all are asked for again.
 const WAYS_MAX: usize = 256;
-/// A way that is in use is asked for again after so long (microseconds): the kernel may have learned of a smaller packet size.
+/// A way that is in use is asked for again after so long (microseconds): the kernel may have
+/// learned of a smaller packet size.
 const WAY_LASTS_US: u64 = 2_000_000;
 
 /// A socket's queue, which its calls read and the pump fills.
@@ -84,7 +87,8 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// A socket on an interface; `stream` is the other side of its stream, of which only the bells are used.
+    /// A socket on an interface; `stream` is the other side of its stream, of which only the bells
+    /// are used.
     pub fn new(socket: Waiting, stream: Stream, link: LinkId) -> Self {
         let (local, peer) = {
             let socket = lock(&socket);
@@ -180,7 +184,8 @@ pub(crate) struct Sockets {
     rung: Vec<u32>,
     /// Those whose counts are to be told, and when: the first comes first.
     beats: VecDeque<(Instant, u32)>,
-    /// Datagrams that came before their socket, the oldest first: the filter is told a moment earlier.
+    /// Datagrams that came before their socket, the oldest first: the filter is told a moment
+    /// earlier.
     early: VecDeque<Early>,
 }
 
@@ -319,7 +324,8 @@ impl Pump {
         self.sockets.insert(number, one, at);
     }
 
-    /// A socket less. It gets what has arrived for it until now: nobody else looks for that, and nobody sends it again.
+    /// A socket less. It gets what has arrived for it until now: nobody else looks for that, and
+    /// nobody sends it again.
     pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
         self.take_all(at);
         let one = self.sockets.remove(number)?;
@@ -353,7 +359,8 @@ impl Pump {
         }
     }
 
-    /// Sends a datagram of a socket, or several of `segment` bytes each but the last; to its peer if no target is given.
+    /// Sends a datagram of a socket, or several of `segment` bytes each but the last; to its peer
+    /// if no target is given.
     pub fn send_datagram(
         &mut self,
         number: u32,

@@ -1,4 +1,5 @@
-//! UDP sockets of two pumps at the ends of a link in memory: what is sent, what is told of it and when.
+//! UDP sockets of two pumps at the ends of a link in memory: what is sent, what is told of it and
+//! when.
 
 use super::*;
 use rustix::event::{EventfdFlags, eventfd};

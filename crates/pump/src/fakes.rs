@@ -1,4 +1,5 @@
-//! For tests: a session between two ends in this process, and an interface of which both sides are in the test's hands.
+//! For tests: a session between two ends in this process, and an interface of which both sides are
+//! in the test's hands.
 
 use crate::{Carried, Hop};
 use rustix::event::{EventfdFlags, eventfd};

@@ -1,8 +1,10 @@
-//! Figures of a carried session, for people: how its windows, its round-trip time and its losses are now.
+//! Figures of a carried session, for people: how its windows, its round-trip time and its losses
+//! are now.
 //!
-//! The pump tells them in the ledger, a tenth of a second apart at most while something moves; never in each round. Who reads them (the session
-//! server, for `sojourn ss`) takes them for whatever the program's process wrote there. Not here: what must be known to go on after a
-//! death (`position`).
+//! The pump tells them in the ledger, a tenth of a second apart at most while something moves;
+//! never in each round. Who reads them (the session server, for `sojourn ss`) takes them for
+//! whatever the program's process wrote there. Not here: what must be known to go on after a death
+//! (`position`).
 
 use sojourn_proto::tcp::Connection;
 use sojourn_proto::time::{Duration, Instant};
@@ -98,8 +100,8 @@ impl Figures {
     }
 }
 
-/// When the figures are due: a while after something has happened, so that an idle session costs nothing and what is told last is how it
-/// came to rest.
+/// When the figures are due: a while after something has happened, so that an idle session costs
+/// nothing and what is told last is how it came to rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beat {
     due: Option<Instant>,

@@ -1,6 +1,8 @@
-//! A hash for tables whose keys only this process chooses: session numbers, and addresses of sessions that it has.
+//! A hash for tables whose keys only this process chooses: session numbers, and addresses of
+//! sessions that it has.
 //!
-//! Not for keys that a stranger can put into a table. He can choose what is looked for, but not what is found there.
+//! Not for keys that a stranger can put into a table. He can choose what is looked for, but not
+//! what is found there.
 
 use std::hash::Hasher;
 
@@ -34,7 +36,8 @@ impl Hasher for Words {
         self.write_u64(word.into());
     }
 
-    /// A rotation keeps the order of words apart, a multiplication by a number with bits all over spreads each bit upwards.
+    /// A rotation keeps the order of words apart, a multiplication by a number with bits all over
+    /// spreads each bit upwards.
     fn write_u64(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

@@ -1,10 +1,13 @@
-//! Segments that come while their session is on its way: out, when the packets are turned away from the kernel already and the engine does not
-//! have the session yet; and home, when the engine has said where it stands and the kernel does not have it yet.
+//! Segments that come while their session is on its way: out, when the packets are turned away from
+//! the kernel already and the engine does not have the session yet; and home, when the engine has
+//! said where it stands and the kernel does not have it yet.
 //!
-//! They are kept. Without this they would be lost, and a peer that waits for the answer to a lone question would repeat it only after a
-//! time-out. When the engine gets the session it gets them first (`Late::for_each`). To the kernel they are said once it has the session: by the carrier,
-//! since a program may not be allowed to, from a file in which they are ([`Late::pack`], [`each_in`]). Nothing depends on it: what is lost even so the
-//! peer sends again. Not here: when a session goes and is there (`pump` and its owner), how they are said (`sojourn_carrier`).
+//! They are kept. Without this they would be lost, and a peer that waits for the answer to a lone
+//! question would repeat it only after a time-out. When the engine gets the session it gets them
+//! first (`Late::for_each`). To the kernel they are said once it has the session: by the carrier,
+//! since a program may not be allowed to, from a file in which they are ([`Late::pack`],
+//! [`each_in`]). Nothing depends on it: what is lost even so the peer sends again. Not here: when a
+//! session goes and is there (`pump` and its owner), how they are said (`sojourn_carrier`).
 
 use crate::parcel;
 use rustix::fd::{AsFd, OwnedFd};
@@ -26,7 +29,8 @@ const LEN_BYTES: usize = 4;
 /// Bytes of a file that are read at once: any packet and its length fit.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// What has come for sessions that are not here, by what their own frames say. Nobody else's frames come to this process.
+/// What has come for sessions that are not here, by what their own frames say. Nobody else's frames
+/// come to this process.
 #[derive(Debug, Default)]
 pub(crate) struct Strays {
     kept: HashMap<FlowKey, Late>,
@@ -34,7 +38,8 @@ pub(crate) struct Strays {
 }
 
 impl Strays {
-    /// Keeps a segment for its session, if there is room. `size` as in [`crate::Pump`]: of the segments that it was merged of; 0: it is one.
+    /// Keeps a segment for its session, if there is room. `size` as in [`crate::Pump`]: of the
+    /// segments that it was merged of; 0: it is one.
     #[cold]
     pub(crate) fn keep(&mut self, frame: &Frame<'_>, size: u16, at: Instant) {
         let flow = frame.key.reversed();
@@ -123,8 +128,9 @@ impl Late {
     }
 }
 
-/// Says each packet in a file that a program has made ([`Late::pack`]), as it is read: those of them that are segments of `flow`, as its own frames say; anew, so that
-/// nothing else of what is in the file is passed on. What is no such file has none.
+/// Says each packet in a file that a program has made ([`Late::pack`]), as it is read: those of
+/// them that are segments of `flow`, as its own frames say; anew, so that nothing else of what is
+/// in the file is passed on. What is no such file has none.
 pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
     if !parcel::is_sealed(&file) {
         return;
@@ -160,7 +166,8 @@ fn split_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     after.split_at_checked(u32::from_le_bytes(*len) as usize)
 }
 
-/// The packet that a frame of TCP was, with all of its checksums: of what a host's own interfaces pass on they may be missing.
+/// The packet that a frame of TCP was, with all of its checksums: of what a host's own interfaces
+/// pass on they may be missing.
 fn packet_of(frame: &Frame<'_>) -> Option<Vec<u8>> {
     let segment = frame.segment()?;
     let fields = Fields {
@@ -207,7 +214,8 @@ mod tests {
         {
             let (source, target) = (peer.parse().unwrap(), own.parse().unwrap());
             let flow = FlowKey { protocol: Protocol::Tcp, source, target };
-            // As a neighbour on the same machine sends it: the checksum is left to a device that there is not.
+            // As a neighbour on the same machine sends it: the checksum is left to a device that
+            // there is not.
             let came = packet(flow, 7, b"late", Offload::Checksum);
             let came = frame::parse(&came, Link::Raw).unwrap();
             let mut late = Late::new(Instant::ZERO);

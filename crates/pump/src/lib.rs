@@ -1,11 +1,14 @@
-//! Sessions with other hosts in the program's process: between streams, whose other side the program's calls use, and packet interfaces.
+//! Sessions with other hosts in the program's process: between streams, whose other side the
+//! program's calls use, and packet interfaces.
 //!
-//! [`Carried`] is one session, [`Pump`] all of a process. Neither waits nor has a thread: whoever has reason to (a call that has
-//! written, one that waits, a thread that nothing else does) turns the pump, under one lock. The session server makes the
-//! records that sessions begin with and takes those that they end with; [`position`] is what it finds if the process dies.
-//! Read `docs/moves.md` first.
+//! [`Carried`] is one session, [`Pump`] all of a process. Neither waits nor has a thread: whoever
+//! has reason to (a call that has written, one that waits, a thread that nothing else does) turns
+//! the pump, under one lock. The session server makes the records that sessions begin with and
+//! takes those that they end with; [`position`] is what it finds if the process dies. Read
+//! `docs/moves.md` first.
 //!
-//! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns the pump (`sojourn_library`).
+//! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns
+//! the pump (`sojourn_library`).
 #![allow(
     unsafe_code,
     reason = "what is sent lies in the program's ring, which only this process writes"

@@ -1,8 +1,10 @@
-//! What a program has set on its socket, as the engine obeys it: read from the kernel's socket, whoever set it there.
+//! What a program has set on its socket, as the engine obeys it: read from the kernel's socket,
+//! whoever set it there.
 //!
-//! The carrier reads all of it when it takes a session out, the library what has changed when the program sets an option of a session
-//! that is away. So both mean the same. Which options there are: tcp(7), socket(7), ip(7), ipv6(7). What the engine cannot
-//! obey is the session server's to refuse, and the library's to go home for.
+//! The carrier reads all of it when it takes a session out, the library what has changed when the
+//! program sets an option of a session that is away. So both mean the same. Which options there
+//! are: tcp(7), socket(7), ip(7), ipv6(7). What the engine cannot obey is the session server's to
+//! refuse, and the library's to go home for.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -32,7 +34,8 @@ pub enum Change {
     SendBuffer,
     /// `SO_RCVBUF`.
     ReceiveBuffer,
-    /// What is in the IP headers: `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`, `IPV6_TCLASS`, `IPV6_UNICAST_HOPS`.
+    /// What is in the IP headers: `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`, `IPV6_TCLASS`,
+    /// `IPV6_UNICAST_HOPS`.
     Header,
 }
 
@@ -108,7 +111,8 @@ fn controller(name: &[u8]) -> ControllerKind {
     if name.starts_with(b"reno\0") { ControllerKind::Reno } else { ControllerKind::Cubic }
 }
 
-/// What goes into the IP headers of a socket's packets; `local` as it goes over the wire: an IPv4 session may be in an IPv6 socket.
+/// What goes into the IP headers of a socket's packets; `local` as it goes over the wire: an IPv4
+/// session may be in an IPv6 socket.
 pub fn read_ip(socket: BorrowedFd<'_>, local: SocketAddr) -> IpOptions {
     /// `linux/in.h`: path MTU discovery by the route, or always; 3 has the path's size ignored.
     const WITH_DF: core::ops::RangeInclusive<i32> = 1..=3;

@@ -1,6 +1,8 @@
-//! Datagrams of one send on their way out: one frame, one that the interface cuts, or one frame for each.
+//! Datagrams of one send on their way out: one frame, one that the interface cuts, or one frame for
+//! each.
 //!
-//! Not here: whose they are and where they may go (`datagrams`), what a header is (`sojourn_wire::frame`).
+//! Not here: whose they are and where they may go (`datagrams`), what a header is
+//! (`sojourn_wire::frame`).
 
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_shm::copy::slice;

@@ -1,6 +1,7 @@
 //! Session records on their way from one process to another: files without a name.
 //!
-//! The receiver copies the file once and believes nothing of it. What is in it is `sojourn_proto::record`'s.
+//! The receiver copies the file once and believes nothing of it. What is in it is
+//! `sojourn_proto::record`'s.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -15,7 +16,8 @@ const MAX: u64 = 96 << 20;
 pub enum ParcelError {
     /// It is larger than any record.
     TooLarge,
-    /// Somebody can still change it, or it is no memory: reading it could take as long as somebody likes.
+    /// Somebody can still change it, or it is no memory: reading it could take as long as somebody
+    /// likes.
     NotSealed,
     /// It cannot be read.
     System(Errno),

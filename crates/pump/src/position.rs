@@ -1,7 +1,7 @@
 //! The words of a carried session's ledger: where its connection stands.
 //!
-//! Not what is in the rings: the bytes that the peer has not acknowledged are in the program's ring until it has.
-//! Read `sojourn_stream::Ledger`.
+//! Not what is in the rings: the bytes that the peer has not acknowledged are in the program's ring
+//! until it has. Read `sojourn_stream::Ledger`.
 
 use sojourn_proto::record::{TcpRecord, TimestampsRecord};
 use sojourn_stream::LEDGER_WORDS;
@@ -32,8 +32,8 @@ pub fn words(tcp: &TcpRecord) -> [u32; LEDGER_WORDS] {
     words
 }
 
-/// What is under way as the words say: the first byte that the peer has not acknowledged, and the next that will be sent. `None`: they say
-/// nothing yet.
+/// What is under way as the words say: the first byte that the peer has not acknowledged, and the
+/// next that will be sent. `None`: they say nothing yet.
 pub fn under_way(words: &[u32; LEDGER_WORDS]) -> Option<(SeqNum, SeqNum)> {
     (words[0] != 0).then(|| (SeqNum(words[1]), SeqNum(words[2])))
 }

@@ -20,13 +20,15 @@ const BUDGET: usize = 64;
 
 /// Rounds in which it is looked for what has come late, at most.
 const LATE_ROUNDS: usize = 64;
-/// What may wait for a moment waits so long (microseconds) while calls look: the program's answer, or its next write, comes sooner or not soon.
+/// What may wait for a moment waits so long (microseconds) while calls look: the program's answer,
+/// or its next write, comes sooner or not soon.
 const MOMENT_US: u64 = 10;
 
 /// Of so many looks one is a turn: at the rate of a call that waits, once in half a microsecond.
 const LOOKS_PER_TURN: u32 = 16;
 
-/// An interface without sessions is kept for so long (microseconds), for the next: longer than the server keeps its own end of it.
+/// An interface without sessions is kept for so long (microseconds), for the next: longer than the
+/// server keeps its own end of it.
 const LINGER_US: u64 = 10_000_000;
 
 /// No datagram is longer.
@@ -108,8 +110,8 @@ impl Entry {
         }
     }
 
-    /// Almost every timer is put off before it runs out, with each message. So one that is set stays where it is, and when its time comes it is
-    /// looked whether that was meant.
+    /// Almost every timer is put off before it runs out, with each message. So one that is set
+    /// stays where it is, and when its time comes it is looked whether that was meant.
     fn set_timer(&mut self, number: u32, when: Option<Instant>, timers: &mut Timers) {
         self.due = when;
         let Some(when) = when.filter(|when| self.timer.is_none_or(|set| *when < set)) else {
@@ -182,7 +184,8 @@ impl Pump {
         self.links.iter().filter(|link| link.sessions == 0).map(Link::idle_until).min()
     }
 
-    /// One more session, under a number that no other has. It gets first what has come for it while it was on its way here.
+    /// One more session, under a number that no other has. It gets first what has come for it while
+    /// it was on its way here.
     pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried, at: Instant) {
         let flow = carried.flow();
         let early = self.strays.take(&flow, at);
@@ -207,7 +210,8 @@ impl Pump {
         self.mark(number);
     }
 
-    /// Nobody can go on with a session of that interface, which was removed and has left with this record: its peer is told so.
+    /// Nobody can go on with a session of that interface, which was removed and has left with this
+    /// record: its peer is told so.
     pub fn reset(
         &mut self,
         link: LinkId,
@@ -220,7 +224,8 @@ impl Pump {
         }
     }
 
-    /// What has come for a session, by what its own frames say, since it was removed: its packets are the kernel's again.
+    /// What has come for a session, by what its own frames say, since it was removed: its packets
+    /// are the kernel's again.
     pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
         // What came before they were, and what nobody has looked at yet.
         self.take_all(at);
@@ -276,8 +281,9 @@ impl Pump {
         }
     }
 
-    /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn in a moment. What was left by earlier ones
-    /// is sent if it has waited for `MOMENT_US`, or may not wait any more. Whether frames were taken.
+    /// Takes what has arrived, and does what there is to do. `may_wait`: there will be another turn
+    /// in a moment. What was left by earlier ones is sent if it has waited for `MOMENT_US`, or may
+    /// not wait any more. Whether frames were taken.
     pub fn turn(&mut self, may_wait: bool, at: Instant) -> bool {
         self.turn_for(None, may_wait, at)
     }
@@ -314,7 +320,8 @@ impl Pump {
         self.late = late;
     }
 
-    /// Whether a turn would find nothing, as far as can be seen without the clock. Now and then it says no all the same: for a look at the clock.
+    /// Whether a turn would find nothing, as far as can be seen without the clock. Now and then it
+    /// says no all the same: for a look at the clock.
     #[inline]
     pub fn is_quiet(&mut self) -> bool {
         self.looks = (self.looks + 1) % LOOKS_PER_TURN;
@@ -358,7 +365,8 @@ impl Pump {
         }
     }
 
-    /// Does what there is to do for sessions that were marked, without a look at the interfaces. `may_wait`: see [`Pump::turn`].
+    /// Does what there is to do for sessions that were marked, without a look at the interfaces.
+    /// `may_wait`: see [`Pump::turn`].
     pub fn serve(&mut self, may_wait: bool, at: Instant) {
         let mut dirty = core::mem::take(&mut self.dirty);
         for number in dirty.drain(..) {

@@ -220,7 +220,8 @@ fn a_timer_that_was_put_off_is_neither_late_nor_does_it_anything_early() {
         }
     };
     for round in 0..40 {
-        // The answer acknowledges the question, which puts off what was to happen if there were none.
+        // The answer acknowledges the question, which puts off what was to happen if there were
+        // none.
         let at = Instant::from_micros(u64::from(round) * 15_000);
         let question = acknowledging(flow(1).reversed(), round, round, b"?", Offload::Nothing);
         arriving.lock().unwrap().push_back(question);

@@ -1,9 +1,11 @@
 //! One look at the interfaces: whose each frame is, and where its payload goes.
 //!
-//! Most frames are handed over whole, and their session copies what is new into its stream. Two ways save copies. A frame too long for a slot of a
-//! mapped ring waits in its socket's queue, and its slot shows the headers: if it is just what its session expects next, the
-//! kernel copies it to where it belongs, at once. And where that is may be the memory that a call wants it in ([`Landing`]), if nothing that came
-//! before is left to be read. Not here: what the protocol makes of a segment (`carried`).
+//! Most frames are handed over whole, and their session copies what is new into its stream. Two
+//! ways save copies. A frame too long for a slot of a mapped ring waits in its socket's queue, and
+//! its slot shows the headers: if it is just what its session expects next, the kernel copies it to
+//! where it belongs, at once. And where that is may be the memory that a call wants it in
+//! ([`Landing`]), if nothing that came before is left to be read. Not here: what the protocol makes
+//! of a segment (`carried`).
 
 use crate::carried::{Marks, Sizes};
 use crate::datagrams::Sockets;
@@ -16,8 +18,9 @@ use sojourn_wire::frame::{self, Frame};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags};
 
-/// A call that takes bytes of one session, and where it wants them. Whoever makes one sees to it that nobody else reads of that session's stream
-/// while it is in use, and that nothing is there to be read when it is made.
+/// A call that takes bytes of one session, and where it wants them. Whoever makes one sees to it
+/// that nobody else reads of that session's stream while it is in use, and that nothing is there to
+/// be read when it is made.
 #[derive(Debug)]
 pub struct Landing<'b> {
     number: u32,

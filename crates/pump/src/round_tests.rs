@@ -1,4 +1,5 @@
-//! Where payload lands: in the ring, in a call's memory, or nowhere. The interface shows the beginnings of long frames first.
+//! Where payload lands: in the ring, in a call's memory, or nowhere. The interface shows the
+//! beginnings of long frames first.
 
 use crate::fakes::{Wire, flow, packet, session};
 use crate::{Landing, Pump};
@@ -173,7 +174,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever comes in whatever order, and wherever it lands, the program gets the peer's bytes, each once.
+    /// Whatever comes in whatever order, and wherever it lands, the program gets the peer's bytes,
+    /// each once.
     #[test]
     fn the_stream_is_whole(steps in proptest::collection::vec(step(), 1..60)) {
         let mut world = World::new();

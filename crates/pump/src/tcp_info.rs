@@ -1,7 +1,8 @@
 //! The bytes of Linux's `struct tcp_info` (`include/uapi/linux/tcp.h`), read and written by place.
 //!
-//! Its fields have not moved since they were added, and each kernel fills as many as it knows: bytes that are not there are read as 0 and
-//! not written. What the engine does not know is left as it is. The names are those of [`TcpInfo`]; read that first.
+//! Its fields have not moved since they were added, and each kernel fills as many as it knows:
+//! bytes that are not there are read as 0 and not written. What the engine does not know is left as
+//! it is. The names are those of [`TcpInfo`]; read that first.
 
 use sojourn_proto::tcp::TcpInfo;
 
@@ -51,7 +52,8 @@ macro_rules! fields {
             }
         }
 
-        /// Puts what the engine knows over what the kernel has answered; `bytes` are as many as it has.
+        /// Puts what the engine knows over what the kernel has answered; `bytes` are as many as it
+        /// has.
         pub fn overlay(info: &TcpInfo, bytes: &mut [u8]) {
             // What the engine has not measured itself the kernel may have.
             let before = read(bytes);

@@ -1,8 +1,9 @@
 //! Whether the server's threads make progress: what its watchdog looks at.
 //!
-//! Each thread that others depend on has a [`Beat`] and says when it begins with something and when it is done. Every such thing
-//! takes microseconds, or a moment. One that takes seconds is a thread that is lost, and then the service manager is told nothing
-//! more, so that it starts the server anew (sd_notify(3), `WatchdogSec=`). Not here: what the threads do.
+//! Each thread that others depend on has a [`Beat`] and says when it begins with something and when
+//! it is done. Every such thing takes microseconds, or a moment. One that takes seconds is a thread
+//! that is lost, and then the service manager is told nothing more, so that it starts the server
+//! anew (sd_notify(3), `WatchdogSec=`). Not here: what the threads do.
 
 use crate::log::{self, Level};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -57,7 +58,8 @@ impl Beats {
         all.iter().find(|(_, since)| is_late(since)).map(|(name, _)| *name)
     }
 
-    /// Tells the service manager that the server is ready, and from then on that all is well as long as it is.
+    /// Tells the service manager that the server is ready, and from then on that all is well as
+    /// long as it is.
     pub(crate) fn watch(&self) {
         notify("READY=1");
         let Some(every) = wanted() else { return };

@@ -45,8 +45,9 @@ impl Place {
     }
 }
 
-/// Starts the carrier of a server. It has adopted what an earlier server has left with a keeper when this returns. Without the rights that
-/// it takes there is none, and sessions with other hosts stay in the kernel.
+/// Starts the carrier of a server. It has adopted what an earlier server has left with a keeper
+/// when this returns. Without the rights that it takes there is none, and sessions with other hosts
+/// stay in the kernel.
 ///
 /// # Errors
 /// What is missing, for people.

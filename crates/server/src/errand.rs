@@ -1,8 +1,9 @@
 //! Ringing doorbells of clients, who decide whether that can block.
 //!
-//! A client can fill the counter of its event descriptor and let it block at any moment. A client of the server's own user gains nothing
-//! by that. For other users a thread for each user rings, so that a user can only hold up itself; that wait ends when the
-//! server does. What else clients send never comes here: see `proxy`. Not here: who is to be rung (`registry`).
+//! A client can fill the counter of its event descriptor and let it block at any moment. A client
+//! of the server's own user gains nothing by that. For other users a thread for each user rings, so
+//! that a user can only hold up itself; that wait ends when the server does. What else clients send
+//! never comes here: see `proxy`. Not here: who is to be rung (`registry`).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};

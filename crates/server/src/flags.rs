@@ -4,13 +4,13 @@ use clap::{CommandFactory as _, Parser};
 use sojourn_server::log::Level;
 use sojourn_server::run::Network;
 
-/// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk through
-/// shared memory.
+/// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk
+/// through shared memory.
 #[derive(Debug, Parser)]
 #[command(name = "sojournd", version)]
 pub(crate) struct Flags {
-    /// Serve this user's programs, and root's, at $XDG_RUNTIME_DIR/sojourn/server or /tmp/sojourn-UID/server, for root at
-    /// /run/sojourn-root/server. The default.
+    /// Serve this user's programs, and root's, at $XDG_RUNTIME_DIR/sojourn/server or
+    /// /tmp/sojourn-UID/server, for root at /run/sojourn-root/server. The default.
     #[arg(long, conflicts_with = "system")]
     pub(crate) user: bool,
     /// Serve everybody, at /run/sojourn/server or the address that is given. Only root can.
@@ -19,17 +19,19 @@ pub(crate) struct Flags {
     /// Serve at this address instead: a path, @NAME, or fd:N.
     #[arg(long, conflicts_with = "user")]
     pub(crate) address: Option<String>,
-    /// End after so many seconds without a client, and leave the terminal's session at once: for servers that are
-    /// started when they are needed. Without a number 10.
+    /// End after so many seconds without a client, and leave the terminal's session at once: for
+    /// servers that are started when they are needed. Without a number 10.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
     pub(crate) idle_exit: Option<f64>,
-    /// Also carry TCP and UDP sessions with other hosts, those of this network namespace. Takes CAP_NET_ADMIN, CAP_NET_RAW and
-    /// CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the server does not need it gives up. Every program gets its packets
-    /// through a port (a veth pair of its own); with =rights those that show a packet socket of their own get one on the
+    /// Also carry TCP and UDP sessions with other hosts, those of this network namespace. Takes
+    /// CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the
+    /// server does not need it gives up. Every program gets its packets through a port (a veth pair
+    /// of its own); with =rights those that show a packet socket of their own get one on the
     /// interface. See docs/moves.md.
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "ports")]
     pub(crate) network: Option<Way>,
-    /// Also join sessions whose two ends are in one process. For test suites that talk to themselves.
+    /// Also join sessions whose two ends are in one process. For test suites that talk to
+    /// themselves.
     #[arg(long)]
     pub(crate) same_process: bool,
     /// Say no more than this on standard error: error, warn, info or debug.

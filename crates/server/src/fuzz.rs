@@ -1,11 +1,12 @@
-//! Entry point for fuzzing: arbitrary messages of `idl/session.idl`, with and without descriptors, from several
-//! processes of several users, which come and go.
+//! Entry point for fuzzing: arbitrary messages of `idl/session.idl`, with and without descriptors,
+//! from several processes of several users, which come and go.
 //!
-//! The bytes are a little program; its messages are well-formed, mutated, or nothing but bytes. What must hold: no
-//! panic, no wait, who breaks the interface is found out, an honest process is served all the same, and when all
-//! have gone nothing of them is left. Debug and fuzzing builds only; not a part of the interface of this crate.
-//! Used by `tests/fuzz_run.rs` (deterministic, in every test run) and `fuzz/fuzz_targets/session_server.rs`.
-//! Not here: messages that break the rules of the IPC itself (`sojourn_ipc::fuzz`).
+//! The bytes are a little program; its messages are well-formed, mutated, or nothing but bytes.
+//! What must hold: no panic, no wait, who breaks the interface is found out, an honest process is
+//! served all the same, and when all have gone nothing of them is left. Debug and fuzzing builds
+//! only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in
+//! every test run) and `fuzz/fuzz_targets/session_server.rs`. Not here: messages that break the
+//! rules of the IPC itself (`sojourn_ipc::fuzz`).
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 
 use crate::service::Sojournd;
@@ -121,7 +122,8 @@ impl World {
         Some(Self { server, router, generations, ends: stock()? })
     }
 
-    /// Who that is: we ourselves, our parent, init, and one whom the server cannot see; of several users.
+    /// Who that is: we ourselves, our parent, init, and one whom the server cannot see; of several
+    /// users.
     fn caller(&self, index: u32) -> Caller {
         let own = std::process::id() as i32;
         let uid = rustix::process::geteuid().as_raw();

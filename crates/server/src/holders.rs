@@ -1,17 +1,18 @@
 //! Who else holds an end: a look through `/proc`.
 //!
-//! A process holds an end if its table of descriptors has it; how many descriptors it has of it does not
-//! matter, the library knows its own duplicates. One look serves any number of questions. What cannot be seen:
-//! descriptors on their way in a Unix socket (a library never offers again what it has passed on), and threads
-//! with a table of their own.
+//! A process holds an end if its table of descriptors has it; how many descriptors it has of it
+//! does not matter, the library knows its own duplicates. One look serves any number of questions.
+//! What cannot be seen: descriptors on their way in a Unix socket (a library never offers again
+//! what it has passed on), and threads with a table of their own.
 //!
 //! # Processes that may not be inspected
-//! Those of other users, and programs that gained privileges. Descriptors are inherited by `fork`, so only kin of the
-//! asker could hold its end. Such a process **matters** if it, or one of its living forebears, is the asker or
-//! is in the asker's session (setsid(2)); if one that matters may not be inspected, the answer is
-//! [`ReasonT::HoldersUnknown`]. Age does not help: the kernel does not tell when a socket was made. What this rule
-//! does not see is kin whose whole line back to the asker's session has ended. Where `/proc` hides processes
-//! (`hidepid`) and this is not root's server, every answer is `HoldersUnknown`.
+//! Those of other users, and programs that gained privileges. Descriptors are inherited by `fork`,
+//! so only kin of the asker could hold its end. Such a process **matters** if it, or one of its
+//! living forebears, is the asker or is in the asker's session (setsid(2)); if one that matters may
+//! not be inspected, the answer is [`ReasonT::HoldersUnknown`]. Age does not help: the kernel does
+//! not tell when a socket was made. What this rule does not see is kin whose whole line back to the
+//! asker's session has ended. Where `/proc` hides processes (`hidepid`) and this is not root's
+//! server, every answer is `HoldersUnknown`.
 //!
 //! Not here: the thread that looks (`scanner`).
 
@@ -42,8 +43,9 @@ pub enum Object {
 /// Who asks about what.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The process that should be the only holder. Whoever asks makes sure that the number was still this process's after the
-    /// look (`service::counted`); the numbers of the others are only compared with each other, within one look.
+    /// The process that should be the only holder. Whoever asks makes sure that the number was
+    /// still this process's after the look (`service::counted`); the numbers of the others are only
+    /// compared with each other, within one look.
     pub pid: u32,
     /// Of this.
     pub object: Object,
@@ -73,7 +75,8 @@ pub fn look(questions: &[Question]) -> Vec<Result<(), ReasonT>> {
 pub fn user_of(pid: u32) -> Option<u32> {
     let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // Real, effective, saved, that of files. (The folder's owner is root for programs that have changed their user.)
+    // Real, effective, saved, that of files. (The folder's owner is root for programs that have
+    // changed their user.)
     let users = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_ascii_whitespace().nth(1)?.parse().ok()
 }
@@ -95,7 +98,8 @@ struct Scan {
     closed: Vec<u32>,
 }
 
-/// Room for the names of a directory, which most have in one piece: each further piece is a system call.
+/// Room for the names of a directory, which most have in one piece: each further piece is a system
+/// call.
 #[derive(Debug, Default)]
 struct Names(Vec<u8>);
 
@@ -140,7 +144,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Reading of a process whose kin it is costs as much as looking at its descriptors: only of those whose kin matters.
+    /// Reading of a process whose kin it is costs as much as looking at its descriptors: only of
+    /// those whose kin matters.
     fn note_kin(&mut self, pid: u32) {
         let mut pid = pid;
         while pid > 1
@@ -235,7 +240,8 @@ impl Scan {
 /// Parent and session of a process. `None` if it has ended.
 fn kin_of(pid: u32) -> Option<Kin> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which may contain anything but ends at the last bracket: state, parent, group, session.
+    // After the name, which may contain anything but ends at the last bracket: state, parent,
+    // group, session.
     let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = stat[after..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
     let parent = number(fields.nth(1)?)?;
@@ -271,7 +277,8 @@ mod tests {
     struct Holder(Child);
 
     impl Holder {
-        /// In a session (setsid(2)) of this test's own: tests may run among kin that nobody here may inspect.
+        /// In a session (setsid(2)) of this test's own: tests may run among kin that nobody here
+        /// may inspect.
         fn of(end: impl AsFd) -> Self {
             let _ = rustix::process::setsid();
             let end = end.as_fd().try_clone_to_owned().unwrap();
@@ -298,8 +305,8 @@ mod tests {
         look_for(&[Question { pid, object }], &[Ok(())])[0]
     }
 
-    /// Asks until the answer is `wanted`, for a while: a child that another test is starting has, between fork
-    /// and exec, all that this process has.
+    /// Asks until the answer is `wanted`, for a while: a child that another test is starting has,
+    /// between fork and exec, all that this process has.
     fn look_for(
         questions: &[Question],
         wanted: &[Result<(), ReasonT>],
@@ -361,8 +368,9 @@ mod tests {
 
     #[test]
     fn what_may_not_be_inspected_matters_if_it_is_kin() {
-        // 10 is a session's leader, 11 and 12 its children; 20 another session; 13 (closed) is in the session,
-        // 14 (closed) a child of 12 with a session of its own, 21 (closed) a child of 20.
+        // 10 is a session's leader, 11 and 12 its children; 20 another session; 13 (closed) is in
+        // the session, 14 (closed) a child of 12 with a session of its own, 21 (closed) a child
+        // of 20.
         let tree = [
             (10, 1, 10),
             (11, 10, 10),

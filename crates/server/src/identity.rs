@@ -1,13 +1,14 @@
 //! What a descriptor is: the server's own look at the ends that libraries offer.
 //!
-//! Nothing a library says about an end is believed. A socket is named by its cookie and its peer's cookie; the
-//! peer is found with `sock_diag` (TCP by the mirrored addresses, Unix sockets by the peer's inode).
-//! Cookies are given out once in the life of a kernel, so a key cannot come to mean another connection, as
-//! addresses can. A pipe is seen by inode and which end it is; the kernel gives a number out again after four thousand million
-//! others, so the server does not pair by it (`pins`).
+//! Nothing a library says about an end is believed. A socket is named by its cookie and its peer's
+//! cookie; the peer is found with `sock_diag` (TCP by the mirrored addresses, Unix sockets by the
+//! peer's inode). Cookies are given out once in the life of a kernel, so a key cannot come to mean
+//! another connection, as addresses can. A pipe is seen by inode and which end it is; the kernel
+//! gives a number out again after four thousand million others, so the server does not pair by it
+//! (`pins`).
 //!
-//! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not here: who
-//! else holds the end (`holders`), pairing (`registry`).
+//! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not
+//! here: who else holds the end (`holders`), pairing (`registry`).
 
 mod afar;
 mod datagram;
@@ -32,10 +33,11 @@ use sojourn_session::{KindT, ReasonT};
 /// Looks at an end.
 ///
 /// # Errors
-/// The reason why it cannot move: [`ReasonT::Kind`] (no stream socket and no pipe, MPTCP, a fifo with a name,
-/// both ends in one descriptor), [`ReasonT::State`] (listening, not connected, closing, not yet accepted),
-/// [`ReasonT::Option`], [`ReasonT::NoPeer`] (the other end of a TCP connection is not in this network name space),
-/// [`ReasonT::Namespace`] (an end in one that cannot be looked into), [`ReasonT::Resources`].
+/// The reason why it cannot move: [`ReasonT::Kind`] (no stream socket and no pipe, MPTCP, a fifo
+/// with a name, both ends in one descriptor), [`ReasonT::State`] (listening, not connected,
+/// closing, not yet accepted), [`ReasonT::Option`], [`ReasonT::NoPeer`] (the other end of a TCP
+/// connection is not in this network name space), [`ReasonT::Namespace`] (an end in one that cannot
+/// be looked into), [`ReasonT::Resources`].
 pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
     // Nothing is asked that a file system would have to answer: one in user space may never do so.
     let flags = rustix::fs::fcntl_getfl(end).map_err(|_| ReasonT::Closed)?;

@@ -1,10 +1,11 @@
-//! The session server: pairs the ends of sessions that programs on one host offer, makes the memory they
-//! share, watches the processes, and shows administrators what there is.
+//! The session server: pairs the ends of sessions that programs on one host offer, makes the memory
+//! they share, watches the processes, and shows administrators what there is.
 //!
-//! No byte of a session passes through it, and sessions go on without it. Parts: [`registry`] knows and decides
-//! (pure); [`identity`] looks at descriptors, [`holders`] at who else has them, [`memory`] makes what is shared;
-//! [`service`] puts them behind `idl/session.idl`; [`run`] is the process. Not here: moving bytes (`sojourn-stream`),
-//! the programs' side (`sojourn-library`). Read `docs/streams.md` first.
+//! No byte of a session passes through it, and sessions go on without it. Parts: [`registry`] knows
+//! and decides (pure); [`identity`] looks at descriptors, [`holders`] at who else has them,
+//! [`memory`] makes what is shared; [`service`] puts them behind `idl/session.idl`; [`run`] is the
+//! process. Not here: moving bytes (`sojourn-stream`), the programs' side (`sojourn-library`). Read
+//! `docs/streams.md` first.
 
 mod beat;
 mod carried;

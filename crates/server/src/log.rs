@@ -1,7 +1,7 @@
 //! What the server says on its standard error, by importance.
 //!
-//! One line for each event of note; nothing on the way of an offer that goes well below `debug`. Not here: what
-//! users want to know of sessions; that is the `admin` interface.
+//! One line for each event of note; nothing on the way of an offer that goes well below `debug`.
+//! Not here: what users want to know of sessions; that is the `admin` interface.
 
 use std::fmt::Arguments;
 use std::io::Write;

@@ -1,7 +1,9 @@
-//! What was found out of an end that a library offers, and how that goes from a proxy to the server.
+//! What was found out of an end that a library offers, and how that goes from a proxy to the
+//! server.
 //!
-//! The server reads this from a process of its own, so it is checked for sense only: a proxy that was killed half-way has said nothing.
-//! Not here: looking (`identity`), the proxy (`proxy`), asking it (`looks`).
+//! The server reads this from a process of its own, so it is checked for sense only: a proxy that
+//! was killed half-way has said nothing. Not here: looking (`identity`), the proxy (`proxy`),
+//! asking it (`looks`).
 
 use crate::holders::Object;
 use crate::identity::{self, Diag};
@@ -19,8 +21,8 @@ pub(crate) struct Looked {
     pub(crate) inode: u64,
     /// It shows that its program may have packets.
     pub(crate) is_packets: bool,
-    /// What the server keeps of it: of a socket whose peer is on another host the socket, for the carrier; of a pipe its name,
-    /// which is neither reader nor writer.
+    /// What the server keeps of it: of a socket whose peer is on another host the socket, for the
+    /// carrier; of a pipe its name, which is neither reader nor writer.
     pub(crate) kept: Option<OwnedFd>,
     /// To be closed when the answer is given: closing a packet socket takes the kernel a while.
     _slow: Option<OwnedFd>,

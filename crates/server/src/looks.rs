@@ -1,8 +1,9 @@
 //! What proxies are asked, and their answers: no thread that serves anybody waits for one.
 //!
-//! A question goes over its ticket, and a thread of its own takes the answers as they come. One that does not come in time is none: then
-//! the program holds what it offered, or is stopped in the middle of using it, and the server has lost nothing but the
-//! ticket. Not here: the other side (`proxy`), what is done with an answer (`service`).
+//! A question goes over its ticket, and a thread of its own takes the answers as they come. One
+//! that does not come in time is none: then the program holds what it offered, or is stopped in the
+//! middle of using it, and the server has lost nothing but the ticket. Not here: the other side
+//! (`proxy`), what is done with an answer (`service`).
 
 use crate::beat::Beat;
 use crate::looked::{LOOKED_MAX, Looked};
@@ -34,7 +35,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Lets the ticket go, before anybody hears of the answer. Nobody else has it, so the set forgets it, too.
+    /// Lets the ticket go, before anybody hears of the answer. Nobody else has it, so the set
+    /// forgets it, too.
     fn close(self) -> Then {
         drop(self.ticket);
         self.then
@@ -82,7 +84,8 @@ impl Looks {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks what was sent, of which this is the ticket. `then` is called by another thread, or by this one if there is nobody to ask.
+    /// Asks what was sent, of which this is the ticket. `then` is called by another thread, or by
+    /// this one if there is nobody to ask.
     pub(crate) fn ask(&self, ticket: OwnedFd, then: Then) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match rustix::net::send(&ticket, &[0], flags) {

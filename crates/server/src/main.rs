@@ -1,4 +1,5 @@
-//! `sojournd`, the session server: from its flags to the library of this package, which is the rest.
+//! `sojournd`, the session server: from its flags to the library of this package, which is the
+//! rest.
 
 mod flags;
 

@@ -1,7 +1,7 @@
 //! The memory and descriptors that the server makes for the two sides of a stream.
 //!
-//! Nothing of it is mapped here: the server keeps descriptors, to give them out and to read the counters of
-//! bytes. Not here: the layout (`sojourn-stream`).
+//! Nothing of it is mapped here: the server keeps descriptors, to give them out and to read the
+//! counters of bytes. Not here: the layout (`sojourn-stream`).
 
 use crate::registry::Maker;
 use rustix::event::{EventfdFlags, eventfd};

@@ -1,14 +1,16 @@
 //! Pipes by name: which two descriptors are ends of one pipe, for as long as anybody asks.
 //!
 //! # Theory of operation
-//! Inode numbers of pipes come again after 2³² others, and the kernel does not look whether one is still in use: neither an offer that waits
-//! nor an open descriptor keeps a number from being another pipe's as well. What is never two objects is a watch of inotify(7):
-//! asked for a watch of an object that has one, the kernel answers that one's number, and while it is there the object is, even if all its
-//! ends are closed. So a pipe is called by its watch in the server's one set of watches. A watch is no end: readers and writers
-//! are told of each other as if it were not there. It is not told of anything either.
+//! Inode numbers of pipes come again after 2³² others, and the kernel does not look whether one is
+//! still in use: neither an offer that waits nor an open descriptor keeps a number from being
+//! another pipe's as well. What is never two objects is a watch of inotify(7): asked for a watch of
+//! an object that has one, the kernel answers that one's number, and while it is there the object
+//! is, even if all its ends are closed. So a pipe is called by its watch in the server's one set of
+//! watches. A watch is no end: readers and writers are told of each other as if it were not there.
+//! It is not told of anything either.
 //!
-//! A watch takes the right to read the pipe: of pipes that another user made only root's server can have one.
-//! Not here: who asks (`service::ends`).
+//! A watch takes the right to read the pipe: of pipes that another user made only root's server can
+//! have one. Not here: who asks (`service::ends`).
 
 use crate::registry::Key;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};

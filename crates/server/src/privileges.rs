@@ -1,7 +1,9 @@
-//! What the server may do after its start: no more than its work takes, whatever it was started with.
+//! What the server may do after its start: no more than its work takes, whatever it was started
+//! with.
 //!
-//! Capabilities belong to threads, so they are given up before the first other thread is made. See capabilities(7). Not here: what a
-//! system service may be given at most (`systemd/sojournd.service`).
+//! Capabilities belong to threads, so they are given up before the first other thread is made. See
+//! capabilities(7). Not here: what a system service may be given at most
+//! (`systemd/sojournd.service`).
 //!
 //! | for | it takes |
 //! |---|---|
@@ -10,7 +12,8 @@
 //! | sessions with other hosts | `CAP_NET_ADMIN` (repair mode, filters on interfaces), `CAP_NET_RAW` (packet sockets, and raw ones), `CAP_BPF` (the filter's programs), `CAP_SYS_ADMIN` (a port's name space), `CAP_NET_BIND_SERVICE` (a session that comes home is bound again, to a port below 1024, too) |
 //! | a socket in somebody else's directory | `CAP_DAC_OVERRIDE`: its name is removed at the end |
 //!
-//! `CAP_SYS_ADMIN` also lifts the limit on descriptors on their way in sockets, which a server of many programs would reach.
+//! `CAP_SYS_ADMIN` also lifts the limit on descriptors on their way in sockets, which a server of
+//! many programs would reach.
 
 use rustix::fs::stat;
 use rustix::io::Errno;
@@ -24,7 +27,8 @@ use std::path::Path;
 /// What a server does that takes capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<'p> {
-    /// It is root's, and looks at processes of every user: those may hold what root's programs have.
+    /// It is root's, and looks at processes of every user: those may hold what root's programs
+    /// have.
     pub is_roots: bool,
     /// It carries sessions with other hosts.
     pub network: bool,
@@ -61,8 +65,8 @@ fn is_elsewhere(socket: &Path) -> bool {
         if found.st_uid != geteuid().as_raw() && found.st_mode & WRITABLE == 0)
 }
 
-/// Gives up, for this thread and those that it makes, every capability that `work` does not take, and for ever the chance to gain one by
-/// running a program.
+/// Gives up, for this thread and those that it makes, every capability that `work` does not take,
+/// and for ever the chance to gain one by running a program.
 ///
 /// # Errors
 /// The kernel's; giving up is always allowed.
@@ -72,7 +76,8 @@ pub fn keep_only(work: &Work<'_>) -> Result<(), Errno> {
     let held = capabilities(None)?;
     let looks = CapabilitySet::SYS_PTRACE;
     if taken.contains(looks) && !held.permitted.contains(looks) {
-        // Without it, only who may do all that another process may looks into that process (ptrace(2)): nothing can be spared.
+        // Without it, only who may do all that another process may looks into that process
+        // (ptrace(2)): nothing can be spared.
         return Ok(());
     }
     // Needs CAP_SETPCAP, so it comes first; whoever lacks it cannot gain anything any more either.

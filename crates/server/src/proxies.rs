@@ -1,4 +1,5 @@
-//! One proxy for each user who has clients: started when it is needed, given up when it is not, and not started for ever.
+//! One proxy for each user who has clients: started when it is needed, given up when it is not, and
+//! not started for ever.
 //!
 //! Not here: what a proxy does (`proxy`).
 
@@ -17,11 +18,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Processes of one user's at one time: the one in use, and those that have not ended. With more the user is not served.
+/// Processes of one user's at one time: the one in use, and those that have not ended. With more
+/// the user is not served.
 const OF_USER_MAX: usize = 5;
 /// Users that are served at one time.
 const USERS_MAX: usize = 1024;
-/// Sockets of users who are not served, kept rather than closed: they may have things in their queues.
+/// Sockets of users who are not served, kept rather than closed: they may have things in their
+/// queues.
 const STRANDED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -55,7 +58,8 @@ impl Proxies {
         self.carries.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the proxies of users go who have no processes here: each ends with its last client. Whether any is about to end.
+    /// Lets the proxies of users go who have no processes here: each ends with its last client.
+    /// Whether any is about to end.
     pub(crate) fn keep(&self, has_clients: impl Fn(u32) -> bool) -> bool {
         let mut users = self.lock();
         users.by_uid.retain(|uid, user| {
@@ -88,7 +92,8 @@ impl User {
         Ok(())
     }
 
-    /// Hands the proxy a share of the socket; our end of the line. An error: there is no such process.
+    /// Hands the proxy a share of the socket; our end of the line. An error: there is no such
+    /// process.
     fn hand(&self, socket: &OwnedFd) -> Result<OwnedFd, Errno> {
         let control = self.control.as_ref().ok_or(Errno::PIPE)?;
         let (line, theirs) = pair()?;

@@ -1,16 +1,20 @@
-//! A process that has what one user's programs send: it receives their descriptors, and looks what they are.
+//! A process that has what one user's programs send: it receives their descriptors, and looks what
+//! they are.
 //!
 //! # Theory of operation
-//! A question to a kernel object waits for whoever holds the object's lock, and a program can hold the lock of a pipe or of a TCP
-//! socket for ever: it writes from a page that never comes (userfaultfd(2), a file system in user space). Closing the last
-//! descriptor of such a pipe waits as well, and so does closing a file of such a file system. Nothing ends that wait, not even
-//! `SIGKILL`. So no descriptor that a client may have chosen comes into the server's table. One proxy for each user receives them
-//! ([`sojourn_ipc::proxy`]), keeps sockets and pipes, and hands the server **tickets** in their place: one end of a socket pair, over
-//! which the server asks what the thing is (`looks`). Event descriptors and memory go to the server themselves: the kernel
+//! A question to a kernel object waits for whoever holds the object's lock, and a program can hold
+//! the lock of a pipe or of a TCP socket for ever: it writes from a page that never comes
+//! (userfaultfd(2), a file system in user space). Closing the last descriptor of such a pipe waits
+//! as well, and so does closing a file of such a file system. Nothing ends that wait, not even
+//! `SIGKILL`. So no descriptor that a client may have chosen comes into the server's table. One
+//! proxy for each user receives them ([`sojourn_ipc::proxy`]), keeps sockets and pipes, and hands
+//! the server **tickets** in their place: one end of a socket pair, over which the server asks what
+//! the thing is (`looks`). Event descriptors and memory go to the server themselves: the kernel
 //! makes nobody wait for these.
 //!
-//! The first thread waits for nothing but the server. Looking and closing is done by a few others, each of which may be
-//! lost. When all are, the process ends, as far as it can, and the server starts another for that user, but not very often.
+//! The first thread waits for nothing but the server. Looking and closing is done by a few others,
+//! each of which may be lost. When all are, the process ends, as far as it can, and the server
+//! starts another for that user, but not very often.
 //!
 //! Not here: when a proxy is started and given up (`proxies`), what is seen of an end (`identity`).
 
@@ -34,14 +38,16 @@ use std::collections::HashMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 
-/// What this program is run with to be a proxy; the server's end is standard input. [`CARRIES`] may follow.
+/// What this program is run with to be a proxy; the server's end is standard input. [`CARRIES`] may
+/// follow.
 pub const ARGUMENT: &str = "--proxy";
 /// There is a carrier: a socket's peer may be on another host.
 pub const CARRIES: &str = "carries";
 
 /// The server's word that a client's socket and its line follow.
 pub(crate) const CLIENT: u8 = b'C';
-/// Bytes of the largest memory that goes to the server: a session's record (`sojourn_pump::parcel`).
+/// Bytes of the largest memory that goes to the server: a session's record
+/// (`sojourn_pump::parcel`).
 const MEMORY_MAX: u64 = 96 << 20;
 const CONTROL: u64 = u64::MAX;
 const EVENTS: usize = 64;
@@ -87,7 +93,8 @@ pub fn run(carries: bool) -> std::io::Result<()> {
 }
 
 impl Drop for Proxy {
-    /// Says that it ends: as long as a thread is lost, nothing that this process has is closed by its end.
+    /// Says that it ends: as long as a thread is lost, nothing that this process has is closed by
+    /// its end.
     fn drop(&mut self) {
         let of = |what: &Watched| match what {
             Watched::Line { client, line } => {
@@ -220,14 +227,16 @@ impl Proxy {
     }
 }
 
-/// A socket, or a pipe without a name: `/proc` calls files by their paths, which begin with a slash.
+/// A socket, or a pipe without a name: `/proc` calls files by their paths, which begin with a
+/// slash.
 fn is_end(fd: BorrowedFd<'_>) -> bool {
     let prefixes: [&[u8]; 2] = [b"socket:[", b"pipe:["];
     name_of(fd).is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }
 
-/// A file in memory that nobody can change any more, and not so large that letting it go takes long. No others than files in memory have
-/// seals (fcntl(2)), and neither question waits for anybody.
+/// A file in memory that nobody can change any more, and not so large that letting it go takes
+/// long. No others than files in memory have seals (fcntl(2)), and neither question waits for
+/// anybody.
 fn is_memory(fd: BorrowedFd<'_>) -> bool {
     let fixed = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
     fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(fixed))

@@ -1,5 +1,5 @@
-//! The system calls for which there is no safe wrapper: socket options by number, and the network name space
-//! of a socket.
+//! The system calls for which there is no safe wrapper: socket options by number, and the network
+//! name space of a socket.
 #![allow(unsafe_code, reason = "system calls that rustix does not have")]
 
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

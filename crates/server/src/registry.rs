@@ -1,17 +1,18 @@
 //! Who is there, what they have offered, what is joined: the server's knowledge and its decisions.
 //!
-//! Pure: it makes no system call. Time is an argument; memory and descriptors come from a [`Maker`] and are
-//! only kept and given out. So all of it can be tested without a socket (`tests`, `laws`).
+//! Pure: it makes no system call. Time is an argument; memory and descriptors come from a [`Maker`]
+//! and are only kept and given out. So all of it can be tested without a socket (`tests`, `laws`).
 //!
 //! # Theory of operation
-//! An **end** is one offered or joined session of one process, known by the library's number (`local`) and by
-//! its [`Key`], what the server saw of the kernel object. A key names one object: a socket by its
-//! cookie and its peer's, which the kernel never gives out again; a pipe by what the end itself keeps it by
-//! ([`crate::pins`]). So an offer that has become stale (its process closed the descriptor and did not say `left`) can never be
-//! paired with a later connection of the same addresses, or a pipe of the same number. An end that is offered pairs with the end that has the mirrored key, if that waits.
-//! What the server has to say is queued as events, which a process collects. A **stream** is two joined ends;
-//! it is forgotten when both sides have left. Only then are its slots used again, so nobody rings a slot that
-//! means something else by now.
+//! An **end** is one offered or joined session of one process, known by the library's number
+//! (`local`) and by its [`Key`], what the server saw of the kernel object. A key names one object:
+//! a socket by its cookie and its peer's, which the kernel never gives out again; a pipe by what
+//! the end itself keeps it by ([`crate::pins`]). So an offer that has become stale (its process
+//! closed the descriptor and did not say `left`) can never be paired with a later connection of the
+//! same addresses, or a pipe of the same number. An end that is offered pairs with the end that has
+//! the mirrored key, if that waits. What the server has to say is queued as events, which a process
+//! collects. A **stream** is two joined ends; it is forgotten when both sides have left. Only then
+//! are its slots used again, so nobody rings a slot that means something else by now.
 //!
 //! Not here: looking at descriptors (`identity`), counting holders (`holders`), IPC (`service`).
 
@@ -47,8 +48,8 @@ use std::sync::Arc;
 /// A kernel object as the server saw it, and which end of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// A connected socket: its cookie and its peer's. 0 for an end that is on another host: its place is taken by the
-    /// carrier.
+    /// A connected socket: its cookie and its peer's. 0 for an end that is on another host: its
+    /// place is taken by the carrier.
     Socket {
         /// This end's.
         own: u64,
@@ -57,7 +58,8 @@ pub enum Key {
     },
     /// An end of a pipe.
     Pipe {
-        /// Both ends have the same, and no other pipe has: see [`crate::pins`]. What looks at an end only knows its inode.
+        /// Both ends have the same, and no other pipe has: see [`crate::pins`]. What looks at an
+        /// end only knows its inode.
         object: u64,
         /// The end that writes.
         writes: bool,
@@ -81,7 +83,8 @@ impl Key {
     }
 }
 
-/// The client that is the server's own carrier: it offers the other ends of connections to other hosts.
+/// The client that is the server's own carrier: it offers the other ends of connections to other
+/// hosts.
 pub const CARRIER: ClientId = ClientId { index: u32::MAX, generation: u32::MAX };
 
 /// What the server saw of an end.
@@ -95,7 +98,8 @@ pub struct Identity {
     pub from: String,
     /// The other end's.
     pub to: String,
-    /// Bytes that the kernel holds without the reader's help: of what is written here, and beside that of what is read here.
+    /// Bytes that the kernel holds without the reader's help: of what is written here, and beside
+    /// that of what is read here.
     pub holds: [u32; 2],
     /// How its holders are found.
     pub object: Object,
@@ -184,7 +188,8 @@ pub struct Limits {
     pub joins_within: bool,
 }
 
-/// Uncollected events after which a process must not be late, and after which it is dropped at once.
+/// Uncollected events after which a process must not be late, and after which it is dropped at
+/// once.
 const EVENTS_SOME: usize = 256;
 const EVENTS_MAX: usize = 2 * sojourn_session::ENDS_MAX as usize;
 /// How late (ms).
@@ -195,7 +200,8 @@ pub const RING_MIN: u32 = 4 << 10;
 pub const RING_MAX: u32 = 16 << 20;
 /// The largest one that is made, with what the kernel would hold.
 const RING_MOST: u32 = 64 << 20;
-/// Faster than memory (bytes a millisecond): what a side says to have written beyond that is not believed.
+/// Faster than memory (bytes a millisecond): what a side says to have written beyond that is not
+/// believed.
 const RATE_MAX: u64 = 200_000_000;
 
 /// An offered or joined session of one process.
@@ -302,8 +308,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Nobody there. Numbers begin above `seed`, a random one, so that those of a server that was here
-    /// before do not come again.
+    /// Nobody there. Numbers begin above `seed`, a random one, so that those of a server that was
+    /// here before do not come again.
     #[must_use]
     pub fn new(limits: Limits, seed: u32) -> Self {
         Self {
@@ -364,7 +370,8 @@ impl Registry {
         self.drop_mirror(other.key, reason, now_ms);
     }
 
-    /// An offer for which there is no other end any more is refused: a carrier's is for one program's only.
+    /// An offer for which there is no other end any more is refused: a carrier's is for one
+    /// program's only.
     fn drop_mirror(&mut self, of: Key, reason: ReasonT, now_ms: u64) {
         if let Some(&(process, local)) = self.keys.get(&of.mirror())
             && of.is_carried()
@@ -391,8 +398,8 @@ impl Registry {
         self.counters.scans += 1;
     }
 
-    /// Ends whose holders must be counted as well, beside what [`Registry::offer`] answers: of which process, by which number of the
-    /// library's, under which number.
+    /// Ends whose holders must be counted as well, beside what [`Registry::offer`] answers: of
+    /// which process, by which number of the library's, under which number.
     pub fn take_counts(&mut self) -> Vec<(ClientId, u64, u64)> {
         core::mem::take(&mut self.to_count)
     }
@@ -409,7 +416,8 @@ impl Registry {
         core::mem::take(&mut self.to_ring)
     }
 
-    /// Processes that do not collect their events: to be disconnected and then said to be [gone](Self::gone).
+    /// Processes that do not collect their events: to be disconnected and then said to be
+    /// [gone](Self::gone).
     pub fn take_late(&mut self, now_ms: u64) -> Vec<ClientId> {
         for (id, process) in &self.processes {
             let first = process.events.front().map_or(now_ms, |(_, at_ms)| *at_ms);

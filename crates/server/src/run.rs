@@ -1,8 +1,9 @@
 //! The process: one server for each place, its beginning and its end.
 //!
-//! A lock beside the socket makes it one: of two that begin at once, the second finds the first answering and
-//! leaves. One that is started on demand ends when it has had no clients for a while; a client that comes
-//! just then is cut off and starts the next one, which waits for the lock. Not here: what clients ask (`service`).
+//! A lock beside the socket makes it one: of two that begin at once, the second finds the first
+//! answering and leaves. One that is started on demand ends when it has had no clients for a while;
+//! a client that comes just then is cut off and starts the next one, which waits for the lock. Not
+//! here: what clients ask (`service`).
 
 use crate::carried;
 use crate::log::{self, Level};
@@ -45,14 +46,14 @@ pub struct Options {
     pub network: Option<Network>,
     /// Whom and what it serves.
     pub rules: Rules,
-    /// What clients send is received and looked at by processes of their own: this very program, run
-    /// with [`crate::proxy::ARGUMENT`]. Without them a client can hold the server up.
+    /// What clients send is received and looked at by processes of their own: this very program,
+    /// run with [`crate::proxy::ARGUMENT`]. Without them a client can hold the server up.
     pub proxies: bool,
 }
 
 impl Options {
-    /// A server at that address, for programs of this host, until it is told to end, which is all in
-    /// one process: for tests, whose programs are no proxies.
+    /// A server at that address, for programs of this host, until it is told to end, which is all
+    /// in one process: for tests, whose programs are no proxies.
     #[must_use]
     pub fn at(address: &str) -> Self {
         Self {

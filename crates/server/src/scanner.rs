@@ -1,4 +1,5 @@
-//! The thread that counts holders, so that offers do not wait for each other's looks through `/proc`.
+//! The thread that counts holders, so that offers do not wait for each other's looks through
+//! `/proc`.
 //!
 //! What was asked during one look is answered by the next. Not here: the look itself (`holders`).
 
@@ -43,7 +44,8 @@ pub(crate) fn work(jobs: &Receiver<Job>, server: &Weak<Sojournd>, beat: &Beat) {
         server.counted(&jobs, &verdicts);
         drop(server);
         drop(busy);
-        // At most half of a processor, whatever clients do; what comes meanwhile shares the next look.
+        // At most half of a processor, whatever clients do; what comes meanwhile shares the next
+        // look.
         std::thread::sleep(took.min(PAUSE_MAX));
     }
 }

@@ -1,8 +1,9 @@
 //! The interface `session`: arguments are checked and looked at here, decided in the registry.
 //!
-//! One lock guards everything; it is held for microseconds, by the serving thread, by the scanner and by the one that hears what
-//! proxies have seen; nothing is done under it that anybody could make wait. Not here:
-//! the process and its end (`run`), what administrators ask (`admin`), sessions with other hosts (`carry`).
+//! One lock guards everything; it is held for microseconds, by the serving thread, by the scanner
+//! and by the one that hears what proxies have seen; nothing is done under it that anybody could
+//! make wait. Not here: the process and its end (`run`), what administrators ask (`admin`),
+//! sessions with other hosts (`carry`).
 
 mod admin;
 mod carry;
@@ -165,7 +166,8 @@ impl Sojournd {
             joins_within: rules.joins_within,
         };
         let mut seed = [0; 4];
-        // Without randomness the clock does: the seed only keeps numbers of different servers apart.
+        // Without randomness the clock does: the seed only keeps numbers of different servers
+        // apart.
         let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let clock = sojourn_ipc::now_ns() as u32;
         let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
@@ -234,8 +236,9 @@ impl Sojournd {
         self.lock().registry.counters().1 == 0
     }
 
-    /// What is to be done now and then: answers the clients that are to be disconnected because they do not collect
-    /// their events, and whether it is to be called again in a second even if nothing else happens.
+    /// What is to be done now and then: answers the clients that are to be disconnected because
+    /// they do not collect their events, and whether it is to be called again in a second even if
+    /// nothing else happens.
     pub fn tick(&self) -> (Vec<ClientId>, bool) {
         let mut state = self.lock();
         let State { registry, errands } = &mut *state;

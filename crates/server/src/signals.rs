@@ -1,8 +1,8 @@
 //! An orderly end when the system or a user asks for it: `SIGTERM` and `SIGINT`.
 //!
-//! A thread of its own waits for them, and then says to the serving thread what `sojourn server stop --force` says: over the server's own
-//! socket, for that is what the serving thread sleeps at. A second signal ends the process at once. Not here: what is done before the end
-//! (`run`).
+//! A thread of its own waits for them, and then says to the serving thread what `sojourn server
+//! stop --force` says: over the server's own socket, for that is what the serving thread sleeps at.
+//! A second signal ends the process at once. Not here: what is done before the end (`run`).
 #![allow(unsafe_code, reason = "signal masks, which rustix does not have")]
 
 use crate::service::Sojournd;
@@ -46,7 +46,8 @@ fn wait() {
     while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
 }
 
-/// From now on the server that serves `address` ends in order when it is told to. Without a thread it ends at once.
+/// From now on the server that serves `address` ends in order when it is told to. Without a thread
+/// it ends at once.
 pub(crate) fn heed(server: &Arc<Sojournd>, address: &str) {
     let (server, address) = (Arc::clone(server), address.to_owned());
     let work = move || {

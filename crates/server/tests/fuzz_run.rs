@@ -1,5 +1,5 @@
-//! The fuzz target of this crate, run for some seconds with bytes that are the same every time: random ones, and
-//! mutations of programs that came far.
+//! The fuzz target of this crate, run for some seconds with bytes that are the same every time:
+//! random ones, and mutations of programs that came far.
 //!
 //! `cargo fuzz run session_server` goes on from there.
 #![cfg(debug_assertions)]
@@ -30,8 +30,8 @@ impl Random {
 
 /// Two processes say hello, offer the two ends of a connection, and collect.
 fn pair_up(ends: [u8; 2]) -> Vec<u8> {
-    // A step is the process and the operation (15: hello, 16: offer, 17: next); then which descriptor, set, local,
-    // what is special to the operation, and how it is changed: not at all.
+    // A step is the process and the operation (15: hello, 16: offer, 17: next); then which
+    // descriptor, set, local, what is special to the operation, and how it is changed: not at all.
     let hello = |process: u8| vec![process << 6 | 15, 1, 0, 0, 3, 1];
     let offer = |process: u8, end| vec![process << 6 | 16, end, 0, 1, 1];
     let next = |process: u8| vec![process << 6 | 17, 0, 0, 0, 1];

@@ -90,7 +90,8 @@ fn calls_out_of_order_are_answered_with_faults() {
     assert_eq!(code(client.adopt(Some(end.as_fd()), &what, 1, 0).map(drop)), argument);
 }
 
-/// A program may connect as root and give up that right: what has its connection afterwards is no administrator.
+/// A program may connect as root and give up that right: what has its connection afterwards is no
+/// administrator.
 #[test]
 fn a_librarys_connection_is_no_administrators() {
     let folder = Folder::new();
@@ -189,8 +190,8 @@ fn clients_that_come_as_a_server_ends_find_the_next_one() {
     let folder = Folder::new();
     let client = Program::start(&folder.server());
     for _ in 0..20 {
-        // As whoever starts programs does it: see that there is a server, then connect; if it was just
-        // ending, once more.
+        // As whoever starts programs does it: see that there is a server, then connect; if it was
+        // just ending, once more.
         let mut servers = Vec::new();
         until("a client is served", || {
             servers.push(Server::start(&folder.server(), &["--idle-exit", "0"]));

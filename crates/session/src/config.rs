@@ -1,10 +1,11 @@
 //! The configuration: one table of settings that flags, variables and the file share.
 //!
-//! A setting `move_after_calls` is the flag `--move-after-calls`, the variable `SOJOURN_MOVE_AFTER_CALLS` and
-//! the key `move_after_calls` of the file; a flag wins over a variable, a variable over the file. Whoever
-//! starts a program reads all three and hands the result on as variables ([`Config::to_env`]); the preload
-//! library reads those alone ([`Config::from_env`]). Not here: what the settings do; see `docs/streams.md`.
-//! Read `settings` first, the table; `file` is the file, `select` the lists of ports, addresses and programs.
+//! A setting `move_after_calls` is the flag `--move-after-calls`, the variable
+//! `SOJOURN_MOVE_AFTER_CALLS` and the key `move_after_calls` of the file; a flag wins over a
+//! variable, a variable over the file. Whoever starts a program reads all three and hands the
+//! result on as variables ([`Config::to_env`]); the preload library reads those alone
+//! ([`Config::from_env`]). Not here: what the settings do; see `docs/streams.md`. Read `settings`
+//! first, the table; `file` is the file, `select` the lists of ports, addresses and programs.
 
 #[cfg(feature = "file")]
 mod file;
@@ -70,8 +71,8 @@ pub struct Config {
     pub spin: Spin,
     /// The longest time a waiter spins (µs) where it always spins; 0: for ever.
     pub spin_budget_us: u32,
-    /// Fail instead of staying in the kernel where the user asked for acceleration: `sojourn run` fails if the
-    /// program cannot be preloaded, the library is missing or no server can be had.
+    /// Fail instead of staying in the kernel where the user asked for acceleration: `sojourn run`
+    /// fails if the program cannot be preloaded, the library is missing or no server can be had.
     pub strict: bool,
     /// Address of the server; empty: where it usually is, see [`crate::place`].
     pub server: String,
@@ -151,8 +152,8 @@ const PREFIX: &str = "SOJOURN_";
 
 impl Config {
     /// The configuration that whoever started this program left in its environment. A variable that
-    /// cannot be read counts as not set: the starter has told its user, and this program must run on.
-    /// Looks at each variable once and allocates for lists and the server's address only.
+    /// cannot be read counts as not set: the starter has told its user, and this program must run
+    /// on. Looks at each variable once and allocates for lists and the server's address only.
     pub fn from_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         variables: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
@@ -198,7 +199,8 @@ impl Config {
         (setting.read)(self, value).map_err(error)
     }
 
-    /// The variables that say what differs from the defaults: with them [`Config::from_env`] gives the same.
+    /// The variables that say what differs from the defaults: with them [`Config::from_env`] gives
+    /// the same.
     #[must_use]
     pub fn to_env(&self) -> Vec<(String, String)> {
         let default = Self::default();
@@ -236,8 +238,8 @@ impl Config {
         }
     }
 
-    /// Whether a TCP or UDP session between these ends may move, as far as ports and addresses go. A UDP socket that is not connected has no
-    /// remote end: its peers are any.
+    /// Whether a TCP or UDP session between these ends may move, as far as ports and addresses go.
+    /// A UDP socket that is not connected has no remote end: its peers are any.
     #[must_use]
     pub fn allows_between(&self, local: SocketAddr, remote: Option<SocketAddr>) -> bool {
         let Some(remote) = remote else {
@@ -249,8 +251,8 @@ impl Config {
     }
 }
 
-/// The settings among variables, in the order of the table, so that a general setting comes before the
-/// special ones whatever the order of the environment. `None`: not text.
+/// The settings among variables, in the order of the table, so that a general setting comes before
+/// the special ones whatever the order of the environment. `None`: not text.
 fn of_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     variables: impl IntoIterator<Item = (K, V)>,
 ) -> impl Iterator<Item = (&'static Setting, Option<String>)> {
@@ -267,8 +269,8 @@ fn of_env<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     SETTINGS.iter().zip(found).filter_map(|(setting, value)| Some((setting, value?)))
 }
 
-/// What to tell the user of variables that are nearly settings: a name with a letter wrong counts for nothing otherwise. Variables that
-/// are like none may be somebody else's.
+/// What to tell the user of variables that are nearly settings: a name with a letter wrong counts
+/// for nothing otherwise. Variables that are like none may be somebody else's.
 pub fn misspelt<K: AsRef<OsStr>>(
     names: impl IntoIterator<Item = K>,
 ) -> impl Iterator<Item = ConfigError> {

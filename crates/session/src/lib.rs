@@ -1,5 +1,6 @@
-//! The control interface between the protocol library of a program and the session server, generated
-//! from `idl/session.idl`; reasons in words; the configuration that both read; where a server is.
+//! The control interface between the protocol library of a program and the session server,
+//! generated from `idl/session.idl`; reasons in words; the configuration that both read; where a
+//! server is.
 //!
 //! Not here: how either side works. Read `docs/streams.md` first.
 

@@ -1,11 +1,16 @@
-//! A notice that a program's library gives to whoever looks at the process from outside: nothing moves in it any more, and why.
+//! A notice that a program's library gives to whoever looks at the process from outside: nothing
+//! moves in it any more, and why.
 //!
-//! Not here: putting it up (`sojourn-preload`, `notice`), and what else is seen from outside (`sojourn ss`).
+//! Not here: putting it up (`sojourn-preload`, `notice`), and what else is seen from outside
+//! (`sojourn ss`).
 //!
 //! # Theory of operation
-//! A library that has stood down can tell nobody: it may have neither thread nor descriptor, and system calls may be forbidden to it. What every observer who may look into a process sees are its mappings (`/proc/PID/maps`, proc(5)), with their rights. So the
-//! library has a few pages for nothing else, right behind its own data, and takes the right to read from as many as the notice's number says:
-//! pages that can be written and not read, `-w-p`, nobody else makes. A `fork` child has the same memory and the same state, `exec` ends both.
+//! A library that has stood down can tell nobody: it may have neither thread nor descriptor, and
+//! system calls may be forbidden to it. What every observer who may look into a process sees are
+//! its mappings (`/proc/PID/maps`, proc(5)), with their rights. So the library has a few pages for
+//! nothing else, right behind its own data, and takes the right to read from as many as the
+//! notice's number says: pages that can be written and not read, `-w-p`, nobody else makes. A
+//! `fork` child has the same memory and the same state, `exec` ends both.
 
 use crate::ReasonT;
 
@@ -24,7 +29,8 @@ pub fn pages(reason: ReasonT) -> usize {
     SAID.iter().position(|said| *said == reason).map_or(0, |at| at + 1)
 }
 
-/// The notice among a process's mappings, as `/proc/PID/maps` has them. `is_library`: whether a line's file is the library.
+/// The notice among a process's mappings, as `/proc/PID/maps` has them. `is_library`: whether a
+/// line's file is the library.
 #[must_use]
 pub fn find(maps: &str, page: u64, is_library: impl Fn(&str) -> bool) -> Option<ReasonT> {
     // Where the library's mappings and those without a file behind them end so far.

@@ -1,8 +1,8 @@
 //! Where a session server is found, and in which order a client looks.
 //!
-//! There is one place for the whole system and one for each user. A user's place lies in a directory that
-//! must be that user's alone: whoever could put a socket there would be given descriptors. Not here:
-//! connecting (`sojourn-ipc`), starting a server.
+//! There is one place for the whole system and one for each user. A user's place lies in a
+//! directory that must be that user's alone: whoever could put a socket there would be given
+//! descriptors. Not here: connecting (`sojourn-ipc`), starting a server.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -129,8 +129,9 @@ impl Surroundings {
         }
     }
 
-    /// The server a client is to connect to: the one named, else the system's if it is there, else the
-    /// user's own. Text for `sojourn_ipc::Address::parse`; whether anybody listens there is another matter.
+    /// The server a client is to connect to: the one named, else the system's if it is there, else
+    /// the user's own. Text for `sojourn_ipc::Address::parse`; whether anybody listens there is
+    /// another matter.
     ///
     /// # Errors
     /// [`PlaceError`] if the user's own directory is there and cannot be trusted.
@@ -213,8 +214,8 @@ fn check(directory: &Path, user: u32) -> Result<(), PlaceError> {
     Ok(())
 }
 
-/// Whether the socket is this user's or root's, in a directory of either in which others may put things but neither
-/// remove nor rename it (mode 1777, as a folder that containers share has).
+/// Whether the socket is this user's or root's, in a directory of either in which others may put
+/// things but neither remove nor rename it (mode 1777, as a folder that containers share has).
 fn is_kept(socket: &Path, user: u32) -> bool {
     const STICKY: u32 = 0o1000;
     const WRITABLE: u32 = 0o022;

@@ -1,8 +1,9 @@
 //! A thread with a table of descriptors of its own, and calls that are made there.
 //!
-//! Whatever such a thread opens or receives has no number in the table that the process's other threads share, not for a moment:
-//! a library uses it in a program whose numbers are none of its business. Descriptors cross from the shared table to the thread's in
-//! messages of a socket. Not here: what is done there.
+//! Whatever such a thread opens or receives has no number in the table that the process's other
+//! threads share, not for a moment: a library uses it in a program whose numbers are none of its
+//! business. Descriptors cross from the shared table to the thread's in messages of a socket. Not
+//! here: what is done there.
 
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -80,14 +81,16 @@ pub fn pair<S>() -> (Aside<S>, Worker<S>) {
 }
 
 impl<S> Aside<S> {
-    /// Has `work` done by the other thread, and waits for it. `None`: there is none, or it has ended. What is answered must not
-    /// be, or have, a descriptor: its number would mean another one here.
+    /// Has `work` done by the other thread, and waits for it. `None`: there is none, or it has
+    /// ended. What is answered must not be, or have, a descriptor: its number would mean another
+    /// one here.
     pub fn call<R: Send>(&mut self, work: impl FnOnce(&mut S) -> R + Send) -> Option<R> {
         let mut answer = None;
         let place = &mut answer;
         let work: Work<'_, S> = Box::new(move |state| *place = Some(work(state)));
-        // SAFETY: only the lifetime changes. The closure is gone before this function returns: `Over` and `Done` below are
-        // set after the other thread has dropped it, and what it has not taken is dropped here.
+        // SAFETY: only the lifetime changes. The closure is gone before this function returns:
+        // `Over` and `Done` below are set after the other thread has dropped it, and what it has
+        // not taken is dropped here.
         let work = unsafe { core::mem::transmute::<Work<'_, S>, Work<'static, S>>(work) };
         let mut turn = self.shared.turn();
         if matches!(*turn, Turn::Over) {
@@ -140,13 +143,15 @@ impl<S> Drop for Worker<S> {
     }
 }
 
-/// Gives this thread a table of descriptors of its own, in which is what the shared one has at `number`, and nothing else.
+/// Gives this thread a table of descriptors of its own, in which is what the shared one has at
+/// `number`, and nothing else.
 ///
 /// # Errors
 /// The kernel's, if it gives no such table.
 pub fn keep_only(number: i32) -> Result<OwnedFd, Errno> {
     let kept = u32::try_from(number).map_err(|_| Errno::BADF)?;
-    // What this copies it closes in the same call, so that a close by another thread comes late by a few microseconds at most.
+    // What this copies it closes in the same call, so that a close by another thread comes late by
+    // a few microseconds at most.
     let below = close_range(0, kept.saturating_sub(1), libc::CLOSE_RANGE_UNSHARE);
     if kept == 0 || below.is_err() {
         // Before Linux 5.9, or forbidden by somebody who does not know it.

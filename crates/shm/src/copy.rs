@@ -1,15 +1,16 @@
 //! Copies between private memory and memory that a peer may be writing at the same time.
 //!
 //! Such a copy is a data race by intent: the bytes may be any mixture of old and new, and whoever
-//! copies checks the private copy. Rust's memory model has no word for it, so the bytes are moved by
-//! volatile accesses or by assembly, which the compiler cannot assume anything about: it can neither
-//! invent a second load nor turn the copy into a reference. A byte near an end may be loaded twice.
+//! copies checks the private copy. Rust's memory model has no word for it, so the bytes are moved
+//! by volatile accesses or by assembly, which the compiler cannot assume anything about: it can
+//! neither invent a second load nor turn the copy into a reference. A byte near an end may be
+//! loaded twice.
 //!
-//! Private memory is copied by the same code ([`slice()`]): the C library's `memcpy` and the processor's
-//! string instruction (`rep movsb`) are up to thirty times slower than vector moves on some processors
-//! where the target lies a few bytes ahead of the source within a page. How many bytes a vector has is
-//! chosen once per process ([`Way`]). `cargo xtask bench copies` shows what each way costs.
-//! Not here: bounds; see [`crate::Span`].
+//! Private memory is copied by the same code ([`slice()`]): the C library's `memcpy` and the
+//! processor's string instruction (`rep movsb`) are up to thirty times slower than vector moves on
+//! some processors where the target lies a few bytes ahead of the source within a page. How many
+//! bytes a vector has is chosen once per process ([`Way`]). `cargo xtask bench copies` shows what
+//! each way costs. Not here: bounds; see [`crate::Span`].
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -27,8 +28,8 @@ use x86_64 as processor;
 
 pub use processor::Way;
 
-/// From this many bytes on a copy goes the way that the processor is best at; below, the choice would
-/// cost more than it saves.
+/// From this many bytes on a copy goes the way that the processor is best at; below, the choice
+/// would cost more than it saves.
 const BULK_MIN: usize = 256;
 
 /// Copies `len` bytes from `source` to `target`, either of which a peer may be writing.
@@ -47,9 +48,9 @@ pub unsafe fn racy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// As [`racy`], to memory that another processor has read or written last: the cache lines are asked for
-/// a little ahead of the copy, for writing. Between processors that saves a twentieth; to memory that
-/// is in this processor's caches it costs a tenth.
+/// As [`racy`], to memory that another processor has read or written last: the cache lines are
+/// asked for a little ahead of the copy, for writing. Between processors that saves a twentieth; to
+/// memory that is in this processor's caches it costs a tenth.
 ///
 /// # Safety
 /// As for [`racy`].
@@ -71,8 +72,8 @@ pub unsafe fn racy_to_far(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Copies the first bytes of `source` to those of `target`, all of it private memory; answers how many:
-/// the shorter length.
+/// Copies the first bytes of `source` to those of `target`, all of it private memory; answers how
+/// many: the shorter length.
 #[inline]
 pub fn slice(source: &[u8], target: &mut [u8]) -> usize {
     let len = source.len().min(target.len());
@@ -97,7 +98,8 @@ pub unsafe fn racy_by(way: Way, source: *const u8, target: *mut u8, len: usize) 
     }
 }
 
-/// Fewer than 16 bytes: words where both sides are aligned, bytes otherwise, but for what the processor does better.
+/// Fewer than 16 bytes: words where both sides are aligned, bytes otherwise, but for what the
+/// processor does better.
 #[inline]
 unsafe fn few(source: *const u8, target: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! Descriptor numbers of the program that this code lives in.
 //!
-//! A library that serves a program's calls is handed plain numbers and must use them as the kernel would:
-//! whatever is open there now, or `EBADF`. That is all this function says.
+//! A library that serves a program's calls is handed plain numbers and must use them as the kernel
+//! would: whatever is open there now, or `EBADF`. That is all this function says.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::ioctl::{Getter, Opcode, ioctl};
@@ -9,18 +9,21 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 /// `SIOCOUTQ` is the same number (`linux/sockios.h`).
 const TIOCOUTQ: Opcode = 0x5411;
 
-/// Whatever the program has open at `number`; `None` for numbers that cannot be descriptors. Nothing keeps it open:
-/// the program may close it at any time, and the call made with it then answers `EBADF`, as for any caller.
+/// Whatever the program has open at `number`; `None` for numbers that cannot be descriptors.
+/// Nothing keeps it open: the program may close it at any time, and the call made with it then
+/// answers `EBADF`, as for any caller.
 #[inline]
 pub fn of_program(number: i32) -> Option<BorrowedFd<'static>> {
     if number < 0 {
         return None;
     }
-    // SAFETY: not -1, as checked. Who closes the number is the program's affair; no memory depends on it.
+    // SAFETY: not -1, as checked. Who closes the number is the program's affair; no memory depends
+    // on it.
     Some(unsafe { BorrowedFd::borrow_raw(number) })
 }
 
-/// Bytes that a TCP socket has sent and the peer has not acknowledged, or not sent yet: `SIOCOUTQ`, tcp(7).
+/// Bytes that a TCP socket has sent and the peer has not acknowledged, or not sent yet: `SIOCOUTQ`,
+/// tcp(7).
 ///
 /// # Errors
 /// Those of ioctl(2).
@@ -30,7 +33,8 @@ pub fn output_queue(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     Ok(u64::try_from(len).unwrap_or(0))
 }
 
-/// A socket option's bytes (getsockopt(2)): `value` is filled as far as the kernel has them. How many that are.
+/// A socket option's bytes (getsockopt(2)): `value` is filled as far as the kernel has them. How
+/// many that are.
 ///
 /// # Errors
 /// The kernel's.
@@ -72,8 +76,8 @@ pub fn read_into(
     offset: Option<u64>,
     target: crate::Span<'_>,
 ) -> rustix::io::Result<usize> {
-    // SAFETY: the span is `len` bytes of a mapping; nobody in this process holds references into it, and that
-    // others see or change the bytes meanwhile is what shared memory is.
+    // SAFETY: the span is `len` bytes of a mapping; nobody in this process holds references into
+    // it, and that others see or change the bytes meanwhile is what shared memory is.
     let buf = unsafe {
         core::slice::from_raw_parts_mut(
             target.as_ptr().cast::<core::mem::MaybeUninit<u8>>(),

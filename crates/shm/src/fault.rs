@@ -1,12 +1,13 @@
 //! Labelled points at which a test can let this process die, as if by `kill -9`.
 //!
 //! Debug builds only; in a release build a point is nothing at all. The environment variable
-//! `SOJOURN_FAULT_POINT` names the label and, after a colon, how often it is passed before.
-//! Labels begin with the part they are in: `client.` and `server.` (the IPC), `stream.`, `library.`, `sojournd.`.
-//! The tests that use them: `tests/death.rs` of `sojourn-ipc`, `tests/deaths.rs` of `sojourn-library`.
+//! `SOJOURN_FAULT_POINT` names the label and, after a colon, how often it is passed before. Labels
+//! begin with the part they are in: `client.` and `server.` (the IPC), `stream.`, `library.`,
+//! `sojournd.`. The tests that use them: `tests/death.rs` of `sojourn-ipc`, `tests/deaths.rs` of
+//! `sojourn-library`.
 //!
-//! `SOJOURN_WITHOUT` names a facility of the kernel that this process is to do without, as on an older one:
-//! `futex_waitv`; the test is `tests/features.rs` of `sojourn-ipc`.
+//! `SOJOURN_WITHOUT` names a facility of the kernel that this process is to do without, as on an
+//! older one: `futex_waitv`; the test is `tests/features.rs` of `sojourn-ipc`.
 
 /// Dies here if that is wanted.
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! Futex waits and wakes across processes: a thin, typed layer over the system calls.
 //!
-//! Waits return for any reason (woken, value differs, signal, time out): the caller looks again, as it
-//! must anyhow. See futex(2) and futex_waitv(2) (Linux 5.16).
+//! Waits return for any reason (woken, value differs, signal, time out): the caller looks again, as
+//! it must anyhow. See futex(2) and futex_waitv(2) (Linux 5.16).
 
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
@@ -45,8 +45,8 @@ pub fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }
 
-/// Whether the kernel has futex_waitv(2): Linux 5.16, unless a system call filter forbids it. Without it
-/// [`WaitSet::wait_any`] returns at once. Found out once per process.
+/// Whether the kernel has futex_waitv(2): Linux 5.16, unless a system call filter forbids it.
+/// Without it [`WaitSet::wait_any`] returns at once. Found out once per process.
 pub fn can_wait_any() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     // No words to wait on is an error that only a kernel that knows the call can give.
@@ -62,8 +62,8 @@ pub struct WaitSet {
     waits: Vec<futex::Wait>,
 }
 
-// SAFETY: the raw pointers in a wait set are only handed to the kernel during `wait_any`, by whoever
-// holds the set; the set itself is plain data.
+// SAFETY: the raw pointers in a wait set are only handed to the kernel during `wait_any`, by
+// whoever holds the set; the set itself is plain data.
 unsafe impl Send for WaitSet {}
 
 impl WaitSet {

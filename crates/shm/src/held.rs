@@ -1,8 +1,9 @@
 //! A descriptor at a number that may have to change, in a table that belongs to somebody else.
 //!
-//! A library inside a program keeps a few descriptors in the program's table. If the program puts something of its own on such a
-//! number, which it may, the library's moves to another one, under all who use it. Not here: who chooses numbers, and who keeps
-//! the program's own calls away from them.
+//! A library inside a program keeps a few descriptors in the program's table. If the program puts
+//! something of its own on such a number, which it may, the library's moves to another one, under
+//! all who use it. Not here: who chooses numbers, and who keeps the program's own calls away from
+//! them.
 
 use crate::descriptor::of_program;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -23,7 +24,8 @@ impl Place {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The descriptor has another number from now on, or none. The old number is no longer closed by anybody here.
+    /// The descriptor has another number from now on, or none. The old number is no longer closed
+    /// by anybody here.
     pub fn move_to(&self, number: Option<OwnedFd>) {
         self.0.store(number.map_or(GONE, IntoRawFd::into_raw_fd), Ordering::SeqCst);
     }
@@ -48,7 +50,8 @@ impl Held {
         self.place.clone()
     }
 
-    /// The descriptor itself. Its place says its number still, until whoever keeps places forgets it.
+    /// The descriptor itself. Its place says its number still, until whoever keeps places forgets
+    /// it.
     pub fn into_owned(mut self) -> OwnedFd {
         let number = self.number();
         self.place = Place(Arc::new(AtomicI32::new(GONE)));
@@ -81,7 +84,8 @@ impl Drop for Held {
         let number = self.place.0.swap(GONE, Ordering::SeqCst);
         if number != GONE {
             (self.closing)(number);
-            // SAFETY: the number came from an `OwnedFd`, here or in `Place::move_to`, and nobody else closes it: it was taken out of its place.
+            // SAFETY: the number came from an `OwnedFd`, here or in `Place::move_to`, and nobody
+            // else closes it: it was taken out of its place.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }

@@ -1,14 +1,14 @@
 //! Memory shared with a peer that may be hostile, and the two protocols that run over it.
 //!
-//! What is here: sealed anonymous segments and their mapping ([`Segment`], [`Mapping`]), checked spans
-//! and the copies in and out of them ([`Span`], [`copy`]), futexes ([`futex`]), the line of words that
-//! carries a message ([`Line`]), the order of messages ([`ring`]), the parking protocol ([`park`]), and how
-//! long to spin before parking ([`wait`], [`Deadline`]).
-//! What is not: messages, sockets, protocols; whoever maps a segment decides what its bytes mean.
+//! What is here: sealed anonymous segments and their mapping ([`Segment`], [`Mapping`]), checked
+//! spans and the copies in and out of them ([`Span`], [`copy`]), futexes ([`futex`]), the line of
+//! words that carries a message ([`Line`]), the order of messages ([`ring`]), the parking protocol
+//! ([`park`]), and how long to spin before parking ([`wait`], [`Deadline`]). What is not: messages,
+//! sockets, protocols; whoever maps a segment decides what its bytes mean.
 //!
-//! Two rules hold everywhere: no Rust reference other than to an atomic ever points into memory that a
-//! peer can write, and every offset and length is checked against the *mapped* size before it is used.
-//! Read `docs/ipc.md` first, its part on shared memory.
+//! Two rules hold everywhere: no Rust reference other than to an atomic ever points into memory
+//! that a peer can write, and every offset and length is checked against the *mapped* size before
+//! it is used. Read `docs/ipc.md` first, its part on shared memory.
 #![allow(unsafe_code, reason = "mapping and copying shared memory is what this crate is for")]
 
 mod line;

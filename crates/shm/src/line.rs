@@ -1,9 +1,9 @@
 //! One message line: sixteen words whose first is the tag that publishes the rest.
 //!
-//! A line is two cache lines of 64 bytes. The writer stores words 1.. and then the tag with release;
-//! the reader that sees the new tag sees the words. A short message needs words 1..8 only, which lie
-//! in the tag's own cache line: one transfer brings flag and payload. Not here: who may write when;
-//! that is the business of the ring that is made of lines (`docs/ipc.md`, "Slots").
+//! A line is two cache lines of 64 bytes. The writer stores words 1.. and then the tag with
+//! release; the reader that sees the new tag sees the words. A short message needs words 1..8 only,
+//! which lie in the tag's own cache line: one transfer brings flag and payload. Not here: who may
+//! write when; that is the business of the ring that is made of lines (`docs/ipc.md`, "Slots").
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -26,9 +26,9 @@ impl Line {
     /// Stores `first` and `rest` in the words after the tag's and then publishes them with `tag`.
     /// What of `rest` does not fit the line is ignored.
     ///
-    /// The stores follow one another with nothing between: a peer that polls the tag takes the cache
-    /// line away whenever it gets to it, and each time it does so before the tag is stored costs
-    /// another transfer both ways.
+    /// The stores follow one another with nothing between: a peer that polls the tag takes the
+    /// cache line away whenever it gets to it, and each time it does so before the tag is stored
+    /// costs another transfer both ways.
     #[inline(always)]
     pub fn publish(&self, tag: u64, first: u64, rest: &[u64]) {
         self.words[1].store(first, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! A mapped segment and checked spans of it.
 //!
-//! The only ways to the bytes are a [`Span`] (copies) and [`Mapping::word32`] and its likes (atomics);
-//! both check offset and length against the mapped size, with checked arithmetic. See mmap(2).
+//! The only ways to the bytes are a [`Span`] (copies) and [`Mapping::word32`] and its likes
+//! (atomics); both check offset and length against the mapped size, with checked arithmetic. See
+//! mmap(2).
 
 use crate::copy;
 use crate::{AtomicU32, AtomicU64, Line};
@@ -21,8 +22,8 @@ pub enum Access {
     ReadWrite,
 }
 
-/// A shared mapping, unmapped on drop. Children made by `fork` do not inherit it: one process is one
-/// party to a region's protocol.
+/// A shared mapping, unmapped on drop. Children made by `fork` do not inherit it: one process is
+/// one party to a region's protocol.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -30,7 +31,8 @@ pub struct Mapping {
     access: Access,
 }
 
-// SAFETY: the mapping is memory, reached only through atomics and racy copies; any thread may do so.
+// SAFETY: the mapping is memory, reached only through atomics and racy copies; any thread may do
+// so.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method hands out a plain reference into it.
 unsafe impl Sync for Mapping {}
@@ -56,7 +58,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Fresh zeroed memory of `len` bytes, shared with the children that `fork` makes later, and with nobody else.
+    /// Fresh zeroed memory of `len` bytes, shared with the children that `fork` makes later, and
+    /// with nobody else.
     ///
     /// # Errors
     /// Those of mmap(2).
@@ -82,7 +85,8 @@ impl Mapping {
         Ok(Self { base, len, access: Access::ReadWrite })
     }
 
-    /// Gives the memory behind these bytes back, if that can be: they are zero then. Whole pages of shared memory only.
+    /// Gives the memory behind these bytes back, if that can be: they are zero then. Whole pages of
+    /// shared memory only.
     pub fn discard(&self, offset: usize, len: usize) {
         if self.checked::<u8>(offset, len).is_some() && self.access == Access::ReadWrite {
             // SAFETY: within the mapping, whose bytes may change at any time.
@@ -205,8 +209,8 @@ impl<'m> Span<'m> {
         len
     }
 
-    /// The eight bytes at `offset`, loaded once; `None` if they are not within the span. The next load may
-    /// give others.
+    /// The eight bytes at `offset`, loaded once; `None` if they are not within the span. The next
+    /// load may give others.
     #[inline]
     pub fn load(&self, offset: usize) -> Option<u64> {
         let part = self.part(offset, 8)?;
@@ -219,8 +223,8 @@ impl<'m> Span<'m> {
         Some(u64::from_ne_bytes(bytes))
     }
 
-    /// Copies `source` to the first bytes of the span; answers how many: the shorter length, or none
-    /// in a read-only mapping.
+    /// Copies `source` to the first bytes of the span; answers how many: the shorter length, or
+    /// none in a read-only mapping.
     #[inline]
     pub fn copy_from(&self, source: &[u8]) -> usize {
         if self.access == Access::Read {
@@ -257,7 +261,8 @@ impl<'m> Span<'m> {
     /// The bytes, where they lie, to be written.
     ///
     /// # Safety
-    /// The mapping is writable, and nobody else reads or writes them while the answer is in use, in this process or another.
+    /// The mapping is writable, and nobody else reads or writes them while the answer is in use, in
+    /// this process or another.
     #[inline]
     pub unsafe fn as_mut_slice(&self) -> &'m mut [u8] {
         // SAFETY: mapped for 'm; the caller's promise.

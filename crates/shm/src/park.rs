@@ -11,9 +11,10 @@
 //! | | sleep while bell is still as announced |
 //!
 //! Whatever the order of the four middle steps, either the waiter sees what was published or the
-//! publisher sees the bell. The publisher changes the bell *before* it wakes, so a waiter that has not
-//! gone to sleep yet does not go any more (a futex wait compares first).
-//! The models are `tests/loom_park.rs` and `tests/loom_ring.rs`. Not here: the sleeping itself; see [`crate::futex`].
+//! publisher sees the bell. The publisher changes the bell *before* it wakes, so a waiter that has
+//! not gone to sleep yet does not go any more (a futex wait compares first). The models are
+//! `tests/loom_park.rs` and `tests/loom_ring.rs`. Not here: the sleeping itself; see
+//! [`crate::futex`].
 //!
 //! A hostile peer can store anything in the bell. All it gains is that its own messages are noticed
 //! late, or that the waiter wakes and finds nothing.
@@ -62,8 +63,8 @@ fn take(bell: &AtomicU32) -> u32 {
 /// A waiter with a third party that sleeps for it: one that reads the socket for many.
 ///
 /// The waiter that falls asleep on the socket is *cold*. Whoever reads its socket learns from
-/// [`Cold::rang`] whether a packet is the wake-up it asked for; then it must tell the waiter, by other
-/// means, which must call [`Cold::end`] and look.
+/// [`Cold::rang`] whether a packet is the wake-up it asked for; then it must tell the waiter, by
+/// other means, which must call [`Cold::end`] and look.
 #[derive(Debug)]
 pub struct Cold {
     is_cold: AtomicBool,

@@ -2,11 +2,11 @@
 //!
 //! # Theory of operation
 //! A sender has one *call line*, where a call waits for its answer in place, and a ring of *slots*.
-//! Both count their requests, the call line with the bit [`DIRECT`]. The tag of a line holds number and
-//! kind. A call says, in the top byte of its meta word, after which slot's request it was published; so
-//! the receiver takes all requests in the order in which they were made, whichever line they came on.
-//! A slot is free again when the receiver has counted it as consumed.
-//! The models are `tests/loom_ring.rs`. Not here: what a request means, or who sleeps; see [`crate::park`].
+//! Both count their requests, the call line with the bit [`DIRECT`]. The tag of a line holds number
+//! and kind. A call says, in the top byte of its meta word, after which slot's request it was
+//! published; so the receiver takes all requests in the order in which they were made, whichever
+//! line they came on. A slot is free again when the receiver has counted it as consumed. The models
+//! are `tests/loom_ring.rs`. Not here: what a request means, or who sleeps; see [`crate::park`].
 
 use crate::Line;
 use crate::sync::{AtomicU32, Ordering};
@@ -128,8 +128,8 @@ pub fn consume(consumed: &AtomicU32, want: &AtomicU32, seq: u32) -> bool {
     // SYNC: release; pairs with the acquire load in `has_room`: our copies out of the slot are done
     // before the sender may use it again.
     consumed.store(seq, Ordering::Release);
-    // No fence: what is wanted only grows, so an old value can only make us ring, and it is `park::ring`
-    // whose fence decides whether the sender sleeps.
+    // No fence: what is wanted only grows, so an old value can only make us ring, and it is
+    // `park::ring` whose fence decides whether the sender sleeps.
     distance(want.load(Ordering::Relaxed), seq) < DIRECT / 2
 }
 
@@ -140,7 +140,8 @@ pub fn has_room(consumed: &AtomicU32, seq: u32, slots: u32) -> bool {
     distance(consumed.load(Ordering::Acquire), seq) < slots
 }
 
-/// The sender is about to wait for room: says when to ring it, which is when half the slots are free.
+/// The sender is about to wait for room: says when to ring it, which is when half the slots are
+/// free.
 #[inline(always)]
 pub fn want_room(want: &AtomicU32, seq: u32, slots: u32) {
     want.store(seq.wrapping_sub(slots / 2) & !DIRECT, Ordering::Relaxed);

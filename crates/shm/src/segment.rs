@@ -11,8 +11,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// `f_type` of tmpfs, on which ordinary memfds live (`linux/magic.h`). Huge-page memfds live on another
-/// file system, and touching one of their pages can fault when the pool is empty.
+/// `f_type` of tmpfs, on which ordinary memfds live (`linux/magic.h`). Huge-page memfds live on
+/// another file system, and touching one of their pages can fault when the pool is empty.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// What a received segment must be sealed against.
@@ -49,7 +49,8 @@ pub struct Segment {
 
 impl Segment {
     /// Makes a zeroed segment of `len` bytes, maps it for writing and seals it. With
-    /// [`Access::Read`] nobody can map it for writing afterwards: only the mapping returned can write.
+    /// [`Access::Read`] nobody can map it for writing afterwards: only the mapping returned can
+    /// write.
     ///
     /// # Errors
     /// [`SegmentError::System`].
@@ -72,8 +73,8 @@ impl Segment {
         Ok((Self { fd, len }, mapping))
     }
 
-    /// Takes a segment from a peer: it must be a memfd on ordinary pages, sealed against resizing, of
-    /// exactly `len` bytes.
+    /// Takes a segment from a peer: it must be a memfd on ordinary pages, sealed against resizing,
+    /// of exactly `len` bytes.
     ///
     /// # Errors
     /// Each condition has its own.

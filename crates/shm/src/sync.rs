@@ -16,14 +16,15 @@ pub use modelled::AtomicU32;
 
 /// Loom's 32-bit atomic with plain stores made into swaps.
 ///
-/// Loom keeps the modification order of an atomic as a partial order and does not place a store after
-/// a read-modify-write that ran before it (0.7: `State::store` in `rt/atomic.rs` joins only what the
-/// storing thread has seen). A bell is stored by its waiter and swapped by its ringers, so loom would
-/// let a ringer behind a full fence still read an older ringer's swap in place of the waiter's newer
-/// announcement, which no machine and no reading of the C++ model allows: a store cannot come between
-/// a swap and the value it swapped out. As swaps all the stores of a bell are in one order, that of
-/// execution, and loom tries all of those. A swap also carries on a release sequence, which a store by
-/// another thread would end; the bells are relaxed throughout, so nothing is hidden by that.
+/// Loom keeps the modification order of an atomic as a partial order and does not place a store
+/// after a read-modify-write that ran before it (0.7: `State::store` in `rt/atomic.rs` joins only
+/// what the storing thread has seen). A bell is stored by its waiter and swapped by its ringers, so
+/// loom would let a ringer behind a full fence still read an older ringer's swap in place of the
+/// waiter's newer announcement, which no machine and no reading of the C++ model allows: a store
+/// cannot come between a swap and the value it swapped out. As swaps all the stores of a bell are
+/// in one order, that of execution, and loom tries all of those. A swap also carries on a release
+/// sequence, which a store by another thread would end; the bells are relaxed throughout, so
+/// nothing is hidden by that.
 #[cfg(loom)]
 mod modelled {
     use super::Ordering;

@@ -1,10 +1,10 @@
 //! How long to spin before sleeping.
 //!
-//! The rule (`docs/ipc.md`, "Waiting"): spinning pays while it costs less processor time than the sleep and
-//! the wake-up that it saves (`cost`), and while what is waited for mostly comes within that (`pace`).
-//! It never pays when the peer ran on this very processor last, for then it cannot run while we spin,
-//! nor when more threads want to run than there are processors. Not here: the sleeping; who waits
-//! does that, each in its own way.
+//! The rule (`docs/ipc.md`, "Waiting"): spinning pays while it costs less processor time than the
+//! sleep and the wake-up that it saves (`cost`), and while what is waited for mostly comes within
+//! that (`pace`). It never pays when the peer ran on this very processor last, for then it cannot
+//! run while we spin, nor when more threads want to run than there are processors. Not here: the
+//! sleeping; who waits does that, each in its own way.
 
 mod cost;
 mod pace;
@@ -22,7 +22,8 @@ use std::sync::OnceLock;
 /// How a side waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// Spin for the processor time that a sleep and its wake-up cost on this machine, where that can pay; then sleep.
+    /// Spin for the processor time that a sleep and its wake-up cost on this machine, where that
+    /// can pay; then sleep.
     #[default]
     Adaptive,
     /// Spin; with a limit, sleep after it.
@@ -33,7 +34,8 @@ pub enum Wait {
 
 /// How often the machine's load is looked at, at most.
 const LOAD_INTERVAL_NS: u64 = 10_000_000;
-/// The same while it is not clear whether there is a crowd, or a third thread ran for a few microseconds by chance.
+/// The same while it is not clear whether there is a crowd, or a third thread ran for a few
+/// microseconds by chance.
 const DOUBT_INTERVAL_NS: u64 = 300_000;
 /// How firmly a crowd is believed in: so many quiet looks, at most, until it is over.
 const CROWDED_MAX: u32 = 16;
@@ -81,8 +83,9 @@ pub enum Spun {
 ///
 /// A look at a cache line that the peer is about to write makes both share it, and the peer has to
 /// ask for it back before it can write: that costs more than a whole one-way transfer. So a waiter
-/// first leaves the line alone for about as long as the answer has taken lately. The length is learnt:
-/// a look that came too early makes it longer by a step, one that was in time now and then shorter.
+/// first leaves the line alone for about as long as the answer has taken lately. The length is
+/// learnt: a look that came too early makes it longer by a step, one that was in time now and then
+/// shorter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Quiet {
     steps: u32,
@@ -125,7 +128,8 @@ impl Quiet {
 }
 
 impl Policy {
-    /// A policy that has learnt nothing yet. Adaptive ones measure what a sleep costs, once per process.
+    /// A policy that has learnt nothing yet. Adaptive ones measure what a sleep costs, once per
+    /// process.
     pub fn new(wait: Wait) -> Self {
         if wait == Wait::Adaptive {
             sleep_cost_ns();
@@ -165,8 +169,8 @@ impl Policy {
         self.cpu_uses = 0;
     }
 
-    /// Spins until `ready`, as long as this policy allows for a peer that was last seen on processor
-    /// `peer_cpu` (as in a header), and not beyond `deadline`.
+    /// Spins until `ready`, as long as this policy allows for a peer that was last seen on
+    /// processor `peer_cpu` (as in a header), and not beyond `deadline`.
     #[inline]
     pub fn spin(
         &mut self,
@@ -251,9 +255,11 @@ impl Policy {
         }
     }
 
-    /// As [`Policy::spin`], for what comes from another host: each look takes packets and costs as much as twenty at a cache line, and nobody
-    /// has to be left the processor for. `has_asked`: what is waited for is an answer. What comes unasked, and room, come when they come: if that
-    /// takes longer than a wake-up costs, spinning for it did not pay, and the next waits sleep at once, as after a spin in vain.
+    /// As [`Policy::spin`], for what comes from another host: each look takes packets and costs as
+    /// much as twenty at a cache line, and nobody has to be left the processor for. `has_asked`:
+    /// what is waited for is an answer. What comes unasked, and room, come when they come: if that
+    /// takes longer than a wake-up costs, spinning for it did not pay, and the next waits sleep at
+    /// once, as after a spin in vain.
     pub fn spin_far(
         &mut self,
         has_asked: bool,
@@ -309,7 +315,8 @@ impl Policy {
     }
 }
 
-/// Whether what came from another host after a spin of `spun_ns` was not worth that spin, where a wake-up costs `cost_ns`.
+/// Whether what came from another host after a spin of `spun_ns` was not worth that spin, where a
+/// wake-up costs `cost_ns`.
 fn is_late(has_asked: bool, spun_ns: u64, cost_ns: u64) -> bool {
     !has_asked && spun_ns > cost_ns
 }
@@ -363,8 +370,8 @@ fn is_oversubscribed() -> bool {
     is_known_crowd()
 }
 
-/// How firmly a crowd is believed in after a look. A quiet moment in a crowd is likely: all the more as one that does not spin runs for short
-/// times only.
+/// How firmly a crowd is believed in after a look. A quiet moment in a crowd is likely: all the
+/// more as one that does not spin runs for short times only.
 fn belief(before: u32, crowded: bool) -> u32 {
     if crowded { (before + CROWDED_LOOK).min(CROWDED_MAX) } else { before.saturating_sub(1) }
 }
@@ -376,8 +383,9 @@ const OWN_FILE: i32 = -1;
 /// Nobody does.
 const NO_FILE: i32 = -2;
 
-/// Has the load read from this number, or not at all: who lives in a program whose descriptors are not its own opens nothing
-/// where the program could see it. What is read does not move the file on.
+/// Has the load read from this number, or not at all: who lives in a program whose descriptors are
+/// not its own opens nothing where the program could see it. What is read does not move the file
+/// on.
 pub fn read_load_from(number: Option<i32>) {
     LOAD.store(number.unwrap_or(NO_FILE), Ordering::Relaxed);
 }

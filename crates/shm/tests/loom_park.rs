@@ -1,7 +1,7 @@
 //! Model of the parking protocol: no interleaving loses a wake-up.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-shm --release --test loom_park`.
-//! The sleep is a futex whose compare-and-sleep is atomic, as the kernel's is; everything else is the
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-shm --release --test loom_park`. The
+//! sleep is a futex whose compare-and-sleep is atomic, as the kernel's is; everything else is the
 //! code that ships. A lost wake-up shows as a deadlock, which loom reports.
 #![cfg(loom)]
 

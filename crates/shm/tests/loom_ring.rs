@@ -2,9 +2,9 @@
 //! interleaving, every request is taken once, whole and in order, no answer is taken for another's,
 //! and nobody sleeps for ever.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-shm --release --test loom_ring`.
-//! Numbers, decisions and fences are the code that ships (`ring`, `park`, `Line`); the kernel's parts,
-//! futex and socket, are a lock and a condition variable. A lost wake-up shows as a deadlock.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-shm --release --test loom_ring`. Numbers,
+//! decisions and fences are the code that ships (`ring`, `park`, `Line`); the kernel's parts, futex
+//! and socket, are a lock and a condition variable. A lost wake-up shows as a deadlock.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

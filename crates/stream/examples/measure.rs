@@ -1,5 +1,6 @@
-//! What a stream costs, beside what the machine can do: a byte there and back against a bare cache line,
-//! and long writes one way against a pipe. Two threads on two processors; nothing here is a test.
+//! What a stream costs, beside what the machine can do: a byte there and back against a bare cache
+//! line, and long writes one way against a pipe. Two threads on two processors; nothing here is a
+//! test.
 //!
 //! `cargo run --release -p sojourn-stream --example measure [ping|bulk]`
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
@@ -24,8 +25,8 @@ fn pin(cpu: usize) {
     rustix::thread::sched_setaffinity(None, &set).unwrap();
 }
 
-/// Runs `other` on processor 1 and `this` on processor 0; nanoseconds of `this`, the least and the middle
-/// of several runs, divided by `rounds`.
+/// Runs `other` on processor 1 and `this` on processor 0; nanoseconds of `this`, the least and the
+/// middle of several runs, divided by `rounds`.
 fn timed(
     rounds: u64,
     run: impl Fn() -> (Box<dyn FnOnce()>, Box<dyn FnOnce() + Send>),

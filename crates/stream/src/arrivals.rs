@@ -1,12 +1,15 @@
-//! When each slot of an inbox was posted: so that a waiter of many tells them in the order in which they came.
+//! When each slot of an inbox was posted: so that a waiter of many tells them in the order in which
+//! they came.
 //!
-//! Read `bits` first. Not here: the clock ([`crate::Inbox`] reads it), and what a waiter does with the order.
+//! Read `bits` first. Not here: the clock ([`crate::Inbox`] reads it), and what a waiter does with
+//! the order.
 //!
 //! # Theory of operation
-//! A poster notes the time, then sets its bit; the taker clears the bit, then takes the time. The first post since the last take
-//! counts: a later one finds a time there and leaves it. A post that comes between the two steps of the taker can lose its time, and
-//! a poster that dies between its two steps leaves a time that is too early; [`NO_TIME`] stands for "since the last take". A time is a
-//! peer's word: it decides where its own slots stand among the others, and nothing else.
+//! A poster notes the time, then sets its bit; the taker clears the bit, then takes the time. The
+//! first post since the last take counts: a later one finds a time there and leaves it. A post that
+//! comes between the two steps of the taker can lose its time, and a poster that dies between its
+//! two steps leaves a time that is too early; [`NO_TIME`] stands for "since the last take". A time
+//! is a peer's word: it decides where its own slots stand among the others, and nothing else.
 //! Model: `tests/loom_inbox.rs`.
 
 use crate::bits::SLOTS;
@@ -29,8 +32,8 @@ impl Arrivals {
     /// A poster is about to set the bit of `slot`. Other slots than [`SLOTS`] are ignored.
     pub fn note(&self, slot: u32, now_ns: u64) {
         if let Some(time) = self.0.get(slot as usize) {
-            // SYNC: relaxed; the bit that is set next publishes it, and pairs with the taker's swap of the bits. No load
-            // before it: that could find a time which has been taken.
+            // SYNC: relaxed; the bit that is set next publishes it, and pairs with the taker's swap
+            // of the bits. No load before it: that could find a time which has been taken.
             let _ = time.compare_exchange(NO_TIME, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

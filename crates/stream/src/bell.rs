@@ -1,14 +1,16 @@
 //! Bells: how a side says that it sleeps, and how the other side wakes it.
 //!
-//! As `sojourn_shm::park` (read that first), for a side of which several threads may sleep at once, each
-//! in its own way. A bell is flags and a count of rings:
+//! As `sojourn_shm::park` (read that first), for a side of which several threads may sleep at once,
+//! each in its own way. A bell is flags and a count of rings:
 //!
-//! * a sleeper sets its flag ([`Sleepers::announce`]), looks again, and sleeps while the *whole* word is
-//!   as it was;
-//! * a ringer that finds a flag first counts, then takes all flags, then wakes all whose flag it took.
+//! * a sleeper sets its flag ([`Sleepers::announce`]), looks again, and sleeps while the *whole*
+//!   word is as it was;
+//! * a ringer that finds a flag first counts, then takes all flags, then wakes all whose flag it
+//!   took.
 //!
 //! The count is what a thread that has announced but not yet fallen asleep notices when another
-//! thread sets the same flag again after the ring. Not here: the sleeping. Model: `tests/loom_bell.rs`.
+//! thread sets the same flag again after the ring. Not here: the sleeping. Model:
+//! `tests/loom_bell.rs`.
 
 use crate::sync::{Mutex, fence_after_update, lock};
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering};
@@ -90,15 +92,15 @@ struct State {
 }
 
 impl Sleepers {
-    /// A thread is about to sleep. It must look once more *after* this call, and sleep while the bell
-    /// has the value answered.
+    /// A thread is about to sleep. It must look once more *after* this call, and sleep while the
+    /// bell has the value answered.
     pub fn announce(&self, bell: &BellWord, how: Bell) -> u32 {
         let mut state = lock(&self.state);
         announce_locked(&mut state, bell, how)
     }
 
-    /// As [`Sleepers::announce`], for a writer that wants to be rung from position `want` of the head on.
-    /// Of several wishes the smallest counts.
+    /// As [`Sleepers::announce`], for a writer that wants to be rung from position `want` of the
+    /// head on. Of several wishes the smallest counts.
     pub fn announce_want(&self, bell: &BellWord, how: Bell, word: &AtomicU64, want: u64) -> u32 {
         let mut state = lock(&self.state);
         // Flags are set under this lock only; a ringer can only take them away meanwhile.
@@ -108,10 +110,11 @@ impl Sleepers {
         announce_locked(&mut state, bell, how)
     }
 
-    /// For the sleepers' own process: as [`BellWord::take`], but answers also the flags that the other side has
-    /// taken. It can have died before it woke anybody.
+    /// For the sleepers' own process: as [`BellWord::take`], but answers also the flags that the
+    /// other side has taken. It can have died before it woke anybody.
     pub fn take(&self, bell: &BellWord) -> u32 {
-        // What we are woken for is published before; sleepers that announce after this lock is let go look again.
+        // What we are woken for is published before; sleepers that announce after this lock is let
+        // go look again.
         let mut state = lock(&self.state);
         let futex = if state.on_futex > 0 { FUTEX } else { 0 };
         let inbox = if core::mem::take(&mut state.on_inbox) { INBOX } else { 0 };

@@ -1,10 +1,11 @@
-//! The bitmaps of an inbox: 65,536 bits with two levels of summary, so that looking costs by what is set.
+//! The bitmaps of an inbox: 65,536 bits with two levels of summary, so that looking costs by what
+//! is set.
 //!
 //! A poster sets the bit, then the bit of its word in the summary, then the bit of that word in the
-//! top word, skipping what is set already, with a full fence before each look. The taker clears from the
-//! top down. So a poster that finds a level set knows that it is cleared, and what is below looked at,
-//! only later. A poster that dies half-way leaves nothing that a later poster would rely on.
-//! Model: `tests/loom_inbox.rs`.
+//! top word, skipping what is set already, with a full fence before each look. The taker clears
+//! from the top down. So a poster that finds a level set knows that it is cleared, and what is
+//! below looked at, only later. A poster that dies half-way leaves nothing that a later poster
+//! would rely on. Model: `tests/loom_inbox.rs`.
 
 use crate::sync::fence_after_update;
 use sojourn_shm::{AtomicU64, Ordering, fence};
@@ -38,7 +39,8 @@ impl Bits {
         }
     }
 
-    /// Sets the bit of `slot`; answers whether it was clear. Other slots than [`SLOTS`] are ignored.
+    /// Sets the bit of `slot`; answers whether it was clear. Other slots than [`SLOTS`] are
+    /// ignored.
     pub fn post(&self, slot: u32) -> bool {
         let slot = slot as usize;
         let Some(word) = self.words.get(slot / RADIX) else { return false };
@@ -59,15 +61,15 @@ impl Bits {
         if !self.has_any() {
             return;
         }
-        // The swaps need no fences between them: a poster's update of a lower word that comes after our
-        // swap of it sees that swap, and with it that the upper words were cleared.
-        // A peer can set bits of the top word that mean nothing.
+        // The swaps need no fences between them: a poster's update of a lower word that comes after
+        // our swap of it sees that swap, and with it that the upper words were cleared. A peer can
+        // set bits of the top word that mean nothing.
         each(self.top.swap(0, Ordering::AcqRel) & ((1 << SUMMARY) - 1), |high| {
             each(self.summary[high].swap(0, Ordering::AcqRel), |middle| {
                 let word = high * RADIX + middle;
                 let bits = self.words[word].swap(0, Ordering::AcqRel);
-                // SYNC: full fence; pairs with those in `set`: a poster that found its bit set, and left it at
-                // that, has published what the bit stands for before we look at that.
+                // SYNC: full fence; pairs with those in `set`: a poster that found its bit set, and
+                // left it at that, has published what the bit stands for before we look at that.
                 fence_after_update();
                 each(bits, |low| found((word * RADIX + low) as u32));
             });

@@ -1,13 +1,13 @@
 //! The bell of an inbox: whether its owner must be woken through the event descriptor.
 //!
-//! Several threads of the owner may sleep, all on one event, which is level-triggered: once written it
-//! wakes one after another until a thread that has found no bit clears it. Unlike the bells of a
+//! Several threads of the owner may sleep, all on one event, which is level-triggered: once written
+//! it wakes one after another until a thread that has found no bit clears it. Unlike the bells of a
 //! stream this one is not taken by who rings, for then a thread that comes by, takes the bits and
 //! goes away would leave the others asleep with nobody knowing. Instead:
 //!
 //! * `asleep` stays set while any thread is between [`Door::announce`] and [`Door::withdraw`];
-//! * `rung` says that the event is written, so that posters write it once; who clears the event clears
-//!   `rung` *after* it and then looks at the bits again.
+//! * `rung` says that the event is written, so that posters write it once; who clears the event
+//!   clears `rung` *after* it and then looks at the bits again.
 //!
 //! Not here: bits ([`crate::bits`]) and events ([`crate::Inbox`]). Model: `tests/loom_inbox.rs`.
 
@@ -53,7 +53,8 @@ impl Door {
 
     /// The event is about to be written for a slot that was posted at that time.
     pub fn rings_for(&self, now_ns: u64) {
-        // SYNC: release; pairs with the acquire in `rung_ns`. Who has read the event sees it anyway.
+        // SYNC: release; pairs with the acquire in `rung_ns`. Who has read the event sees it
+        // anyway.
         self.rung_ns.store(now_ns, Ordering::Release);
     }
 
@@ -68,7 +69,8 @@ impl Door {
         self.rung.store(1, Ordering::SeqCst);
     }
 
-    /// The event has been emptied. The caller looks at the bits after this, and rings if there are any.
+    /// The event has been emptied. The caller looks at the bits after this, and rings if there are
+    /// any.
     pub fn cleared(&self) {
         self.rung.store(0, Ordering::Relaxed);
         // SYNC: full fence; pairs with the one in `must_ring`.

@@ -1,10 +1,11 @@
 //! Entry points for fuzzing: arbitrary bytes as the peer's half of a stream and of an inbox.
 //!
-//! The bytes are a little program: some steps write into the shared memory as only a hostile peer would, before
-//! and in the middle of the others, which are the honest side's operations. What must hold: no panic, no wait without
-//! end, no access outside the region (run it under a sanitizer), no write into the other side's ring, and every
-//! answer within its bounds. Debug and fuzzing builds only; not a part of the interface of this crate. Used by
-//! `tests/fuzz_run.rs` (deterministic, in every test run) and `fuzz/fuzz_targets/stream_*.rs`.
+//! The bytes are a little program: some steps write into the shared memory as only a hostile peer
+//! would, before and in the middle of the others, which are the honest side's operations. What must
+//! hold: no panic, no wait without end, no access outside the region (run it under a sanitizer), no
+//! write into the other side's ring, and every answer within its bounds. Debug and fuzzing builds
+//! only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in
+//! every test run) and `fuzz/fuzz_targets/stream_*.rs`.
 #![allow(clippy::unwrap_used, reason = "what fails here is what is looked for")]
 
 use crate::ring::Ring;
@@ -77,7 +78,8 @@ impl Peer {
         (0..program.byte() & 3).for_each(|_| self.scribble(program));
     }
 
-    /// What just is a violation, or just is not: a ring from a position that is there, one more, or one less.
+    /// What just is a violation, or just is not: a ring from a position that is there, one more, or
+    /// one less.
     fn near(&self, program: &mut Program<'_>) -> u64 {
         let how = program.byte();
         // Tail and head of both rings.
@@ -213,8 +215,9 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
     }
 }
 
-/// A side that writes and reads, goes home and puts into its kernel what is left, while its peer does what `bytes` say between any two looks. Every
-/// loop ends: with bytes that this side has written, in order, to the last, or with none. What it was told of the peer's bytes stays so.
+/// A side that writes and reads, goes home and puts into its kernel what is left, while its peer
+/// does what `bytes` say between any two looks. Every loop ends: with bytes that this side has
+/// written, in order, to the last, or with none. What it was told of the peer's bytes stays so.
 pub fn way_home(bytes: &[u8]) {
     let mut program = Program(bytes);
     let layout = Layout::new([RING as u32; 2]).unwrap();

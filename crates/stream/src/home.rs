@@ -3,9 +3,11 @@
 //! Not here: sending it (the caller does), and the words themselves ([`crate::ring`]).
 //!
 //! # What a hostile peer can do
-//! Every shared word may change after the freeze as before it. So what is left over is decided once, from one look at the peer's position and
-//! from our own private one, and kept in private memory ([`Left`]): a leftover has a length, and whoever goes through it ends. If the peer's position
-//! cannot be, its own bytes are those that were seen before, which we may have told our program of, and we owe it none.
+//! Every shared word may change after the freeze as before it. So what is left over is decided
+//! once, from one look at the peer's position and from our own private one, and kept in private
+//! memory ([`Left`]): a leftover has a length, and whoever goes through it ends. If the peer's
+//! position cannot be, its own bytes are those that were seen before, which we may have told our
+//! program of, and we owe it none.
 
 use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Place, Stop, used};
 use crate::stream::{DONE, LIVES, SEEN, Stream};
@@ -27,8 +29,8 @@ impl Stream {
     /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
     /// ([`Stream::ring_peer`], [`Stream::wake_reader`], [`Stream::wake_writer`]).
     ///
-    /// Whoever gets [`Stop::Frozen`] calls this too before it looks at a leftover: the peer may have died
-    /// half-way.
+    /// Whoever gets [`Stop::Frozen`] calls this too before it looks at a leftover: the peer may
+    /// have died half-way.
     pub fn freeze(&self) {
         self.out_ring().freeze();
         fault::point("stream.freezing");
@@ -61,8 +63,9 @@ impl Stream {
         self.end.load(Ordering::Acquire) == DONE
     }
 
-    /// This process carries the session of this stream from now on, as [`crate::Ledger::claim`] has it; but not one that is called home already. Whoever
-    /// freezes it and must know whether it is carried asks under the lock that this is called under, afterwards.
+    /// This process carries the session of this stream from now on, as [`crate::Ledger::claim`] has
+    /// it; but not one that is called home already. Whoever freezes it and must know whether it is
+    /// carried asks under the lock that this is called under, afterwards.
     pub fn claim(&self) -> bool {
         !self.is_frozen() && self.ledger().claim()
     }
@@ -121,7 +124,8 @@ impl Stream {
     }
 
     /// Bytes of the frozen own ring that the peer has not read: they belong into the kernel, before
-    /// anything else is written there. Always the same answer. Writer lock, at the first time at least.
+    /// anything else is written there. Always the same answer. Writer lock, at the first time at
+    /// least.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
@@ -129,7 +133,8 @@ impl Stream {
         Ok(self.own_left()?.len)
     }
 
-    /// Where the own leftover lies from its byte `skip` on, `max` bytes at most, as far as they follow one another. `None` at its end.
+    /// Where the own leftover lies from its byte `skip` on, `max` bytes at most, as far as they
+    /// follow one another. `None` at its end.
     pub fn own_leftover_at(&self, skip: usize, max: usize) -> Option<Span<'_>> {
         fault::point("stream.flushing");
         let left = self.own_left().ok()?;
@@ -143,15 +148,15 @@ impl Stream {
         self.own_left().map_or(0, |left| self.copy_left(self.side, left, skip, buf))
     }
 
-    /// From now on this side puts its leftover into the kernel. How many of its bytes the peer has taken from the ring by itself before that: they
-    /// count as done.
+    /// From now on this side puts its leftover into the kernel. How many of its bytes the peer has
+    /// taken from the ring by itself before that: they count as done.
     pub fn begin_flush(&self) -> usize {
         let taken = self.out_ring().begin_flush();
         usize::try_from(taken).unwrap_or(usize::MAX).min(self.own_leftover().unwrap_or(0))
     }
 
-    /// The first `bytes` of the own leftover are in the kernel. The peer takes it as done when that is
-    /// all of it, so also an empty leftover must be told.
+    /// The first `bytes` of the own leftover are in the kernel. The peer takes it as done when that
+    /// is all of it, so also an empty leftover must be told.
     pub fn set_flushed(&self, bytes: usize) {
         // SYNC: release, so that who sees it finds the bytes in the kernel; pairs with `said`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHED, Ordering::Release);
@@ -164,14 +169,15 @@ impl Stream {
         self.out_ring().writer.flushed.load(Ordering::Acquire) & FLUSHED != 0
     }
 
-    /// The first `bytes` of the own leftover are in the kernel, and the rest follows as there is room: nothing else is
-    /// written there before. The caller rings the peer next.
+    /// The first `bytes` of the own leftover are in the kernel, and the rest follows as there is
+    /// room: nothing else is written there before. The caller rings the peer next.
     pub fn set_flushing(&self, bytes: usize) {
         // SYNC: release, as in `set_flushed`; pairs with `said`.
         self.out_ring().writer.flushed.store(bytes as u64 | FLUSHING, Ordering::Release);
     }
 
-    /// What the peer says of its flush: the furthest that it has ever said. So who waits for news waits for less and less.
+    /// What the peer says of its flush: the furthest that it has ever said. So who waits for news
+    /// waits for less and less.
     fn said(&self) -> u64 {
         // SYNC: acquire; pairs with the releases in `set_flushed` and `set_flushing`.
         let says = self.in_ring().writer.flushed.load(Ordering::Acquire);
@@ -190,15 +196,16 @@ impl Stream {
         usize::try_from(said & !FLUSH_BITS).unwrap_or(usize::MAX).min(most)
     }
 
-    /// How much of its leftover the peer has put into the kernel so far, if it said that the rest follows.
+    /// How much of its leftover the peer has put into the kernel so far, if it said that the rest
+    /// follows.
     pub fn peer_flushing(&self) -> Option<usize> {
         let said = self.said();
         let follows = self.is_frozen() && said & (FLUSHED | FLUSHING) == FLUSHING;
         follows.then(|| self.count_said(said))
     }
 
-    /// How much of its leftover the peer says it has put into the kernel, `None` if it has not said anything. None of it, of one that has
-    /// broken the rules.
+    /// How much of its leftover the peer says it has put into the kernel, `None` if it has not said
+    /// anything. None of it, of one that has broken the rules.
     pub fn peer_flushed(&self) -> Option<usize> {
         if self.reading.left.get().is_some_and(|left| left.is_ok_and(|left| left.is_broken)) {
             return Some(0);
@@ -207,7 +214,8 @@ impl Stream {
         (self.is_frozen() && said & FLUSHED != 0).then(|| self.count_said(said))
     }
 
-    /// Whether the peer has begun to flush, or has said something else that this side can take nothing from the ring any more for.
+    /// Whether the peer has begun to flush, or has said something else that this side can take
+    /// nothing from the ring any more for.
     pub fn peer_flushes(&self) -> bool {
         self.said() & (FLUSHED | FLUSHING | BEGUN) != 0
     }
@@ -217,8 +225,8 @@ impl Stream {
         self.said()
     }
 
-    /// Bytes of the frozen other ring that this side had not read: they come through the kernel. Always the same answer. Reader lock, at the
-    /// first time at least.
+    /// Bytes of the frozen other ring that this side had not read: they come through the kernel.
+    /// Always the same answer. Reader lock, at the first time at least.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
@@ -226,7 +234,8 @@ impl Stream {
         Ok(self.peer_left()?.len)
     }
 
-    /// Bytes that this side has read, as the frozen other ring says: for somebody who has not read them himself.
+    /// Bytes that this side has read, as the frozen other ring says: for somebody who has not read
+    /// them himself.
     ///
     /// # Errors
     /// [`Stop::NotFrozen`], [`Stop::Violation`].
@@ -239,8 +248,8 @@ impl Stream {
         self.peer_left().map_or(0, |left| self.copy_left(1 - self.side, left, skip, buf))
     }
 
-    /// The `len` bytes of the peer's leftover from `skip` on, which were copied, are read: they do not come through the kernel. Reader lock. False: the
-    /// peer has begun to flush, and they do.
+    /// The `len` bytes of the peer's leftover from `skip` on, which were copied, are read: they do
+    /// not come through the kernel. Reader lock. False: the peer has begun to flush, and they do.
     pub fn take_unflushed(&self, skip: usize, len: usize) -> bool {
         self.in_ring().take_left(skip as u64, (skip + len) as u64)
     }

@@ -1,22 +1,24 @@
 //! The inbox: where the peers of many streams leave word for one waiter.
 //!
-//! A bitmap of *ready* slots with the time at which each was posted, a bitmap of slots that want *attention*, and for each bitmap an
-//! event descriptor. The owner's threads take the bits; peers post them. One type for both, as both map the same region.
+//! A bitmap of *ready* slots with the time at which each was posted, a bitmap of slots that want
+//! *attention*, and for each bitmap an event descriptor. The owner's threads take the bits; peers
+//! post them. One type for both, as both map the same region.
 //!
 //! # Contract of the owner's threads
-//! Any number of them may sleep. [`Inbox::take_ready`] and [`Inbox::clear_event`] are for one thread at a time,
-//! under the lock of the set, which also guards the list of what was taken and not yet dealt with. A
-//! thread that waits:
+//! Any number of them may sleep. [`Inbox::take_ready`] and [`Inbox::clear_event`] are for one
+//! thread at a time, under the lock of the set, which also guards the list of what was taken and
+//! not yet dealt with. A thread that waits:
 //!
 //! 1. locks; takes the bits to the list; if the list has something for it, takes that and is done;
 //! 2. else calls [`Inbox::clear_event`], unlocks, and calls [`Inbox::announce`];
-//! 3. looks once more: [`Inbox::has_ready`], and under the lock at the list, as another thread may have taken
-//!    the bits there meanwhile;
+//! 3. looks once more: [`Inbox::has_ready`], and under the lock at the list, as another thread may
+//!    have taken the bits there meanwhile;
 //! 4. if there is nothing, sleeps in the kernel on [`Inbox::ready_fd`] and whatever else;
 //! 5. calls [`Inbox::withdraw`] and starts again.
 //!
-//! The event descriptor stays readable, and so wakes one sleeper after another, until a thread that has
-//! found neither bit nor entry clears it. It must be waited for level-triggered, never edge-triggered.
+//! The event descriptor stays readable, and so wakes one sleeper after another, until a thread that
+//! has found neither bit nor entry clears it. It must be waited for level-triggered, never
+//! edge-triggered.
 
 use crate::arrivals::Arrivals;
 use crate::bits::{Bits, SLOTS};
@@ -49,8 +51,8 @@ pub struct Inbox {
     attention: Held,
 }
 
-// SAFETY: `region` points into the mapping, which the inbox owns and which any thread may use; it is
-// only ever made a reference to atomics.
+// SAFETY: `region` points into the mapping, which the inbox owns and which any thread may use; it
+// is only ever made a reference to atomics.
 unsafe impl Send for Inbox {}
 // SAFETY: as above.
 unsafe impl Sync for Inbox {}
@@ -61,8 +63,8 @@ impl Inbox {
     /// Bytes of its region: whole pages.
     pub const LEN: usize = size_of::<Region>().next_multiple_of(4096);
 
-    /// A view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do not block
-    /// (`EFD_NONBLOCK`). `None`: the mapping is too small or cannot be written.
+    /// A view of a region of [`Inbox::LEN`] bytes with its two event descriptors, which do not
+    /// block (`EFD_NONBLOCK`). `None`: the mapping is too small or cannot be written.
     pub fn new(
         mapping: Mapping,
         ready: impl Into<Held>,
@@ -77,12 +79,13 @@ impl Inbox {
     }
 
     fn region(&self) -> &Region {
-        // SAFETY: within the mapping and page-aligned, as `new` has checked; made of atomics, for which
-        // any bytes are valid; the mapping lives as long as `self`.
+        // SAFETY: within the mapping and page-aligned, as `new` has checked; made of atomics, for
+        // which any bytes are valid; the mapping lives as long as `self`.
         unsafe { self.region.as_ref() }
     }
 
-    /// A peer's: marks `slot` as ready and wakes the owner if it sleeps; whether it did. Slots that do not exist are ignored.
+    /// A peer's: marks `slot` as ready and wakes the owner if it sleeps; whether it did. Slots that
+    /// do not exist are ignored.
     pub fn post_ready(&self, slot: u32) -> bool {
         let (region, now_ns) = (self.region(), now_ns());
         region.arrivals.note(slot, now_ns);
@@ -97,8 +100,8 @@ impl Inbox {
         rings
     }
 
-    /// The owner's own: as [`Inbox::post_ready`], but relies on no peer's word that the event is written.
-    /// A peer can die between that word and the deed.
+    /// The owner's own: as [`Inbox::post_ready`], but relies on no peer's word that the event is
+    /// written. A peer can die between that word and the deed.
     pub fn post_own(&self, slot: u32) {
         self.region().arrivals.note(slot, now_ns());
         self.region().ready.post(slot);
@@ -120,18 +123,20 @@ impl Inbox {
         self.region().ready.has_any()
     }
 
-    /// The owner's: calls `f` with each ready slot and when it was posted, and makes it not ready. One thread at a time.
+    /// The owner's: calls `f` with each ready slot and when it was posted, and makes it not ready.
+    /// One thread at a time.
     ///
-    /// The time is nanoseconds of `CLOCK_MONOTONIC` as the peer says them, or [`crate::arrivals::NO_TIME`]. Slots come in no order that
-    /// means anything. A slot that was posted before another is missing only if the other was posted while this ran: then
-    /// it is there now.
+    /// The time is nanoseconds of `CLOCK_MONOTONIC` as the peer says them, or
+    /// [`crate::arrivals::NO_TIME`]. Slots come in no order that means anything. A slot that was
+    /// posted before another is missing only if the other was posted while this ran: then it is
+    /// there now.
     pub fn take_ready(&self, f: &mut dyn FnMut(u32, u64)) {
         let Region { ready, arrivals, .. } = self.region();
         ready.take(&mut |slot| f(slot, arrivals.take(slot)));
     }
 
-    /// The owner's: when, as the peer says, the slot was posted for which the ready event was last written. What was posted until
-    /// then came before whatever the kernel lists behind that event.
+    /// The owner's: when, as the peer says, the slot was posted for which the ready event was last
+    /// written. What was posted until then came before whatever the kernel lists behind that event.
     pub fn rung_ns(&self) -> u64 {
         self.region().door.rung_ns()
     }
@@ -167,8 +172,8 @@ impl Inbox {
         self.attention.as_fd()
     }
 
-    /// The owner's: the event is dealt with. Only by a thread that has found no ready bit, under the
-    /// lock under which bits are taken; if bits came meanwhile, the event is raised again.
+    /// The owner's: the event is dealt with. Only by a thread that has found no ready bit, under
+    /// the lock under which bits are taken; if bits came meanwhile, the event is raised again.
     pub fn clear_event(&self) {
         drain(&self.ready);
         let door = &self.region().door;
@@ -189,7 +194,8 @@ fn drain(event: &Held) {
     let mut count = [0; 8];
     let buf = &mut [IoSliceMut::new(&mut count)];
     let done = rustix::io::preadv2(event, buf, u64::MAX, ReadWriteFlags::NOWAIT);
-    // Kernels whose events do not know the flag. Only the owner reads: what a poll promises is still there.
+    // Kernels whose events do not know the flag. Only the owner reads: what a poll promises is
+    // still there.
     if matches!(done, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&now)) == Ok(1) {

@@ -1,6 +1,7 @@
 //! Where things lie in a stream's region: a control page, then ring 0, then ring 1.
 //!
-//! The sizes of the rings are told by whoever made the region; nothing about the layout is read from it.
+//! The sizes of the rings are told by whoever made the region; nothing about the layout is read
+//! from it.
 
 use crate::ledger::{FIGURES_WORDS, LEDGER_WORDS, Ledger};
 use crate::ring::{FROZEN, HeadLine, Ring};
@@ -19,7 +20,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Sizes in bytes: powers of two from 4 KiB to 64 MiB; 0 for ring 1 where there is none (pipes).
+    /// Sizes in bytes: powers of two from 4 KiB to 64 MiB; 0 for ring 1 where there is none
+    /// (pipes).
     pub fn new(ring_bytes: [u32; 2]) -> Option<Self> {
         let fits = |bytes: u32| bytes.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&bytes);
         (fits(ring_bytes[0]) && (ring_bytes[1] == 0 || fits(ring_bytes[1])))
@@ -55,8 +57,9 @@ pub(crate) struct Control {
     pub(crate) ledger: Ledger,
 }
 
-/// Bytes that have gone through ring 0 and ring 1 so far, or past it, from a copy of a region's control page: for somebody who
-/// does not map the region. The numbers are whatever the two ends wrote there: show them, do not rely on them.
+/// Bytes that have gone through ring 0 and ring 1 so far, or past it, from a copy of a region's
+/// control page: for somebody who does not map the region. The numbers are whatever the two ends
+/// wrote there: show them, do not rely on them.
 ///
 /// `None`: the copy is too short.
 pub fn totals_in_header(header: &[u8]) -> Option<[u64; 2]> {

@@ -1,12 +1,15 @@
-//! What the side that carries a session to another host says of it in the control page, for whoever must go on if its process dies.
+//! What the side that carries a session to another host says of it in the control page, for whoever
+//! must go on if its process dies.
 //!
-//! The **claim** decides who has the session: the kernel, until the carrier has begun to take it out; then the program, if it has taken it
-//! up; or nobody because it was called home before that. If the server dies before the carrier has begun, the program keeps it in the
-//! kernel. Each step is one exchange of one word, so both sides agree, whoever dies when. The **words** are what
-//! the carrying side knows that the rings do not tell, written after each round; what they mean is the carrier's and the engine's to
-//! agree on (`sojourn-pump`). Two copies take turns, so that a death in the middle of one leaves the other whole.
-//! The **figures** are for people only: told now and then, in one copy, so that what is read may be a mixture of two.
-//! Not used by streams between two programs.
+//! The **claim** decides who has the session: the kernel, until the carrier has begun to take it
+//! out; then the program, if it has taken it up; or nobody because it was called home before that.
+//! If the server dies before the carrier has begun, the program keeps it in the kernel. Each step
+//! is one exchange of one word, so both sides agree, whoever dies when. The **words** are what the
+//! carrying side knows that the rings do not tell, written after each round; what they mean is the
+//! carrier's and the engine's to agree on (`sojourn-pump`). Two copies take turns, so that a death
+//! in the middle of one leaves the other whole. The **figures** are for people only: told now and
+//! then, in one copy, so that what is read may be a mixture of two. Not used by streams between two
+//! programs.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -72,7 +75,8 @@ impl Ledger {
         self.decide(TAKEN, FREE)
     }
 
-    /// This process carries the session from now on. False: it was revoked, or somebody does already.
+    /// This process carries the session from now on. False: it was revoked, or somebody does
+    /// already.
     pub fn claim(&self) -> bool {
         self.decide(TAKEN, CLAIMED)
     }
@@ -82,8 +86,8 @@ impl Ledger {
         self.decide(TAKEN, REVOKED)
     }
 
-    /// Nobody takes the session out any more, unless somebody has begun to. For the carrier, which then puts the program's bytes into
-    /// the socket.
+    /// Nobody takes the session out any more, unless somebody has begun to. For the carrier, which
+    /// then puts the program's bytes into the socket.
     pub fn close(&self) -> bool {
         self.decide(FREE, REVOKED)
     }
@@ -127,14 +131,16 @@ impl Ledger {
         self.version.store(version, Ordering::Release);
     }
 
-    /// The words as they were last told: exactly so if whoever told them is dead, else perhaps a mixture of two.
+    /// The words as they were last told: exactly so if whoever told them is dead, else perhaps a
+    /// mixture of two.
     pub fn told(&self) -> [u32; LEDGER_WORDS] {
         // SYNC: acquire; pairs with the release in `tell`.
         let version = self.version.load(Ordering::Acquire);
         core::array::from_fn(|at| self.copies[(version & 1) as usize][at].load(Ordering::Relaxed))
     }
 
-    /// The words as [`Ledger::told`] says them, of a copy of the ledger's bytes. `None`: it is too short.
+    /// The words as [`Ledger::told`] says them, of a copy of the ledger's bytes. `None`: it is too
+    /// short.
     pub(crate) fn told_in(bytes: &[u8]) -> Option<[u32; LEDGER_WORDS]> {
         let word = |at: usize| {
             let bytes = bytes.get(at..at + size_of::<u32>())?;
@@ -224,7 +230,8 @@ mod tests {
     fn a_copy_says_the_same() {
         let ledger = Ledger::new();
         let copied = || {
-            // SAFETY: atomics in order and nothing between them that is not initialized; nobody writes meanwhile.
+            // SAFETY: atomics in order and nothing between them that is not initialized; nobody
+            // writes meanwhile.
             let bytes = unsafe {
                 core::slice::from_raw_parts((&raw const ledger).cast::<u8>(), size_of::<Ledger>())
             };

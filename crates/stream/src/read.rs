@@ -25,8 +25,8 @@ impl Stream {
         self.reading.consents.load(Ordering::Relaxed)
     }
 
-    /// Whether the peer writes to the ring. Who has seen it reads the kernel until that is empty, and
-    /// from then on the ring only.
+    /// Whether the peer writes to the ring. Who has seen it reads the kernel until that is empty,
+    /// and from then on the ring only.
     pub fn peer_rings(&self) -> bool {
         if self.reading.rings.load(Ordering::Relaxed) {
             return true;
@@ -38,7 +38,8 @@ impl Stream {
         rings
     }
 
-    /// Bytes that can be read now; 0 for none. Those that it has answered stay readable, whatever the peer does. Reader lock.
+    /// Bytes that can be read now; 0 for none. Those that it has answered stay readable, whatever
+    /// the peer does. Reader lock.
     ///
     /// # Errors
     /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
@@ -48,7 +49,8 @@ impl Stream {
             return Err(Stop::NotRinging);
         }
         let seen = &self.reading;
-        // SYNC: acquire: who has seen more looks again, and sees as much; pairs with the update in `may_read`.
+        // SYNC: acquire: who has seen more looks again, and sees as much; pairs with the update in
+        // `may_read`.
         let sighted = seen.sighted.load(Ordering::Acquire);
         let tail = self.in_ring().tail()?;
         let available = used(tail, seen.own.load(Ordering::Relaxed), self.in_bytes())?;
@@ -60,8 +62,9 @@ impl Stream {
         Ok(available)
     }
 
-    /// Whether a read is worth while: there are bytes, or something has ended. For a thread that waits, without any lock. What it has seen once
-    /// a read finds: a peer that takes it back breaks the rules of the ring.
+    /// Whether a read is worth while: there are bytes, or something has ended. For a thread that
+    /// waits, without any lock. What it has seen once a read finds: a peer that takes it back
+    /// breaks the rules of the ring.
     pub fn may_read(&self) -> bool {
         if !self.peer_rings() {
             return false;
@@ -82,12 +85,12 @@ impl Stream {
         }
     }
 
-    /// Copies what there is to `bufs`, up to their length, and consumes it unless `peek`; rings a writer
-    /// that waits for room. Answers the bytes copied. Reader lock.
+    /// Copies what there is to `bufs`, up to their length, and consumes it unless `peek`; rings a
+    /// writer that waits for room. Answers the bytes copied. Reader lock.
     ///
     /// # Errors
-    /// [`Stop::Empty`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was consumed,
-    /// and what may have been copied does not count.
+    /// [`Stop::Empty`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
+    /// consumed, and what may have been copied does not count.
     #[inline]
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Stop> {
         let head = self.reading.own.load(Ordering::Relaxed);
@@ -106,15 +109,16 @@ impl Stream {
         self.read_pieces(head, available, &mut Target::new(bufs))
     }
 
-    /// Bytes that can be read from byte `skip` on, `len` at most, where they lie: in up to two parts. They stay there: the writer finds no room for
-    /// more until [`Stream::release`]. So it is in a frozen stream, too: whoever has begun to send them finishes. Reader lock.
+    /// Bytes that can be read from byte `skip` on, `len` at most, where they lie: in up to two
+    /// parts. They stay there: the writer finds no room for more until [`Stream::release`]. So it
+    /// is in a frozen stream, too: whoever has begun to send them finishes. Reader lock.
     ///
     /// # Errors
     /// [`Stop::NotRinging`], [`Stop::Violation`].
     ///
     /// # Safety
-    /// While the answer is in use nobody writes to bytes of this ring that are published and not released: its writer is trusted, as one
-    /// in the same process is.
+    /// While the answer is in use nobody writes to bytes of this ring that are published and not
+    /// released: its writer is trusted, as one in the same process is.
     pub unsafe fn ahead(&self, skip: usize, len: usize) -> Result<[&[u8]; 2], Stop> {
         if !self.peer_rings() {
             return Err(Stop::NotRinging);
@@ -142,13 +146,15 @@ impl Stream {
         self.consume(self.reading.own.load(Ordering::Relaxed), len)
     }
 
-    /// The reader has got `len` bytes past the empty ring, from a writer in its own process. Reader lock.
+    /// The reader has got `len` bytes past the empty ring, from a writer in its own process. Reader
+    /// lock.
     pub fn got_beside(&self, len: usize) {
         let beside = &self.in_ring().head.beside;
         beside.store(beside.load(Ordering::Relaxed).wrapping_add(len as u64), Ordering::Relaxed);
     }
 
-    /// Bytes there are to read at `head`. If those seen before fill `bufs`, the writer's line is left alone.
+    /// Bytes there are to read at `head`. If those seen before fill `bufs`, the writer's line is
+    /// left alone.
     #[inline]
     fn available_for(&self, head: u64, bufs: &[IoSliceMut<'_>]) -> Result<usize, Stop> {
         let known = self.reading.peer.load(Ordering::Relaxed).saturating_sub(head) as usize;
@@ -160,8 +166,8 @@ impl Stream {
         if available > 0 { Ok(available) } else { Err(Stop::Empty) }
     }
 
-    /// Copies and consumes piece by piece, so that the writer finds room while we copy, and goes on with
-    /// what is published meanwhile.
+    /// Copies and consumes piece by piece, so that the writer finds room while we copy, and goes on
+    /// with what is published meanwhile.
     fn read_pieces(
         &self,
         mut head: u64,
@@ -181,7 +187,8 @@ impl Stream {
             }
             (head, read, available) = (head + part as u64, read + part, available - part);
             if available == 0 {
-                // A short message is not worth a look at a line that the peer may be about to write.
+                // A short message is not worth a look at a line that the peer may be about to
+                // write.
                 if part < AGAIN_MIN {
                     return Ok(read);
                 }

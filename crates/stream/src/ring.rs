@@ -1,19 +1,22 @@
 //! The shared words of one ring, and the steps on them.
 //!
 //! Positions count bytes since the beginning and never wrap in practice (2^63 bytes). Bit 63 is
-//! [`FROZEN`]: once it is set no compare-exchange succeeds, so the bytes that count are exactly those
-//! between the two frozen positions. Not here: the bytes, and who sleeps ([`crate::bell`]). The models
-//! are `tests/loom_freeze.rs` and `tests/loom_rewind.rs`.
+//! [`FROZEN`]: once it is set no compare-exchange succeeds, so the bytes that count are exactly
+//! those between the two frozen positions. Not here: the bytes, and who sleeps ([`crate::bell`]).
+//! The models are `tests/loom_freeze.rs` and `tests/loom_rewind.rs`.
 //!
 //! # Where a position lies
-//! A ring has a *near* part, at its beginning, and behind that a *far* part, which is used only while the reader is far behind. In the near part a
-//! position lies at `position + skew`, taken modulo that part's size. The writer may change the skew while the ring is empty, so that the next bytes
-//! lie where the ring's memory begins: short messages then use the same cache lines and pages again and again.
+//! A ring has a *near* part, at its beginning, and behind that a *far* part, which is used only
+//! while the reader is far behind. In the near part a position lies at `position + skew`, taken
+//! modulo that part's size. The writer may change the skew while the ring is empty, so that the
+//! next bytes lie where the ring's memory begins: short messages then use the same cache lines and
+//! pages again and again.
 //!
-//! A writer that finds the near part full may *turn*: bytes from that position on lie in the far part, the first at its beginning. It does so once; only
-//! when the ring is empty it begins in the near part again. So memory that holds unread bytes is where the reader looks for them: it takes the skew and
-//! the turn after it has seen bytes, and while there are some the skew cannot change, as the reader's own head says that the ring is not empty, and a turn
-//! can only begin behind them.
+//! A writer that finds the near part full may *turn*: bytes from that position on lie in the far
+//! part, the first at its beginning. It does so once; only when the ring is empty it begins in the
+//! near part again. So memory that holds unread bytes is where the reader looks for them: it takes
+//! the skew and the turn after it has seen bytes, and while there are some the skew cannot change,
+//! as the reader's own head says that the ring is not empty, and a turn can only begin behind them.
 
 use crate::bell::BellWord;
 use sojourn_shm::{AtomicU32, AtomicU64, Ordering, fence};
@@ -24,7 +27,8 @@ pub const FROZEN: u64 = 1 << 63;
 pub const FLUSHED: u64 = 1 << 63;
 /// The bit of `flushed` that says that the count is valid and will grow.
 pub const FLUSHING: u64 = 1 << 62;
-/// The bit of `flushed` that says that the writer has begun to put the leftover into the kernel, from the byte on that the count says.
+/// The bit of `flushed` that says that the writer has begun to put the leftover into the kernel,
+/// from the byte on that the count says.
 pub const BEGUN: u64 = 1 << 61;
 /// The bits of `flushed` that say something; the count is below them.
 pub const FLUSH_BITS: u64 = FLUSHED | FLUSHING | BEGUN;
@@ -33,7 +37,8 @@ pub const FLUSH_BITS: u64 = FLUSHED | FLUSHING | BEGUN;
 const RINGS: u32 = 1;
 /// The bit beside it that says that the writer has turned.
 const TURNED: u32 = 2;
-/// Above them the near part's size, as a power of two (0: the whole ring), and the skew, which is less than that.
+/// Above them the near part's size, as a power of two (0: the whole ring), and the skew, which is
+/// less than that.
 const NEAR_SHIFT: u32 = 2;
 const NEAR_MASK: u32 = 63;
 const SKEW_SHIFT: u32 = 8;
@@ -99,7 +104,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where in a ring of `bytes` bytes that position lies, and how many bytes from there on follow one another.
+    /// Where in a ring of `bytes` bytes that position lies, and how many bytes from there on follow
+    /// one another.
     #[inline]
     pub fn of(&self, position: u64, bytes: u32) -> (usize, usize) {
         let far = u64::from(bytes.saturating_sub(self.near));
@@ -148,8 +154,9 @@ pub struct WriterLine {
     pub bell: BellWord,
     /// The position of `head` from which on it wants to be rung.
     pub want: AtomicU64,
-    /// Who has the leftover. No bit: the reader, which has taken so many of its bytes from the ring. [`BEGUN`], [`FLUSHING`] or [`FLUSHED`]:
-    /// the writer, which has that many in the kernel, those that the reader had taken among them.
+    /// Who has the leftover. No bit: the reader, which has taken so many of its bytes from the
+    /// ring. [`BEGUN`], [`FLUSHING`] or [`FLUSHED`]: the writer, which has that many in the kernel,
+    /// those that the reader had taken among them.
     pub flushed: AtomicU64,
 }
 
@@ -205,9 +212,11 @@ impl Ring {
         self.reader.consents.load(Ordering::Acquire) != 0
     }
 
-    /// The writer writes here from now on, to a near part of `near` bytes ([`NEAR_MAX`] at most). Once.
+    /// The writer writes here from now on, to a near part of `near` bytes ([`NEAR_MAX`] at most).
+    /// Once.
     pub fn start(&self, near: u32) {
-        // SYNC: release: what went to the kernel before is found there; pairs with the acquire in `rings`.
+        // SYNC: release: what went to the kernel before is found there; pairs with the acquire in
+        // `rings`.
         self.tail.rings.store(RINGS | near.ilog2() << NEAR_SHIFT, Ordering::Release);
     }
 
@@ -217,11 +226,13 @@ impl Ring {
         self.tail.rings.load(Ordering::Acquire) & RINGS != 0
     }
 
-    /// Where bytes lie in a ring of `bytes` bytes. For the reader after [`Ring::tail`] has shown some, or of a frozen ring; for the writer at any time.
+    /// Where bytes lie in a ring of `bytes` bytes. For the reader after [`Ring::tail`] has shown
+    /// some, or of a frozen ring; for the writer at any time.
     #[inline]
     pub fn place(&self, bytes: u32) -> Place {
-        // SYNC: acquire, so that who sees that the writer has turned sees where; pairs with the release in `set_turn`. What has shown the bytes was an
-        // acquire load, too, which pairs with the release in `publish` after `set_near`.
+        // SYNC: acquire, so that who sees that the writer has turned sees where; pairs with the
+        // release in `set_turn`. What has shown the bytes was an acquire load, too, which pairs
+        // with the release in `publish` after `set_near`.
         let rings = self.tail.rings.load(Ordering::Acquire);
         let near = 1u32.checked_shl(rings >> NEAR_SHIFT & NEAR_MASK).filter(|near| *near > 1);
         let turn = (rings & TURNED != 0).then(|| self.tail.turn.load(Ordering::Relaxed));
@@ -229,15 +240,18 @@ impl Ring {
         Place { skew: rings >> SKEW_SHIFT, near, turn }
     }
 
-    /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is written from now on lies in the near part, of `near` bytes
-    /// ([`NEAR_MAX`] at most), by the new skew.
+    /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is
+    /// written from now on lies in the near part, of `near` bytes ([`NEAR_MAX`] at most), by the
+    /// new skew.
     pub fn set_near(&self, near: u32, skew: u32) {
         let rings = RINGS | near.ilog2() << NEAR_SHIFT | skew << SKEW_SHIFT;
-        // SYNC: release, as in `start`: who sees the switch here first finds the same; pairs with the acquire in `rings`.
+        // SYNC: release, as in `start`: who sees the switch here first finds the same; pairs with
+        // the acquire in `rings`.
         self.tail.rings.store(rings, Ordering::Release);
     }
 
-    /// What is written from `turn` on, which is the tail, lies in the far part. The writer, if it has not turned since the ring was empty.
+    /// What is written from `turn` on, which is the tail, lies in the far part. The writer, if it
+    /// has not turned since the ring was empty.
     pub fn set_turn(&self, turn: u64) {
         self.tail.turn.store(turn, Ordering::Relaxed);
         // SYNC: release; pairs with the acquire in `place`.
@@ -254,7 +268,8 @@ impl Ring {
         live(self.tail.tail.load(Ordering::Acquire))
     }
 
-    /// The same of a ring that may be frozen: nothing is published any more then, and what was is still there.
+    /// The same of a ring that may be frozen: nothing is published any more then, and what was is
+    /// still there.
     #[inline]
     pub fn last_tail(&self) -> u64 {
         // SYNC: acquire; pairs with the compare-exchange in `publish`.
@@ -288,17 +303,17 @@ impl Ring {
         advance(&self.tail.tail, tail, to)
     }
 
-    /// Puts a second copy of the `len` bytes from `tail` on, which are about to be published, beside the
-    /// tail: a reader that finds them there need not fetch the line they really lie on. `words` has them;
-    /// `len` is from 1 to [`SHORT_MAX`].
+    /// Puts a second copy of the `len` bytes from `tail` on, which are about to be published,
+    /// beside the tail: a reader that finds them there need not fetch the line they really lie on.
+    /// `words` has them; `len` is from 1 to [`SHORT_MAX`].
     ///
     /// The stores follow one another with nothing between, as in `sojourn_shm::Line::publish`.
     #[inline(always)]
     pub fn put_short(&self, tail: u64, len: usize, words: &[u64]) {
         let line = &self.tail;
         line.mark.store(NO_MARK, Ordering::Relaxed);
-        // SYNC: release fence; pairs with the acquire fence in `copy_short`: who sees a word of this message
-        // sees that the last one is gone.
+        // SYNC: release fence; pairs with the acquire fence in `copy_short`: who sees a word of
+        // this message sees that the last one is gone.
         fence(Ordering::Release);
         for (short, word) in line.short.iter().zip(words) {
             short.store(*word, Ordering::Relaxed);
@@ -307,8 +322,8 @@ impl Ring {
         line.mark.store(mark(tail, len), Ordering::Release);
     }
 
-    /// The `len` bytes from `head` on, if just these are the last short message. The caller has seen
-    /// that they are published.
+    /// The `len` bytes from `head` on, if just these are the last short message. The caller has
+    /// seen that they are published.
     #[inline(always)]
     pub fn copy_short(&self, head: u64, len: usize) -> Option<[u8; SHORT_MAX]> {
         let line = &self.tail;
@@ -326,10 +341,12 @@ impl Ring {
         (line.mark.load(Ordering::Relaxed) == wanted).then_some(bytes)
     }
 
-    /// Consumes the bytes from `head` to `to`: they have been copied out. The caller rings the writer next.
+    /// Consumes the bytes from `head` to `to`: they have been copied out. The caller rings the
+    /// writer next.
     ///
     /// # Errors
-    /// [`Stop::Frozen`]: nothing was consumed, the copy does not count. [`Stop::Violation`] as above.
+    /// [`Stop::Frozen`]: nothing was consumed, the copy does not count. [`Stop::Violation`] as
+    /// above.
     #[inline]
     pub fn consume(&self, head: u64, to: u64) -> Result<(), Stop> {
         // SYNC: release; pairs with the acquire load in `head`.
@@ -371,16 +388,18 @@ impl Ring {
         Ok((head, used(tail, head, ring_bytes)?))
     }
 
-    /// The writer puts what is left of the leftover into the kernel from now on. How many of its bytes the reader has taken from the ring before
-    /// that; it takes no more. One exchange: whatever the other side writes there meanwhile, this ends.
+    /// The writer puts what is left of the leftover into the kernel from now on. How many of its
+    /// bytes the reader has taken from the ring before that; it takes no more. One exchange:
+    /// whatever the other side writes there meanwhile, this ends.
     pub fn begin_flush(&self) -> u64 {
         // SYNC: acquire and release; pairs with the exchange in `take_left`.
         let before = self.writer.flushed.fetch_or(BEGUN, Ordering::AcqRel);
         before & !FLUSH_BITS
     }
 
-    /// The reader takes the leftover's bytes from `from` to `to` from the ring, having copied them. Everything before it had taken already. False: the
-    /// writer has begun to flush; they come through the kernel.
+    /// The reader takes the leftover's bytes from `from` to `to` from the ring, having copied them.
+    /// Everything before it had taken already. False: the writer has begun to flush; they come
+    /// through the kernel.
     pub fn take_left(&self, from: u64, to: u64) -> bool {
         let word = &self.writer.flushed;
         // SYNC: acquire and release; pairs with the update in `begin_flush`.

@@ -18,8 +18,9 @@ use std::sync::{Arc, OnceLock};
 /// In [`Seen::turn`].
 pub(crate) const NO_TURN: u64 = u64::MAX;
 
-/// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its own: the peer can write every shared word at
-/// any time. What is one's own is never read back from there, and what the peer has once been seen to say it cannot unsay.
+/// What a side remembers of one ring, so that it need not look at the peer's line, nor trust its
+/// own: the peer can write every shared word at any time. What is one's own is never read back from
+/// there, and what the peer has once been seen to say it cannot unsay.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -27,13 +28,15 @@ pub(crate) struct Seen {
     pub(crate) own: AtomicU64,
     /// The peer's, as last seen under the direction's lock: possible, and never less than before.
     pub(crate) peer: AtomicU64,
-    /// The peer's, as a thread of ours has seen it that waited without that lock: not looked at closely.
+    /// The peer's, as a thread of ours has seen it that waited without that lock: not looked at
+    /// closely.
     pub(crate) sighted: AtomicU64,
     /// Whether this direction has switched to the ring, as far as we know.
     pub(crate) rings: AtomicBool,
     /// As reader: whether we have consented.
     pub(crate) consents: AtomicBool,
-    /// As writer: where our bytes lie, and from which position on to look whether the ring can be rewound.
+    /// As writer: where our bytes lie, and from which position on to look whether the ring can be
+    /// rewound.
     pub(crate) skew: AtomicU32,
     pub(crate) near: AtomicU32,
     /// [`NO_TURN`] if they lie in the near part.
@@ -56,9 +59,9 @@ pub(crate) const DONE: u32 = 2;
 
 /// One side's view of a stream: it writes ring `side` and reads ring `1 - side`.
 ///
-/// All methods take `&self`. **The caller keeps its writers apart with one lock and its readers with
-/// another**: methods under "writing" need the first, those under "reading" the second, for as long as
-/// they run. Everything else may be called from any thread at any time.
+/// All methods take `&self`. **The caller keeps its writers apart with one lock and its readers
+/// with another**: methods under "writing" need the first, those under "reading" the second, for as
+/// long as they run. Everything else may be called from any thread at any time.
 #[derive(Debug)]
 pub struct Stream {
     pub(crate) mapping: Arc<Mapping>,
@@ -80,18 +83,19 @@ pub struct Stream {
     pub(crate) peer_slot: u32,
 }
 
-// SAFETY: `control` points into `mapping`, which lives as long as the stream and which any thread may use; it is
-// only ever made a reference to atomics.
+// SAFETY: `control` points into `mapping`, which lives as long as the stream and which any thread
+// may use; it is only ever made a reference to atomics.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
 
 impl Stream {
     /// The view of side `side` (0 or 1) on a region of that layout. Its sleepers that are
-    /// [`Bell::OnInbox`] are woken by the peer; those of the peer through `peer_slot` of `peer_inbox`.
+    /// [`Bell::OnInbox`] are woken by the peer; those of the peer through `peer_slot` of
+    /// `peer_inbox`.
     ///
-    /// The region is fresh: nothing has been read or written on this side, whatever the peer may have put there.
-    /// `None`: no such side, or the mapping is too small or cannot be written.
+    /// The region is fresh: nothing has been read or written on this side, whatever the peer may
+    /// have put there. `None`: no such side, or the mapping is too small or cannot be written.
     pub fn new(
         mapping: Mapping,
         layout: Layout,
@@ -102,8 +106,8 @@ impl Stream {
         Self::on(Arc::new(mapping), layout, side, (peer_inbox, peer_slot))
     }
 
-    /// The view of the side on which another process reads and writes, of a region that may be in use. Its positions are what the rings
-    /// say, which both ends can write.
+    /// The view of the side on which another process reads and writes, of a region that may be in
+    /// use. Its positions are what the rings say, which both ends can write.
     pub fn told(
         mapping: Mapping,
         layout: Layout,
@@ -117,8 +121,9 @@ impl Stream {
         Some(stream)
     }
 
-    /// The view of the other side, of somebody who is both, on the same mapping: what one side has touched is then warm for the other, too. As in
-    /// [`Stream::new`], `inbox` and `slot` are of the side that is the new one's peer.
+    /// The view of the other side, of somebody who is both, on the same mapping: what one side has
+    /// touched is then warm for the other, too. As in [`Stream::new`], `inbox` and `slot` are of
+    /// the side that is the new one's peer.
     pub fn other_side(&self, inbox: Arc<Inbox>, slot: u32) -> Option<Self> {
         Self::on(Arc::clone(&self.mapping), self.layout, 1 - self.side, (inbox, slot))
     }
@@ -178,8 +183,8 @@ impl Stream {
     }
 
     fn control(&self) -> &Control {
-        // SAFETY: within the mapping and page-aligned, as `new` has checked; made of atomics, for which
-        // any bytes are valid; the mapping lives as long as `self`.
+        // SAFETY: within the mapping and page-aligned, as `new` has checked; made of atomics, for
+        // which any bytes are valid; the mapping lives as long as `self`.
         unsafe { self.control.as_ref() }
     }
 
@@ -226,15 +231,16 @@ impl Stream {
         self.in_ring().reader.bell.word()
     }
 
-    /// Sleeps as reader, after [`Stream::announce_reader`] has answered `said` and a further look has
-    /// found nothing. Returns for any reason, as [`futex::wait`].
+    /// Sleeps as reader, after [`Stream::announce_reader`] has answered `said` and a further look
+    /// has found nothing. Returns for any reason, as [`futex::wait`].
     pub fn sleep_reader(&self, said: u32, timeout: Option<Duration>) -> Woken {
         fault::point("stream.sleeps");
         futex::wait(self.reader_bell(), said, timeout)
     }
 
-    /// A thread that writes is about to sleep that way, until there are `room` bytes of room. It must
-    /// call [`Stream::may_write`] once more *after* this and before it sleeps. Answers as [`Stream::announce_reader`].
+    /// A thread that writes is about to sleep that way, until there are `room` bytes of room. It
+    /// must call [`Stream::may_write`] once more *after* this and before it sleeps. Answers as
+    /// [`Stream::announce_reader`].
     pub fn announce_writer(&self, how: Bell, room: usize) -> u32 {
         let ring = self.out_ring();
         let bytes = u64::from(self.part_bytes());
@@ -244,7 +250,8 @@ impl Stream {
         self.writing.sleepers.announce_want(&ring.writer.bell, how, &ring.writer.want, want)
     }
 
-    /// A thread that had announced [`Bell::OnFutex`] as writer is awake; as [`Stream::withdraw_reader`].
+    /// A thread that had announced [`Bell::OnFutex`] as writer is awake; as
+    /// [`Stream::withdraw_reader`].
     pub fn withdraw_writer(&self) {
         self.writing.sleepers.withdraw(&self.out_ring().writer.bell);
     }
@@ -260,10 +267,10 @@ impl Stream {
         futex::wait(self.writer_bell(), said, timeout)
     }
 
-    /// Wakes this side's own readers, for something that happened elsewhere (the kernel's descriptor
-    /// stirred, the stream went home), also if the peer has taken their flags and died. Answers whether some
-    /// sleep [`Bell::OnInbox`], or have done so since this was last called: then the caller posts this session's
-    /// slot to its own inbox ([`Inbox::post_own`]).
+    /// Wakes this side's own readers, for something that happened elsewhere (the kernel's
+    /// descriptor stirred, the stream went home), also if the peer has taken their flags and died.
+    /// Answers whether some sleep [`Bell::OnInbox`], or have done so since this was last called:
+    /// then the caller posts this session's slot to its own inbox ([`Inbox::post_own`]).
     pub fn wake_reader(&self) -> bool {
         wake_own(&self.reading, &self.in_ring().reader.bell)
     }
@@ -317,8 +324,8 @@ impl Stream {
         self.peer_inbox.post_attention(self.peer_slot);
     }
 
-    /// The processor this side runs on, plus one (`wait::Policy::cpu`): told to the peer with the next
-    /// read or write.
+    /// The processor this side runs on, plus one (`wait::Policy::cpu`): told to the peer with the
+    /// next read or write.
     pub fn set_cpu(&self, cpu: u16) {
         if self.cpu.load(Ordering::Relaxed) != u32::from(cpu) {
             self.cpu.store(u32::from(cpu), Ordering::Relaxed);
@@ -335,7 +342,8 @@ impl Stream {
         self.out_ring().reader.cpu.load(Ordering::Relaxed) as u16
     }
 
-    /// Whether the peer last wrote from the processor that we run on: then it does not run while we do.
+    /// Whether the peer last wrote from the processor that we run on: then it does not run while we
+    /// do.
     pub fn writer_is_near(&self) -> bool {
         self.is_here(self.peer_cpu_writing())
     }
@@ -359,7 +367,8 @@ impl Stream {
         }
     }
 
-    /// Bytes that both sides have written so far, this one's first, as the rings say: for somebody who has not written himself.
+    /// Bytes that both sides have written so far, this one's first, as the rings say: for somebody
+    /// who has not written himself.
     pub fn totals_told(&self) -> (u64, u64) {
         let told = |ring: &Ring| ring.tail.tail.load(Ordering::Relaxed) & !crate::ring::FROZEN;
         (told(self.out_ring()), told(self.in_ring()))

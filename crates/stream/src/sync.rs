@@ -1,4 +1,5 @@
-//! The lock of a process's own threads: the real one, or loom's when a model is checked. And a fence.
+//! The lock of a process's own threads: the real one, or loom's when a model is checked. And a
+//! fence.
 
 use sojourn_shm::Ordering;
 

@@ -7,9 +7,9 @@ use sojourn_shm::{Span, fault};
 use std::io::IoSlice;
 
 /// Bytes after which a long write publishes, and a long read consumes, what it has done so far: the
-/// peer goes on with them meanwhile. Measured (`examples/measure.rs`): less costs more lines, more leaves
-/// the peer waiting. A peer on this processor (`is_near`) cannot go on meanwhile, and would take the processor
-/// for a piece: it is told when all is done.
+/// peer goes on with them meanwhile. Measured (`examples/measure.rs`): less costs more lines, more
+/// leaves the peer waiting. A peer on this processor (`is_near`) cannot go on meanwhile, and would
+/// take the processor for a piece: it is told when all is done.
 pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
     if is_near { usize::MAX } else { (ring_bytes as usize / 4).clamp(4096, 16 << 10) }
 }
@@ -17,8 +17,9 @@ pub(crate) fn chunk(ring_bytes: u32, is_near: bool) -> usize {
 /// Memory of a far part that is kept once it has been used (bytes).
 const FAR_KEPT: usize = 1 << 20;
 
-/// A writer of less than this looks now and then whether the ring is empty, and begins at its beginning again. Longer messages walk through the
-/// whole ring: they are written where the reader, on another processor, has read a while ago.
+/// A writer of less than this looks now and then whether the ring is empty, and begins at its
+/// beginning again. Longer messages walk through the whole ring: they are written where the reader,
+/// on another processor, has read a while ago.
 const REWIND_BYTES: usize = 4096;
 
 impl Stream {
@@ -27,8 +28,8 @@ impl Stream {
         self.out_bytes() != 0 && self.out_ring().has_consent()
     }
 
-    /// Switches: what is written from now on goes to the ring. Only after [`Stream::has_consent`], and
-    /// when every byte written before is where the peer finds it in the kernel. Writer lock.
+    /// Switches: what is written from now on goes to the ring. Only after [`Stream::has_consent`],
+    /// and when every byte written before is where the peer finds it in the kernel. Writer lock.
     pub fn start_ring(&self) {
         // Where bytes lie once some have been written is decided by `rewind` and `turn`.
         if self.out_bytes() == 0 || self.writing.rings.swap(true, Ordering::Relaxed) {
@@ -47,8 +48,9 @@ impl Stream {
         self.writing.rings.load(Ordering::Relaxed)
     }
 
-    /// The near part of the own ring, which is used while the reader keeps up, is of `bytes` bytes: a power of two; the whole ring if that is no
-    /// larger, or for 0. Before [`Stream::start_ring`]. Writer lock.
+    /// The near part of the own ring, which is used while the reader keeps up, is of `bytes` bytes:
+    /// a power of two; the whole ring if that is no larger, or for 0. Before
+    /// [`Stream::start_ring`]. Writer lock.
     pub fn set_near(&self, bytes: u32) {
         let all = self.out_bytes();
         let is_part = bytes.is_power_of_two() && bytes < all;
@@ -71,8 +73,8 @@ impl Stream {
         if self.has_turned() { self.out_bytes() - near } else { near }
     }
 
-    /// Goes on in the far part of the own ring: for a writer to whom the near part is too full, and who does not want to wait. Whether that is possible
-    /// and has not been done yet. Writer lock.
+    /// Goes on in the far part of the own ring: for a writer to whom the near part is too full, and
+    /// who does not want to wait. Whether that is possible and has not been done yet. Writer lock.
     pub fn turn(&self) -> bool {
         if !self.may_turn() || !self.is_ringing() {
             return false;
@@ -87,7 +89,8 @@ impl Stream {
         !self.has_turned() && self.near_bytes() < self.out_bytes()
     }
 
-    /// Bytes that can be written now, if need be in the far part of the ring. Otherwise as [`Stream::room`].
+    /// Bytes that can be written now, if need be in the far part of the ring. Otherwise as
+    /// [`Stream::room`].
     ///
     /// # Errors
     /// As [`Stream::room`].
@@ -97,7 +100,8 @@ impl Stream {
         Ok(if self.may_turn() { room.max(far) } else { room })
     }
 
-    /// Bytes that can be written now, in the part of the ring that is written to. Looks at the peer's position. Writer lock.
+    /// Bytes that can be written now, in the part of the ring that is written to. Looks at the
+    /// peer's position. Writer lock.
     ///
     /// # Errors
     /// [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
@@ -123,8 +127,8 @@ impl Stream {
         Ok(self.room_behind(tail, head))
     }
 
-    /// Whether a write is worth while: there are `room` bytes of room, or something has ended. For a thread that waits, without any lock; as
-    /// [`Stream::may_read`].
+    /// Whether a write is worth while: there are `room` bytes of room, or something has ended. For
+    /// a thread that waits, without any lock; as [`Stream::may_read`].
     pub fn may_write(&self, room: usize) -> bool {
         if !self.is_ringing() {
             return true;
@@ -153,19 +157,22 @@ impl Stream {
         u64::from(self.part_bytes()).saturating_sub(there) as usize
     }
 
-    /// Room for `wanted` bytes as far as is known; looks at the peer's position only if that is not enough.
+    /// Room for `wanted` bytes as far as is known; looks at the peer's position only if that is not
+    /// enough.
     #[inline]
     fn room_for(&self, tail: u64, wanted: usize) -> Result<usize, Stop> {
         let room = self.room_behind(tail, self.writing.peer.load(Ordering::Relaxed));
         if room >= wanted { Ok(room) } else { self.look_for_room(tail) }
     }
 
-    /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or all, if
-    /// they are fewer), and rings the reader. `at_least` up to 4096 bytes always fit an empty ring.
-    /// They are published at once; what goes beyond, in pieces. Answers the bytes written. Writer lock.
+    /// Copies as much of `bufs` as there is room for, but nothing unless `at_least` bytes fit (or
+    /// all, if they are fewer), and rings the reader. `at_least` up to 4096 bytes always fit an
+    /// empty ring. They are published at once; what goes beyond, in pieces. Answers the bytes
+    /// written. Writer lock.
     ///
     /// # Errors
-    /// [`Stop::Full`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was written.
+    /// [`Stop::Full`], [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`]: nothing was
+    /// written.
     #[inline]
     pub fn write(&self, bufs: &[IoSlice<'_>], at_least: usize) -> Result<usize, Stop> {
         if !self.is_ringing() {
@@ -200,11 +207,13 @@ impl Stream {
         Ok(written)
     }
 
-    /// If the ring is empty the next bytes lie at its beginning again. In any case it is not looked at again for a while.
+    /// If the ring is empty the next bytes lie at its beginning again. In any case it is not looked
+    /// at again for a while.
     #[inline(never)]
     fn rewind(&self, tail: u64) {
         self.writing.rewinds_at.store(tail + REWIND_BYTES as u64, Ordering::Relaxed);
-        // All that was written has been copied out: nobody looks at the ring's bytes before there are more.
+        // All that was written has been copied out: nobody looks at the ring's bytes before there
+        // are more.
         if self.out_bytes() > 0 && self.out_ring().head() == Ok(tail) {
             let near = self.near_bytes();
             let skew = (tail as u32).wrapping_neg() & (near - 1);
@@ -215,7 +224,8 @@ impl Stream {
         }
     }
 
-    /// Nothing lies in the far part any more: most of the memory that bytes have lain in is given back.
+    /// Nothing lies in the far part any more: most of the memory that bytes have lain in is given
+    /// back.
     fn give_back(&self, tail: u64) {
         let far = (self.out_bytes() - self.near_bytes()) as usize;
         let turn = self.writing.turn.load(Ordering::Relaxed);
@@ -250,8 +260,8 @@ impl Stream {
         Ok(len)
     }
 
-    /// Lets `fill` put bytes straight into the ring (`sendfile`): it is called with one span of at most `max`
-    /// bytes, and answers how many it has filled. Writer lock.
+    /// Lets `fill` put bytes straight into the ring (`sendfile`): it is called with one span of at
+    /// most `max` bytes, and answers how many it has filled. Writer lock.
     ///
     /// # Errors
     /// As [`Stream::write`]; the inner result is that of `fill`.
@@ -284,11 +294,12 @@ impl Stream {
         }
     }
 
-    /// Where the next `len` bytes will lie, in up to two parts, to be filled and then published with [`Stream::publish_filled`].
-    /// Nobody reads there before that. Writer lock, until then.
+    /// Where the next `len` bytes will lie, in up to two parts, to be filled and then published
+    /// with [`Stream::publish_filled`]. Nobody reads there before that. Writer lock, until then.
     ///
     /// # Errors
-    /// [`Stop::Full`]: there is not room for all of them. [`Stop::NotRinging`], [`Stop::Frozen`], [`Stop::Violation`].
+    /// [`Stop::Full`]: there is not room for all of them. [`Stop::NotRinging`], [`Stop::Frozen`],
+    /// [`Stop::Violation`].
     pub fn vacant(&self, len: usize) -> Result<[Option<Span<'_>>; 2], Stop> {
         if !self.is_ringing() {
             return Err(Stop::NotRinging);
@@ -306,7 +317,8 @@ impl Stream {
         Ok([Some(first), second.flatten()])
     }
 
-    /// Publishes `len` bytes that were filled where [`Stream::vacant`] said, and rings the reader. Writer lock.
+    /// Publishes `len` bytes that were filled where [`Stream::vacant`] said, and rings the reader.
+    /// Writer lock.
     ///
     /// # Errors
     /// [`Stop::Frozen`], [`Stop::Violation`]: nothing was published.
@@ -351,7 +363,8 @@ impl Stream {
         self.span(self.side, position, self.own_place(), len)
     }
 
-    /// The bytes of ring `ring` from `position` on, which lie there, `len` of them or as many as follow one another.
+    /// The bytes of ring `ring` from `position` on, which lie there, `len` of them or as many as
+    /// follow one another.
     pub(crate) fn span(
         &self,
         ring: usize,

@@ -1,5 +1,5 @@
-//! The fuzz targets of this crate, run for some seconds with bytes that are the same every time: random ones, and
-//! mutations of programs that came before.
+//! The fuzz targets of this crate, run for some seconds with bytes that are the same every time:
+//! random ones, and mutations of programs that came before.
 //!
 //! `cargo fuzz run stream_region` (and `stream_home`, `stream_inbox`) goes on from there.
 #![cfg(all(debug_assertions, not(loom)))]

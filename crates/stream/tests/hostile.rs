@@ -1,5 +1,5 @@
-//! A peer that writes anything into the shared words, before and while we work: nothing panics, nothing
-//! outside the own ring is written, and every answer stays within its bounds.
+//! A peer that writes anything into the shared words, before and while we work: nothing panics,
+//! nothing outside the own ring is written, and every answer stays within its bounds.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -59,7 +59,8 @@ fn the_event_is_written_for_a_sleeper_and_stays_until_cleared() {
 fn the_owner_does_not_rely_on_a_peer_that_died_half_way() {
     let [owner, peer] = inbox();
     owner.announce();
-    // A peer that has said so but not written the event leaves it like this: written and read again.
+    // A peer that has said so but not written the event leaves it like this: written and read
+    // again.
     peer.post_ready(1);
     rustix::io::read(owner.ready_fd(), &mut [0; 8]).unwrap();
     peer.post_ready(2);

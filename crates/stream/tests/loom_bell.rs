@@ -1,11 +1,14 @@
-//! Models of publishing, sleeping and waking on a ring: nobody sleeps while there is what he waits for.
+//! Models of publishing, sleeping and waking on a ring: nobody sleeps while there is what he waits
+//! for.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-stream --release --tests`. A lost wake-up shows
-//! as a deadlock, which loom reports. The ring's words, bells and fences are the code that ships.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p sojourn-stream --release --tests`. A lost wake-up
+//! shows as a deadlock, which loom reports. The ring's words, bells and fences are the code that
+//! ships.
 //!
 //! Changes seen to fail here: no fence in `BellWord::has_sleepers`, none in `announce`; no count in
-//! `BellWord::take`; `withdraw` that clears the flag while another thread sleeps; `want` that is not the
-//! least of several; a wake-up for one sleeper only; `Sleepers::take` that goes by the bell's flags.
+//! `BellWord::take`; `withdraw` that clears the flag while another thread sleeps; `want` that is
+//! not the least of several; a wake-up for one sleeper only; `Sleepers::take` that goes by the
+//! bell's flags.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,8 +62,8 @@ fn two_readers_sleep_on_one_bell() {
     });
 }
 
-/// The peer publishes, takes the flags and dies before it wakes anybody. The process itself, told by the kernel,
-/// wakes its sleeper.
+/// The peer publishes, takes the flags and dies before it wakes anybody. The process itself, told
+/// by the kernel, wakes its sleeper.
 #[test]
 fn a_peer_that_dies_with_the_flags_leaves_nobody_asleep() {
     check(3, || {

@@ -1,9 +1,9 @@
-//! Model of a freeze against a write and a read under way: every byte that was written comes out once,
-//! from the ring or in the leftover, in order; and the leftover is fixed at once.
+//! Model of a freeze against a write and a read under way: every byte that was written comes out
+//! once, from the ring or in the leftover, in order; and the leftover is fixed at once.
 //!
-//! Changes seen to fail here: positions stored and not exchanged; only the tail frozen; `publish` or
-//! `freeze` relaxed; of a short message: the mark not unset first, or without the fence, or not looked
-//! at again.
+//! Changes seen to fail here: positions stored and not exchanged; only the tail frozen; `publish`
+//! or `freeze` relaxed; of a short message: the mark not unset first, or without the fence, or not
+//! looked at again.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

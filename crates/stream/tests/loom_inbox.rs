@@ -1,10 +1,12 @@
-//! Models of an inbox: whoever posts, and however many of the owner's threads sleep, no bit is lost, none
-//! comes twice, nobody sleeps while there is something for him, and what was posted first is told first.
+//! Models of an inbox: whoever posts, and however many of the owner's threads sleep, no bit is
+//! lost, none comes twice, nobody sleeps while there is something for him, and what was posted
+//! first is told first.
 //!
-//! Changes seen to fail here: no fence in `Bits::post` or after `Bits::take`'s last swap, in `Door::must_ring`
-//! or `announce`; `asleep` taken by who rings; `withdraw` that clears it while others sleep; a cleared event
-//! without another look at the bits, or `rung` cleared before it; no second look at the list; a time noted after the bit, or
-//! not left to the first post; no second take where something came while bits were taken.
+//! Changes seen to fail here: no fence in `Bits::post` or after `Bits::take`'s last swap, in
+//! `Door::must_ring` or `announce`; `asleep` taken by who rings; `withdraw` that clears it while
+//! others sleep; a cleared event without another look at the bits, or `rung` cleared before it; no
+//! second look at the list; a time noted after the bit, or not left to the first post; no second
+//! take where something came while bits were taken.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -114,7 +116,8 @@ fn bits_of_two_summary_words() {
     one_owner(2, [1, 7]);
 }
 
-/// One thread that takes both must not leave the other asleep, nor one that takes one and goes away.
+/// One thread that takes both must not leave the other asleep, nor one that takes one and goes
+/// away.
 #[test]
 fn two_owners_share_an_event() {
     check(2, || {
@@ -131,8 +134,8 @@ fn two_owners_share_an_event() {
     });
 }
 
-/// A thread that polls and never sleeps takes a bit, finds nothing, clears the event and is gone: the one
-/// that sleeps is still woken for what comes then.
+/// A thread that polls and never sleeps takes a bit, finds nothing, clears the event and is gone:
+/// the one that sleeps is still woken for what comes then.
 #[test]
 fn a_passer_by_leaves_no_sleeper_behind() {
     check(3, || {
@@ -182,7 +185,8 @@ impl Clock {
     }
 }
 
-/// Takes as a set does: again while something came after the take began. Slots in the order of their times.
+/// Takes as a set does: again while something came after the take began. Slots in the order of
+/// their times.
 fn take_in_order(bits: &Bits, arrivals: &Arrivals, clock: &Clock) -> Vec<u32> {
     let mut found = vec![];
     loop {
@@ -196,8 +200,9 @@ fn take_in_order(bits: &Bits, arrivals: &Arrivals, clock: &Clock) -> Vec<u32> {
     found.into_iter().map(|(_, slot)| slot).collect()
 }
 
-/// What was posted before another by all that anybody could know is told before it, whichever words their bits are in. The second
-/// poster's word of the bitmap has been in use, so that the taker is on its way there.
+/// What was posted before another by all that anybody could know is told before it, whichever words
+/// their bits are in. The second poster's word of the bitmap has been in use, so that the taker is
+/// on its way there.
 #[test]
 fn what_was_posted_first_is_told_first() {
     check(3, || {

@@ -1,7 +1,9 @@
-//! Model of a ring whose writer begins at its first cell again whenever it finds the ring empty, and turns to the ring's far part when it finds the near
-//! one full: the reader takes every message from where it was put, and what is left over in a frozen ring lies where the ring says.
+//! Model of a ring whose writer begins at its first cell again whenever it finds the ring empty,
+//! and turns to the ring's far part when it finds the near one full: the reader takes every message
+//! from where it was put, and what is left over in a frozen ring lies where the ring says.
 //!
-//! Changes seen to fail here: the place taken before the tail is looked at; a rewind without a look at the head; `publish` relaxed.
+//! Changes seen to fail here: the place taken before the tail is looked at; a rewind without a look
+//! at the head; `publish` relaxed.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,8 +1,9 @@
-//! Model of the switch in two phases, consent and RING, with the kernel's queue beside the ring: the
-//! reader gets every byte once and in order, whenever the writer sees the consent.
+//! Model of the switch in two phases, consent and RING, with the kernel's queue beside the ring:
+//! the reader gets every byte once and in order, whenever the writer sees the consent.
 //!
-//! Seen to fail here: a reader that looks for RING only when it has found the kernel empty. The orderings of
-//! the two flags cannot be shown wrong here, for the modelled kernel's lock orders everything by itself.
+//! Seen to fail here: a reader that looks for RING only when it has found the kernel empty. The
+//! orderings of the two flags cannot be shown wrong here, for the modelled kernel's lock orders
+//! everything by itself.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Random operations on both sides of a stream against a model of plain queues: two rings and the kernel
-//! path beside them. Whatever is done, each direction's bytes come out once and in order.
+//! Random operations on both sides of a stream against a model of plain queues: two rings and the
+//! kernel path beside them. Whatever is done, each direction's bytes come out once and in order.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -157,7 +157,8 @@ fn what_is_called_home_is_not_claimed() {
     let [a, b] = pair([4096, 4096]);
     assert!(a.ledger().take());
     b.freeze();
-    // Otherwise nobody would put it back: the carrier would wait for who has claimed it, and that one for the carrier.
+    // Otherwise nobody would put it back: the carrier would wait for who has claimed it, and that
+    // one for the carrier.
     assert!(!b.claim() && a.ledger().revoke());
 }
 
@@ -173,7 +174,8 @@ fn sleepers_are_told_apart() {
     assert_ne!(b.reader_bell().load(std::sync::atomic::Ordering::Relaxed), said);
 }
 
-/// Found by `model`: the words beside the tail of a fresh region passed for a message at position 0.
+/// Found by `model`: the words beside the tail of a fresh region passed for a message at
+/// position 0.
 #[test]
 fn a_fresh_region_has_no_short_message() {
     let [a, b] = pair([4096, 4096]);

@@ -1,6 +1,6 @@
-//! Threads that write, read, sleep and freeze at random: every byte of both directions arrives once and in
-//! order, through the ring first and then through a kernel path, and nobody sleeps for ever. Races of a few
-//! instructions are for the models (`loom_freeze`): chance seldom meets them here.
+//! Threads that write, read, sleep and freeze at random: every byte of both directions arrives once
+//! and in order, through the ring first and then through a kernel path, and nobody sleeps for ever.
+//! Races of a few instructions are for the models (`loom_freeze`): chance seldom meets them here.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -91,7 +91,8 @@ impl Side {
         self.stream.withdraw_writer();
     }
 
-    /// Writes bytes `0..total`: to the ring until it is frozen, then the leftover and the rest to the kernel.
+    /// Writes bytes `0..total`: to the ring until it is frozen, then the leftover and the rest to
+    /// the kernel.
     fn write_all(&self, total: u64, kernel: &Kernel, freeze_at: u64, seed: u64) {
         let mut random = Random(seed);
         let mut position = 0;

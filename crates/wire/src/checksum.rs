@@ -1,6 +1,8 @@
-//! The Internet checksum (RFC 1071): whole, in parts, partial for an interface that completes it, and incremental (RFC 1624).
+//! The Internet checksum (RFC 1071): whole, in parts, partial for an interface that completes it,
+//! and incremental (RFC 1624).
 //!
-//! Not here: where a header keeps its checksum (each format's file), and whether one has to be looked at (`vnet`).
+//! Not here: where a header keeps its checksum (each format's file), and whether one has to be
+//! looked at (`vnet`).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,9 +11,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The sum of a packet with a right checksum in it, [`Sum::value`], is `0xffff`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// In the machine's byte order: the sum does not mind (RFC 1071, section 2(B)), and loads stay plain.
+    /// In the machine's byte order: the sum does not mind (RFC 1071, section 2(B)), and loads stay
+    /// plain.
     total: u64,
-    /// An odd number of bytes so far: the next part's bytes fall into the other halves of their words.
+    /// An odd number of bytes so far: the next part's bytes fall into the other halves of their
+    /// words.
     is_odd: bool,
 }
 
@@ -62,7 +66,8 @@ impl Sum {
         self.total += word.to_be() as u64;
     }
 
-    /// The folded sum, not complemented: what a *partial* checksum field holds, and `0xffff` for a packet that is right.
+    /// The folded sum, not complemented: what a *partial* checksum field holds, and `0xffff` for a
+    /// packet that is right.
     pub const fn value(self) -> u16 {
         u16::from_be(fold(self.total))
     }
@@ -78,7 +83,8 @@ impl Sum {
     }
 }
 
-/// The sum of an array of whole words: for headers, without the work of finding out how long they are.
+/// The sum of an array of whole words: for headers, without the work of finding out how long they
+/// are.
 pub(crate) fn sum_array<const N: usize>(bytes: &[u8; N]) -> Sum {
     const { assert!(N.is_multiple_of(4)) }
     let words = bytes.as_chunks::<4>().0.iter();
@@ -92,7 +98,8 @@ pub fn sum(bytes: &[u8]) -> Sum {
     sum
 }
 
-/// The sum of the IPv4 pseudo header (RFC 9293 section 3.1, RFC 768): `len` bytes of transport header and payload.
+/// The sum of the IPv4 pseudo header (RFC 9293 section 3.1, RFC 768): `len` bytes of transport
+/// header and payload.
 pub fn pseudo_v4(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, len: u16) -> Sum {
     let mut sum = Sum::new();
     sum.add(&source.octets());
@@ -102,7 +109,8 @@ pub fn pseudo_v4(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, len: u16) -> 
     sum
 }
 
-/// The sum of the IPv6 pseudo header (RFC 8200 section 8.1): `len` bytes of transport header and payload.
+/// The sum of the IPv6 pseudo header (RFC 8200 section 8.1): `len` bytes of transport header and
+/// payload.
 pub fn pseudo_v6(source: Ipv6Addr, target: Ipv6Addr, protocol: u8, len: u32) -> Sum {
     let mut sum = Sum::new();
     sum.add(&source.octets());
@@ -112,7 +120,8 @@ pub fn pseudo_v6(source: Ipv6Addr, target: Ipv6Addr, protocol: u8, len: u32) -> 
     sum
 }
 
-/// The sum of the pseudo header of either version. Addresses of different versions are the caller's mistake: the sum is then wrong.
+/// The sum of the pseudo header of either version. Addresses of different versions are the caller's
+/// mistake: the sum is then wrong.
 pub fn pseudo(source: IpAddr, target: IpAddr, protocol: u8, len: u32) -> Sum {
     match (source, target) {
         (IpAddr::V4(source), IpAddr::V4(target)) => pseudo_v4(source, target, protocol, len as u16),
@@ -126,14 +135,17 @@ pub fn pseudo(source: IpAddr, target: IpAddr, protocol: u8, len: u32) -> Sum {
     }
 }
 
-/// The checksum after one of the words that it covers changed from `old` to `new` (RFC 1624, equation 3).
+/// The checksum after one of the words that it covers changed from `old` to `new` (RFC 1624,
+/// equation 3).
 ///
-/// The same as a full sum, but when everything covered is zero afterwards, which no packet with a header is.
+/// The same as a full sum, but when everything covered is zero afterwards, which no packet with a
+/// header is.
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// [`update`] for several words: `old` and `new` are of the same even length, at an even offset in what is covered.
+/// [`update`] for several words: `old` and `new` are of the same even length, at an even offset in
+/// what is covered.
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     debug_assert!(old.len() == new.len() && old.len().is_multiple_of(2));
     !fold(u64::from(!checksum) + u64::from(!sum(old).value()) + u64::from(sum(new).value()))

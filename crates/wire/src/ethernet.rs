@@ -1,6 +1,7 @@
 //! Ethernet's link header, with 802.1Q tags: up to two, the outer one possibly of type 802.1ad.
 //!
-//! Not here: frame check sequences and 802.3 length fields, which packet interfaces do not show or which are not IP. Read `frame`.
+//! Not here: frame check sequences and 802.3 length fields, which packet interfaces do not show or
+//! which are not IP. Read `frame`.
 
 use crate::octets::{array_at, u16_at};
 use crate::{Malformed, NoRoom};
@@ -102,7 +103,8 @@ impl Header {
         Self { target, source, tags: [None, None], ether_type }
     }
 
-    /// Reads a header; returns it and what follows. A third tag is left as the type of what follows.
+    /// Reads a header; returns it and what follows. A third tag is left as the type of what
+    /// follows.
     ///
     /// # Errors
     /// [`Malformed::Short`].

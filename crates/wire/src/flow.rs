@@ -1,6 +1,7 @@
 //! What names a flow of packets: a transport protocol and two endpoints.
 //!
-//! Not a session: that has a home and a holder. Not the packet filter's key, which is from the point of view of this host.
+//! Not a session: that has a home and a holder. Not the packet filter's key, which is from the
+//! point of view of this host.
 
 use core::net::SocketAddr;
 
@@ -32,8 +33,8 @@ impl Protocol {
 
 /// Where a packet comes from and where it goes.
 ///
-/// Both addresses are of one IP version when it comes from a packet; flow label and scope of IPv6 addresses are zero, so that equal
-/// packets make equal keys.
+/// Both addresses are of one IP version when it comes from a packet; flow label and scope of IPv6
+/// addresses are zero, so that equal packets make equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// The transport protocol.

@@ -1,8 +1,9 @@
 //! Entry points for fuzzing: arbitrary bytes as what an interface delivers.
 //!
-//! What must hold: no panic; what parses has lengths that agree with the bytes; what is written from what was read reads the same.
-//! Debug and fuzzing builds only; not a part of the interface of this crate. Used by `tests/fuzz_run.rs` (deterministic, in every
-//! test run) and `fuzz/fuzz_targets/wire_*.rs`.
+//! What must hold: no panic; what parses has lengths that agree with the bytes; what is written
+//! from what was read reads the same. Debug and fuzzing builds only; not a part of the interface of
+//! this crate. Used by `tests/fuzz_run.rs` (deterministic, in every test run) and
+//! `fuzz/fuzz_targets/wire_*.rs`.
 
 use crate::frame::{self, Link, Transport};
 use crate::tcp::{OPTIONS_BYTES_MAX, OptionIter, Options};

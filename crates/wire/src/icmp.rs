@@ -1,7 +1,7 @@
 //! ICMP errors and the packets that they quote: RFC 792 and RFC 1191 for IPv4, RFC 4443 for IPv6.
 //!
-//! Only what a transport wants to know: which of its packets did not arrive, and why. Echo, redirects and neighbour discovery are
-//! the kernel's.
+//! Only what a transport wants to know: which of its packets did not arrive, and why. Echo,
+//! redirects and neighbour discovery are the kernel's.
 
 use crate::ip::number;
 use crate::octets::{put, u16_at, u32_at};
@@ -11,7 +11,8 @@ use core::net::{IpAddr, Ipv6Addr};
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 8;
 
-/// Bytes that a message quotes at most, over IPv4 (RFC 1812 section 4.3.2.3, with the message's own headers taken off).
+/// Bytes that a message quotes at most, over IPv4 (RFC 1812 section 4.3.2.3, with the message's own
+/// headers taken off).
 pub const QUOTE_BYTES_MAX_V4: usize = 576 - ipv4::HEADER_BYTES - HEADER_BYTES;
 /// Bytes that a message quotes at most, over IPv6 (RFC 4443 section 2.4(c)).
 pub const QUOTE_BYTES_MAX_V6: usize = 1280 - ipv6::HEADER_BYTES - HEADER_BYTES;
@@ -24,7 +25,8 @@ pub enum Reason {
         /// Net, host, protocol, port and so on.
         code: u8,
     },
-    /// Longer than a link on the way takes, and not to be fragmented. Over IPv4, 0 says that the router is too old to tell.
+    /// Longer than a link on the way takes, and not to be fragmented. Over IPv4, 0 says that the
+    /// router is too old to tell.
     TooBig {
         /// Bytes that the link takes, IP header included.
         mtu: u32,
@@ -48,7 +50,8 @@ pub struct Error {
     pub reason: Reason,
     /// Its flow, as it was sent: the source is who gets the error.
     pub flow: FlowKey,
-    /// The sequence number of a TCP segment: whether it was ever sent can be checked (RFC 5927 section 4.1).
+    /// The sequence number of a TCP segment: whether it was ever sent can be checked (RFC 5927
+    /// section 4.1).
     pub seq: Option<SeqNum>,
 }
 
@@ -56,8 +59,9 @@ impl Error {
     /// Reads the payload of an IPv4 packet with protocol ICMP.
     ///
     /// # Errors
-    /// [`Malformed::Checksum`], or that the quoted packet is damaged; [`Malformed::NotTransport`] if it is no error, or not about
-    /// TCP or UDP; [`Malformed::Fragment`] if what is quoted has no ports.
+    /// [`Malformed::Checksum`], or that the quoted packet is damaged; [`Malformed::NotTransport`]
+    /// if it is no error, or not about TCP or UDP; [`Malformed::Fragment`] if what is quoted has no
+    /// ports.
     pub fn parse_v4(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, quoted) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         if !checksum::sum(bytes).is_right() {
@@ -141,7 +145,8 @@ pub fn emit_v4(reason: Reason, original: &[u8], out: &mut [u8]) -> Result<usize,
     emit(kind, code, argument, quoted, checksum::Sum::new(), out)
 }
 
-/// Writes an ICMPv6 message from `source` to `target` about the IPv6 packet `original`; returns its length in bytes.
+/// Writes an ICMPv6 message from `source` to `target` about the IPv6 packet `original`; returns its
+/// length in bytes.
 ///
 /// # Errors
 /// [`NoRoom`] if `out` is too short.

@@ -39,7 +39,8 @@ pub enum Ecn {
     Congestion = 3,
 }
 
-/// The byte that is IPv4's type of service and IPv6's traffic class: differentiated services (RFC 2474) and ECN.
+/// The byte that is IPv4's type of service and IPv6's traffic class: differentiated services
+/// (RFC 2474) and ECN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TrafficClass(pub u8);
 

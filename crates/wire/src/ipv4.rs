@@ -14,7 +14,8 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
-/// A packet whose header is whole and whose lengths agree; bytes after the packet (a short frame's padding) are cut off.
+/// A packet whose header is whole and whose lengths agree; bytes after the packet (a short frame's
+/// padding) are cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'b> {
     fixed: &'b [u8; HEADER_BYTES],
@@ -36,7 +37,8 @@ impl<'b> Packet<'b> {
         Ok(Self { payload, ..packet })
     }
 
-    /// The packet at the beginning of `bytes`, which goes on behind them for exactly `missing` bytes: its payload is what is there.
+    /// The packet at the beginning of `bytes`, which goes on behind them for exactly `missing`
+    /// bytes: its payload is what is there.
     ///
     /// # Errors
     /// As [`Packet::new`]; [`Malformed::Length`] if it ends elsewhere.
@@ -49,7 +51,8 @@ impl<'b> Packet<'b> {
         if ends_there { Ok(packet) } else { Err(Malformed::Length) }
     }
 
-    /// A packet of which only the beginning may be there, as ICMP quotes it: its payload is what there is.
+    /// A packet of which only the beginning may be there, as ICMP quotes it: its payload is what
+    /// there is.
     pub(crate) fn new_cut(bytes: &'b [u8]) -> Result<Self, Malformed> {
         let (fixed, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         if fixed[0] >> 4 != 4 {
@@ -164,7 +167,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Writes the header of a packet with `payload_len` bytes of payload, checksum included; returns its length in bytes.
+    /// Writes the header of a packet with `payload_len` bytes of payload, checksum included;
+    /// returns its length in bytes.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short, or the packet longer than 65,535 bytes.

@@ -1,6 +1,8 @@
-//! IPv6 (RFC 8200): the header as view and value, and the walk over extension headers to the payload.
+//! IPv6 (RFC 8200): the header as view and value, and the walk over extension headers to the
+//! payload.
 //!
-//! Not here: jumbograms (RFC 2675), what options mean, reassembly and routing. Read `frame` for a whole packet.
+//! Not here: jumbograms (RFC 2675), what options mean, reassembly and routing. Read `frame` for a
+//! whole packet.
 
 use crate::ip::{TrafficClass, number};
 use crate::octets::{array_at, put, u16_at, u32_at};
@@ -13,7 +15,8 @@ pub const HEADER_BYTES: usize = 40;
 /// Extension headers that are walked over; a packet with more is somebody's joke.
 const EXTENSIONS_MAX: usize = 8;
 
-/// A packet whose header is whole and whose length is right; bytes after the packet (a short frame's padding) are cut off.
+/// A packet whose header is whole and whose length is right; bytes after the packet (a short
+/// frame's padding) are cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'b> {
     fixed: &'b [u8; HEADER_BYTES],
@@ -29,7 +32,8 @@ pub struct Upper<'b> {
     pub extensions_len: usize,
     /// The packet is a part of a larger one: the payload is a piece.
     pub is_fragment: bool,
-    /// The packet is a part of a larger one, and not the first: the payload does not begin with a header.
+    /// The packet is a part of a larger one, and not the first: the payload does not begin with a
+    /// header.
     pub(crate) is_later_fragment: bool,
     /// The payload.
     pub payload: &'b [u8],
@@ -46,7 +50,8 @@ impl<'b> Packet<'b> {
         Ok(Self { rest: packet.rest.get(..len).ok_or(Malformed::Short)?, ..packet })
     }
 
-    /// The packet at the beginning of `bytes`, which goes on behind them for exactly `missing` bytes: its payload is what is there.
+    /// The packet at the beginning of `bytes`, which goes on behind them for exactly `missing`
+    /// bytes: its payload is what is there.
     ///
     /// # Errors
     /// As [`Packet::new`]; [`Malformed::Length`] if it ends elsewhere.
@@ -108,10 +113,12 @@ impl<'b> Packet<'b> {
         self.rest
     }
 
-    /// Walks over the extension headers (RFC 8200 section 4). An atomic fragment (RFC 6946) is a whole packet.
+    /// Walks over the extension headers (RFC 8200 section 4). An atomic fragment (RFC 6946) is a
+    /// whole packet.
     ///
     /// # Errors
-    /// [`Malformed::Short`]; [`Malformed::NotTransport`] for a routing header with hops left and for too many headers.
+    /// [`Malformed::Short`]; [`Malformed::NotTransport`] for a routing header with hops left and
+    /// for too many headers.
     pub fn upper(&self) -> Result<Upper<'b>, Malformed> {
         let mut upper = Upper {
             protocol: self.next_header(),
@@ -193,7 +200,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Writes the header of a packet with `payload_len` bytes of payload; returns its length in bytes.
+    /// Writes the header of a packet with `payload_len` bytes of payload; returns its length in
+    /// bytes.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short, or the payload longer than 65,535 bytes.

@@ -1,12 +1,14 @@
 //! Why bytes are not the packet they were taken for, and why a packet does not fit into bytes.
 //!
-//! Causes only; what to do (drop, count, leave to the kernel) is the caller's. Read `frame` for who returns which.
+//! Causes only; what to do (drop, count, leave to the kernel) is the caller's. Read `frame` for who
+//! returns which.
 
 use core::fmt;
 
 /// Why bytes could not be read as what was asked for.
 ///
-/// The first five are damage. The others are well-formed packets of a kind that has no flow here: see [`Malformed::is_foreign`].
+/// The first five are damage. The others are well-formed packets of a kind that has no flow here:
+/// see [`Malformed::is_foreign`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
     /// Fewer bytes than the header, or than a length in it, says.
@@ -21,14 +23,16 @@ pub enum Malformed {
     Options,
     /// Neither IPv4 nor IPv6 inside the link header.
     NotInternet,
-    /// An IP packet whose payload is neither TCP nor UDP, or that is still on its way to another host (routing header).
+    /// An IP packet whose payload is neither TCP nor UDP, or that is still on its way to another
+    /// host (routing header).
     NotTransport,
     /// A part of a larger IP packet: only the first part has ports.
     Fragment,
 }
 
 impl Malformed {
-    /// Whether the packet is sound but none of ours: other protocols and fragments, which are the kernel's.
+    /// Whether the packet is sound but none of ours: other protocols and fragments, which are the
+    /// kernel's.
     pub const fn is_foreign(self) -> bool {
         matches!(self, Self::NotInternet | Self::NotTransport | Self::Fragment)
     }

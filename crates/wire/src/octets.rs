@@ -1,6 +1,8 @@
-//! Numbers in network byte order at constant places of arrays whose size is known: the compiler sees that nothing is out of bounds.
+//! Numbers in network byte order at constant places of arrays whose size is known: the compiler
+//! sees that nothing is out of bounds.
 //!
-//! Not a reader with a cursor: headers are fixed, what varies (options, extension headers) walks slices itself.
+//! Not a reader with a cursor: headers are fixed, what varies (options, extension headers) walks
+//! slices itself.
 
 /// The 16 bits at `AT`.
 pub(crate) const fn u16_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u16 {

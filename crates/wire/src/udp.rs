@@ -65,7 +65,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Writes the header of a datagram with `payload_len` bytes, with a zero checksum; returns its length in bytes.
+    /// Writes the header of a datagram with `payload_len` bytes, with a zero checksum; returns its
+    /// length in bytes.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short, or the datagram longer than 65,535 bytes.
@@ -80,7 +81,8 @@ impl Header {
     }
 }
 
-/// A computed checksum as it is sent: zero would say that there is none, so its other form is (RFC 768).
+/// A computed checksum as it is sent: zero would say that there is none, so its other form is (RFC
+/// 768).
 pub const fn as_sent(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }

@@ -1,8 +1,10 @@
-//! The offload header before a frame on packet sockets with `PACKET_VNET_HDR` and on tun devices with `IFF_VNET_HDR`: packet(7),
-//! `struct virtio_net_hdr` of `linux/virtio_net.h`, and Virtio 1.3 section 5.1.6.
+//! The offload header before a frame on packet sockets with `PACKET_VNET_HDR` and on tun devices
+//! with `IFF_VNET_HDR`: packet(7), `struct virtio_net_hdr` of `linux/virtio_net.h`, and Virtio 1.3
+//! section 5.1.6.
 //!
-//! It says which checksum is still to be computed and into what the payload is still to be cut; on the way in, which checksums
-//! need no look and which segments were merged. Packet sockets use it in the machine's byte order.
+//! It says which checksum is still to be computed and into what the payload is still to be cut; on
+//! the way in, which checksums need no look and which segments were merged. Packet sockets use it
+//! in the machine's byte order.
 
 use crate::octets::{put, u16_at};
 use crate::{Malformed, NoRoom};
@@ -22,8 +24,9 @@ pub enum Checksum {
     Unknown,
     /// In only: somebody has looked at it, and it is right.
     Valid,
-    /// The field holds the sum of the pseudo header; the rest is added by whoever puts the frame on a wire. In, the frame comes from
-    /// a host whose memory it has not left: there is nothing to look at.
+    /// The field holds the sum of the pseudo header; the rest is added by whoever puts the frame on
+    /// a wire. In, the frame comes from a host whose memory it has not left: there is nothing to
+    /// look at.
     Partial {
         /// Where the covered bytes begin: the transport header, from the frame's first byte.
         start: u16,

@@ -1,4 +1,5 @@
-//! The fuzz targets of this crate, run for a moment with bytes that are the same every time: captured frames, changed a little.
+//! The fuzz targets of this crate, run for a moment with bytes that are the same every time:
+//! captured frames, changed a little.
 //!
 //! `cargo xtask fuzz wire_frame` (and `wire_headers`, `wire_options`) goes on from there.
 #![cfg(debug_assertions)]

@@ -1,4 +1,5 @@
-//! Captured frames: each is read as what it is, and written again byte by byte as the other host wrote it.
+//! Captured frames: each is read as what it is, and written again byte by byte as the other host
+//! wrote it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -201,7 +202,8 @@ fn tags_are_read_and_written() {
 
 #[test]
 fn offload_headers_have_the_kernel_s_layout() {
-    // struct virtio_net_hdr: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset, in the machine's byte order.
+    // struct virtio_net_hdr: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset, in the
+    // machine's byte order.
     let word = u16::to_ne_bytes;
     let bytes = [&[1, 0x84][..], &word(86), &word(1428), &word(54), &word(16)].concat();
     let header = vnet::Header {

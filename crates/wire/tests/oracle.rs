@@ -1,5 +1,5 @@
-//! Another reader and writer of packets (`etherparse`) beside ours: each reads what the other wrote, and of random bytes both see the
-//! same where both see something.
+//! Another reader and writer of packets (`etherparse`) beside ours: each reads what the other
+//! wrote, and of random bytes both see the same where both see something.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Laws: what is written reads the same; nothing makes reading panic; sums agree however they are made.
+//! Laws: what is written reads the same; nothing makes reading panic; sums agree however they are
+//! made.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -19,7 +20,8 @@ fn offload() -> impl Strategy<Value = Offload> {
     ]
 }
 
-/// What an interface does that is asked to complete the checksum: packet(7), `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
+/// What an interface does that is asked to complete the checksum: packet(7),
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 fn complete(bytes: &mut [u8], header: vnet::Header) {
     if let Checksum::Partial { start, offset } = header.checksum {
         let sum = checksum::sum(&bytes[usize::from(start)..]).finish();
@@ -74,7 +76,8 @@ proptest! {
             ..tcp
         };
         prop_assert_eq!(frame.segment().unwrap().header(), expected);
-        // The beginning alone says the same of the headers, if it has them all and the frame ends just there.
+        // The beginning alone says the same of the headers, if it has them all and the frame ends
+        // just there.
         let held = cut.index(out.len());
         let start = frame::parse_start(&out[..held], kind, out.len() - held);
         prop_assert_eq!(start.is_ok(), held >= frame.payload_at);

@@ -1,8 +1,8 @@
 //! The server of the demonstration: one calculator, reached in four ways.
 //!
 //! `sojourn-demo adaptive|park @NAME` serves the generated interface over Sojourn IPC;
-//! `sojourn-demo blocking|spinning PATH` serves the same two operations over a Unix socket, framed by
-//! hand as such programs usually are. The client is `client.c`. Started by `cargo xtask demo`.
+//! `sojourn-demo blocking|spinning PATH` serves the same two operations over a Unix socket, framed
+//! by hand as such programs usually are. The client is `client.c`. Started by `cargo xtask demo`.
 
 #[allow(missing_docs, unreachable_pub, reason = "generated from idl/examples/calc.idl")]
 mod calc {

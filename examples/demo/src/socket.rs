@@ -1,7 +1,7 @@
 //! The same two operations over a Unix stream socket.
 //!
-//! A request is an operation number, a count and as many 32-bit numbers; an answer is one 64-bit number.
-//! Not here: any of Sojourn. This is what the demonstration compares with.
+//! A request is an operation number, a count and as many 32-bit numbers; an answer is one 64-bit
+//! number. Not here: any of Sojourn. This is what the demonstration compares with.
 
 use crate::sum;
 use anyhow::Result;

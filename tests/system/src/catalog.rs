@@ -1,7 +1,8 @@
 //! The real programs of `programs/*.sh`: what each script says of itself, in its second line.
 //!
-//! `#: deb=redis-server,redis-tools pip=pyzmq npm=ws limit=60`: what has to be installed, and seconds after which it hangs. A script without that line is no
-//! program of its own, but a part of the tests. Not here: installing (`xtask`), running (`bin/programs.rs`).
+//! `#: deb=redis-server,redis-tools pip=pyzmq npm=ws limit=60`: what has to be installed, and
+//! seconds after which it hangs. A script without that line is no program of its own, but a part of
+//! the tests. Not here: installing (`xtask`), running (`bin/programs.rs`).
 
 use crate::world::programs;
 use anyhow::{Context, Result};

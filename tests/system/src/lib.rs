@@ -1,6 +1,7 @@
 //! What the whole-system tests share: the server asked directly, and pairs of peers.
 //!
-//! The tests are under `tests/`; what they run is `sojourn-lab`'s. They need a release build: `cargo xtask test` makes it.
+//! The tests are under `tests/`; what they run is `sojourn-lab`'s. They need a release build:
+//! `cargo xtask test` makes it.
 
 pub mod catalog;
 pub mod leftovers;
@@ -152,7 +153,8 @@ pub fn peers(sandbox: &Sandbox, kind: &str, options: &[&str]) -> Result<Vec<Runn
     }
 }
 
-/// Two `lab-peer`s with a TCP session: one listens at an address, the other calls it by another, or the same.
+/// Two `lab-peer`s with a TCP session: one listens at an address, the other calls it by another, or
+/// the same.
 ///
 /// # Errors
 /// If they cannot be started.
@@ -170,7 +172,8 @@ pub fn tcp_peers(
 
 fn start_peer(sandbox: &Sandbox, words: &[&str], options: &[&str]) -> Result<Running> {
     let peer = sandbox.built().path("lab-peer");
-    // Four threads that wake each other all the time: kernels have been seen that let nobody else run for a minute. Whoever watches them comes first.
+    // Four threads that wake each other all the time: kernels have been seen that let nobody else
+    // run for a minute. Whoever watches them comes first.
     let mut command = sandbox.command(Mode::Sojourn, "chrt");
     command.args(["--idle", "0"]).arg(&peer).args(words).args(options);
     Running::start(command)

@@ -1,6 +1,8 @@
-//! Two programs on two hosts: a server and what calls it, either of them under Sojourn or not, and what the caller prints.
+//! Two programs on two hosts: a server and what calls it, either of them under Sojourn or not, and
+//! what the caller prints.
 //!
-//! Not the lab (hosts, links, sandboxes are `sojourn-lab`'s), not the tests. Scripts are in `programs/net/`.
+//! Not the lab (hosts, links, sandboxes are `sojourn-lab`'s), not the tests. Scripts are in
+//! `programs/net/`.
 
 use crate::rights;
 use crate::{Admin, LIMIT};
@@ -132,7 +134,8 @@ pub struct Stage {
     pub address: String,
     /// On which port.
     pub port: u16,
-    /// Programs under Sojourn have no rights, and each a port of the filter's: see [`Stage::with_ports`].
+    /// Programs under Sojourn have no rights, and each a port of the filter's: see
+    /// [`Stage::with_ports`].
     pub has_ports: bool,
 }
 
@@ -146,7 +149,8 @@ impl Stage {
         Self::between(hosts, &link.v4(End::A).to_string(), under)
     }
 
-    /// Sandboxes on two hosts, however they are joined. The address is the server's, who is on the first.
+    /// Sandboxes on two hosts, however they are joined. The address is the server's, who is on the
+    /// first.
     ///
     /// # Errors
     /// If they cannot be made.
@@ -154,7 +158,8 @@ impl Stage {
         Self::of([Sandbox::on(hosts[0])?, Sandbox::on(hosts[1])?], address, under)
     }
 
-    /// As [`Stage::new`], but packets reach and leave programs through ports, and those under Sojourn have no rights at all.
+    /// As [`Stage::new`], but packets reach and leave programs through ports, and those under
+    /// Sojourn have no rights at all.
     ///
     /// # Errors
     /// If they cannot be made.
@@ -301,7 +306,8 @@ impl Stage {
         program.finish(Duration::ZERO)
     }
 
-    /// Datagrams that UDP sockets have received past the kernel that are away now. Programs tell them a moment late.
+    /// Datagrams that UDP sockets have received past the kernel that are away now. Programs tell
+    /// them a moment late.
     ///
     /// # Errors
     /// If a server does not answer.
@@ -322,8 +328,8 @@ impl Stage {
         self.admins()?.iter_mut().map(|admin| Ok(admin.moves()?.0)).sum()
     }
 
-    /// Ends the session servers. What they have warned of is an error: a session that could not be put back, an interface
-    /// that could not be used.
+    /// Ends the session servers. What they have warned of is an error: a session that could not be
+    /// put back, an interface that could not be used.
     ///
     /// # Errors
     /// As said.

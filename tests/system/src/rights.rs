@@ -1,4 +1,5 @@
-//! Programs without any right, under a server that has them: what they need to be able to read, and how they are started.
+//! Programs without any right, under a server that has them: what they need to be able to read, and
+//! how they are started.
 //!
 //! Not the stage they play on (`network`). Nothing here gives up a right of the test's own.
 
@@ -54,8 +55,9 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A program under Sojourn with no right at all: another user's, or where the server may not look into those (ptrace(2)) of this one.
-/// Its sandbox is [`open`]; what is not an absolute path is looked for in the sandbox's folder, and then where everybody's programs are.
+/// A program under Sojourn with no right at all: another user's, or where the server may not look
+/// into those (ptrace(2)) of this one. Its sandbox is [`open`]; what is not an absolute path is
+/// looked for in the sandbox's folder, and then where everybody's programs are.
 #[must_use]
 pub fn none(world: &Sandbox, program: &str) -> Command {
     let held = rustix::thread::capabilities(None).map(|sets| sets.effective);

@@ -1,6 +1,8 @@
-//! A sandbox for real programs: what was started in it ends with it, and what it leaves behind is found.
+//! A sandbox for real programs: what was started in it ends with it, and what it leaves behind is
+//! found.
 //!
-//! Not here: the scripts (`programs/`), and who runs which (`tests/programs.rs`, `bin/programs.rs`).
+//! Not here: the scripts (`programs/`), and who runs which (`tests/programs.rs`,
+//! `bin/programs.rs`).
 
 use anyhow::Result;
 use sojourn_lab::{Mode, Sandbox};
@@ -61,7 +63,8 @@ impl World {
         command
     }
 
-    /// A script of [`programs`], behind the prelude, with two ports of its own. Programs that will not be root reach server and library.
+    /// A script of [`programs`], behind the prelude, with two ports of its own. Programs that will
+    /// not be root reach server and library.
     ///
     /// # Errors
     /// If files or ports cannot be made.
@@ -107,7 +110,8 @@ impl Drop for World {
     }
 }
 
-/// Processes that have to do with a folder: it is in their environment, words, or current directory.
+/// Processes that have to do with a folder: it is in their environment, words, or current
+/// directory.
 fn processes_of(folder: &Path) -> Vec<(u32, String)> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // Not ...-1 for ...-10.

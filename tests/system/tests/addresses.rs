@@ -1,5 +1,6 @@
-//! TCP sessions within a host by any of its addresses: others of 127.0.0.0/8, those of its interfaces, IPv4 by IPv6 sockets. They move,
-//! and while they are sent home again and again every byte arrives.
+//! TCP sessions within a host by any of its addresses: others of 127.0.0.0/8, those of its
+//! interfaces, IPv4 by IPv6 sockets. They move, and while they are sent home again and again every
+//! byte arrives.
 //!
 //! The peers check every byte. Not here: 127.0.0.1 and ::1 in every way to wait (`churn`).
 

@@ -1,7 +1,8 @@
-//! Descriptors and credentials that come with messages on a Unix stream session, while the session is sent home again and again: each
-//! comes once, with its byte.
+//! Descriptors and credentials that come with messages on a Unix stream session, while the session
+//! is sent home again and again: each comes once, with its byte.
 //!
-//! The program is `c/beside`, which checks all that itself. Not here: every order of single steps (`from_kernel_tests` of the library).
+//! The program is `c/beside`, which checks all that itself. Not here: every order of single steps
+//! (`from_kernel_tests` of the library).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -12,7 +13,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Streams to be made of one session, and how long that may take at most. A session whose messages carry descriptors moves ever more seldom.
+/// Streams to be made of one session, and how long that may take at most. A session whose messages
+/// carry descriptors moves ever more seldom.
 const MOVES: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 

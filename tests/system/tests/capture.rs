@@ -1,5 +1,5 @@
-//! `sojourn capture`: what is in the file is what went over the link, in both directions, while the session was away. And
-//! `sojourn doctor`: what it says is attached meanwhile.
+//! `sojourn capture`: what is in the file is what went over the link, in both directions, while the
+//! session was away. And `sojourn doctor`: what it says is attached meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sojourn_lab::net::{End, Host, Link};
@@ -86,7 +86,8 @@ fn read(path: &Path) -> Vec<Packet> {
     packets
 }
 
-/// The bytes of one direction, from the first that was captured; panics if some are missing between.
+/// The bytes of one direction, from the first that was captured; panics if some are missing
+/// between.
 fn stream(packets: &[Packet], is_out: bool) -> String {
     let mut bytes: BTreeMap<u32, u8> = BTreeMap::new();
     let mut first = None;

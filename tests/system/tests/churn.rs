@@ -1,6 +1,8 @@
-//! Sessions that go home and move out again all the time, under load, lose, repeat and reorder nothing.
+//! Sessions that go home and move out again all the time, under load, lose, repeat and reorder
+//! nothing.
 //!
-//! The peers check every byte. The test fails also if too few moves happened: then it has shown nothing.
+//! The peers check every byte. The test fails also if too few moves happened: then it has shown
+//! nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

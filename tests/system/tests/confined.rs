@@ -1,7 +1,9 @@
-//! Programs that confine themselves before their first hot session move all the same: another root folder, no more processes, another user.
+//! Programs that confine themselves before their first hot session move all the same: another root
+//! folder, no more processes, another user.
 //!
-//! For root, who alone may do so; skipped with a message otherwise. The programs are `c/why`, which compare every byte, and vsftpd
-//! (also in `programs/vsftpd.sh`). Not here: programs that are confined already when they start (`why.rs`).
+//! For root, who alone may do so; skipped with a message otherwise. The programs are `c/why`, which
+//! compare every byte, and vsftpd (also in `programs/vsftpd.sh`). Not here: programs that are
+//! confined already when they start (`why.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -102,15 +104,16 @@ fn with_all_of_that() {
     both_move(&["limit=0", "chroot=empty", &user]);
 }
 
-/// What the server has sent for the session, which there is no room for, is let go of without a descriptor of the program's (the caller's is the
-/// lowest, as the library's was in a table of its own).
+/// What the server has sent for the session, which there is no room for, is let go of without a
+/// descriptor of the program's (the caller's is the lowest, as the library's was in a table of its
+/// own).
 #[test]
 fn with_too_few_addresses_it_stays_and_is_whole() {
     both_are("kernel", &[], &["memory=40000000"]);
 }
 
-/// vsftpd as it is configured by default, but for its filter of system calls: each process of a session has name spaces, root folder, limits and
-/// user of its own.
+/// vsftpd as it is configured by default, but for its filter of system calls: each process of a
+/// session has name spaces, root folder, limits and user of its own.
 #[test]
 fn vsftpd_with_all_its_walls() {
     if !rustix::process::geteuid().is_root() || !sojourn_lab::net::is_possible() {
@@ -124,7 +127,8 @@ fn vsftpd_with_all_its_walls() {
         return;
     };
     let host = Host::new().unwrap();
-    // vsftpd allows itself 200 MB of addresses: rings are as large as what the kernel would hold, which Linux leaves at this.
+    // vsftpd allows itself 200 MB of addresses: rings are as large as what the kernel would hold,
+    // which Linux leaves at this.
     host.set("ipv4/tcp_rmem", "4096 131072 6291456").unwrap();
     let sandbox = Sandbox::new().unwrap();
     let folder = sandbox.folder().to_owned();

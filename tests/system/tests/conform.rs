@@ -1,8 +1,9 @@
 //! Unmodified programs see the same under Sojourn as without it: call by call, answer and `errno`.
 //!
-//! The programs are in `c/conform`; `conform.h` says how they are built. Each runs twice, plain and under Sojourn with sessions that
-//! move at the first call, and the two transcripts must be the same, line by line. A case whose session had
-//! to move and did not says so in its transcript, which then differs. What differs and may, docs/linux-differences.md says.
+//! The programs are in `c/conform`; `conform.h` says how they are built. Each runs twice, plain and
+//! under Sojourn with sessions that move at the first call, and the two transcripts must be the
+//! same, line by line. A case whose session had to move and did not says so in its transcript,
+//! which then differs. What differs and may, docs/linux-differences.md says.
 //!
 //! `CONFORM_CASE="nonblocking_read tcp4 m"` runs one case (kind and phase may be left out).
 
@@ -41,7 +42,8 @@ fn static_program() -> &'static Path {
     })
 }
 
-/// What the programs under Sojourn ask for: that their sessions go home, that the server dies or comes back.
+/// What the programs under Sojourn ask for: that their sessions go home, that the server dies or
+/// comes back.
 struct Harness {
     sandbox: Mutex<Sandbox>,
     socket: UnixDatagram,
@@ -121,7 +123,8 @@ impl Harness {
     }
 }
 
-/// A harness and who serves for it. When this is gone nobody does, and the sandbox is gone with its server.
+/// A harness and who serves for it. When this is gone nobody does, and the sandbox is gone with its
+/// server.
 struct Serving {
     harness: Arc<Harness>,
     threads: Vec<JoinHandle<()>>,
@@ -154,7 +157,8 @@ struct Difference {
     is_grave: bool,
 }
 
-/// Whether the line is of a case that hung, was ended by a signal, or got a wrong byte (`EBADMSG`: its peer did).
+/// Whether the line is of a case that hung, was ended by a signal, or got a wrong byte (`EBADMSG`:
+/// its peer did).
 fn is_grave(line: &str) -> bool {
     line == "HANGS"
         || line.starts_with("ended by signal")
@@ -191,8 +195,9 @@ fn surround(command: &mut Command, at_once: u32) {
     }
 }
 
-/// Runs the program both ways and compares. What differs must differ twice: on a busy machine single cases meet the
-/// moments that `docs/linux-differences.md` lists under known defects, and these are printed. What is grave fails at once.
+/// Runs the program both ways and compares. What differs must differ twice: on a busy machine
+/// single cases meet the moments that `docs/linux-differences.md` lists under known defects, and
+/// these are printed. What is grave fails at once.
 fn conform(name: &str, at_once: u32) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
     compile(&program, &[], &["conform.c", "driver.c", &format!("{name}.c")]);

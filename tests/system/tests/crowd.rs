@@ -1,7 +1,9 @@
-//! Many threads at one session: several read, several write, and one forks, at both ends, while the session is away, and while it
-//! is sent home again and again. Every byte arrives once; records that pipes and Unix sockets promise to keep whole are whole.
+//! Many threads at one session: several read, several write, and one forks, at both ends, while the
+//! session is away, and while it is sent home again and again. Every byte arrives once; records
+//! that pipes and Unix sockets promise to keep whole are whole.
 //!
-//! The program is `c/crowd`, which checks all that itself. Not here: whose bytes came in which order (`churn`, one thread at each end).
+//! The program is `c/crowd`, which checks all that itself. Not here: whose bytes came in which
+//! order (`churn`, one thread at each end).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -15,7 +17,8 @@ use std::time::{Duration, Instant};
 const KINDS: [&str; 5] = ["pipe", "pair", "unix", "tcp4", "tcp6"];
 /// As many as each thread may write: other things end it.
 const RECORDS_MAX: &str = "2000000";
-/// Streams to be made of one session, bytes to go through one, and how long either may take at most.
+/// Streams to be made of one session, bytes to go through one, and how long either may take at
+/// most.
 const MOVES: u64 = 15;
 const BYTES: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,7 +1,9 @@
-//! Two programs that both send before either receives: what the kernel takes without the reader's help, in many calls or by one that does not
-//! wait, is taken of a session that is away, too, and of one that is sent home meanwhile; and what is taken beyond that has a bound.
+//! Two programs that both send before either receives: what the kernel takes without the reader's
+//! help, in many calls or by one that does not wait, is taken of a session that is away, too, and
+//! of one that is sent home meanwhile; and what is taken beyond that has a bound.
 //!
-//! The program is `c/hold`; it is run plainly as well. Not here: which bytes come in which order under load (`churn`).
+//! The program is `c/hold`; it is run plainly as well. Not here: which bytes come in which order
+//! under load (`churn`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -19,7 +21,8 @@ const SIZES: [(&str, &[usize]); 3] = [
     ("pipe", &[4096, 50_000, 65_536]),
 ];
 const MODES: [&str; 4] = ["block", "pieces", "small", "once"];
-/// More than anybody takes by one call (bytes); and how much more than plainly it may be at most (times).
+/// More than anybody takes by one call (bytes); and how much more than plainly it may be at most
+/// (times).
 const ENDLESS: usize = 40 << 20;
 const MORE: usize = 8;
 

@@ -1,7 +1,8 @@
-//! What Sojourn says where something is missing: each message names the thing, the true cause and the next step.
+//! What Sojourn says where something is missing: each message names the thing, the true cause and
+//! the next step.
 //!
-//! Rights, name spaces and `/proc` are taken away for real, which takes root; skipped with a message otherwise. What needs no rights to
-//! try is in `crates/cli/tests/run.rs`.
+//! Rights, name spaces and `/proc` are taken away for real, which takes root; skipped with a
+//! message otherwise. What needs no rights to try is in `crates/cli/tests/run.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

@@ -1,7 +1,8 @@
-//! Sessions with another host: one end under Sojourn or both, the other a plain kernel, while sessions move out and home.
+//! Sessions with another host: one end under Sojourn or both, the other a plain kernel, while
+//! sessions move out and home.
 //!
-//! The peers check every byte. A test fails also if nothing moved: then it has shown nothing. Needs root and network
-//! namespaces, and says so if they cannot be had.
+//! The peers check every byte. A test fails also if nothing moved: then it has shown nothing. Needs
+//! root and network namespaces, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -148,10 +149,12 @@ fn without_mapped_rings() {
 /// How long what one program leaves behind is kept for the next, and a while.
 const LINGER: Duration = Duration::from_millis(1500);
 
-/// How long a conversation may take to come to its end. Where frames do not arrive it takes half a minute.
+/// How long a conversation may take to come to its end. Where frames do not arrive it takes half a
+/// minute.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// Packet sockets on a host: with any session that is away there are the filter's own and a program's.
+/// Packet sockets on a host: with any session that is away there are the filter's own and a
+/// program's.
 fn packet_sockets(host: &Host) -> usize {
     let read = || std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
     host.enter(read).unwrap().lines().skip(1).count()

@@ -1,7 +1,9 @@
-//! What programs can ask and set of sessions with another host is answered as the kernel does, before a move, while away, and at home again.
+//! What programs can ask and set of sessions with another host is answered as the kernel does,
+//! before a move, while away, and at home again.
 //!
-//! One program runs plainly and under Sojourn; what it prints must be the same. Not here: bytes and readiness (`network.rs`), sessions of
-//! one host (`conform.rs`). Needs rights over networks, and says so if they cannot be had.
+//! One program runs plainly and under Sojourn; what it prints must be the same. Not here: bytes and
+//! readiness (`network.rs`), sessions of one host (`conform.rs`). Needs rights over networks, and
+//! says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

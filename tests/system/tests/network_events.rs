@@ -1,7 +1,7 @@
 //! Networks that change and fail under load: every byte is checked, and sessions move meanwhile.
 //!
-//! Not here: real programs on a network that does not change (`network_programs.rs`). Needs rights over networks, and says so if they
-//! cannot be had.
+//! Not here: real programs on a network that does not change (`network_programs.rs`). Needs rights
+//! over networks, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -155,7 +155,8 @@ fn sent_by(host: &Host, interface: &str) -> u64 {
     line.trim_start_matches(':').split_whitespace().nth(9).unwrap().parse().unwrap()
 }
 
-/// Two links between the hosts, and rules that send what is of one port by the other than its addresses are of.
+/// Two links between the hosts, and rules that send what is of one port by the other than its
+/// addresses are of.
 #[test]
 fn a_rule_that_goes_by_ports_is_made() {
     let Some((a, b)) = hosts() else { return };
@@ -370,7 +371,8 @@ fn moved_by_hand() {
     transfer.finish();
 }
 
-/// Starts the two sides of `programs/net/many.py`: `count` connections, each with questions and answers until told to end.
+/// Starts the two sides of `programs/net/many.py`: `count` connections, each with questions and
+/// answers until told to end.
 fn many(stage: &Stage, link: &Link, way: &str, count: usize) -> [Running; 2] {
     let script = sojourn_system::network::programs().join("net/many.py");
     let script = script.to_string_lossy().into_owned();
@@ -392,7 +394,8 @@ fn a_thousand_sessions_at_once() {
     let stage = Stage::new(&link, Under::Server).unwrap();
     let running = many(&stage, &link, "ask", 1000);
     let mut admin = stage.admins().unwrap().remove(0);
-    // Returns tell nothing: an end that is called home before it has heard that it is joined counts as refused.
+    // Returns tell nothing: an end that is called home before it has heard that it is joined counts
+    // as refused.
     let mut are_away = |least| {
         wait_for(&format!("1,000 sessions away, {least} streams"), || {
             admin.moves().unwrap().0 >= least && admin.away().unwrap().len() == 1000
@@ -408,7 +411,8 @@ fn a_thousand_sessions_at_once() {
     stage.end().unwrap();
 }
 
-/// What the two sides of `programs/net/many.py` say that talk until their sessions are away, and then end that way.
+/// What the two sides of `programs/net/many.py` say that talk until their sessions are away, and
+/// then end that way.
 fn ending(link: &Link, under: Under, way: &str) -> [String; 2] {
     let stage = Stage::new(link, under).unwrap();
     let running = many(&stage, link, way, 1);
@@ -432,7 +436,8 @@ fn ends(ways: &[&str]) {
                 for under in [Under::Server, Under::Client, Under::Both] {
                     let said = ending(link, under, way);
                     if said != plain {
-                        // A known defect (docs/linux-differences.md): seldom, and never twice. None of programs that are killed.
+                        // A known defect (docs/linux-differences.md): seldom, and never twice. None
+                        // of programs that are killed.
                         eprintln!("{way} {under:?}: {said:?}");
                         assert_ne!(*way, "killed", "{under:?}: {said:?}, plainly {plain:?}");
                         assert_eq!(plain, ending(link, under, way), "{way} {under:?}, again");

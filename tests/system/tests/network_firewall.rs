@@ -1,4 +1,5 @@
-//! Hosts with packet filters of their own that track connections: sessions come home through them, and those that they translate stay.
+//! Hosts with packet filters of their own that track connections: sessions come home through them,
+//! and those that they translate stay.
 //!
 //! Needs nft(8) and a kernel that tracks, and says so if they cannot be had.
 
@@ -11,7 +12,8 @@ use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 4000;
-/// Nothing is let in but what belongs to a connection, and nothing that the tracking finds no sense in is let out.
+/// Nothing is let in but what belongs to a connection, and nothing that the tracking finds no sense
+/// in is let out.
 const STATEFUL: &str = "
 table inet strict {
   chain in {

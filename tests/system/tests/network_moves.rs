@@ -1,7 +1,9 @@
-//! What moves of sessions with another host cost those who talk meanwhile: gauges, with limits so wide that a busy machine keeps them.
+//! What moves of sessions with another host cost those who talk meanwhile: gauges, with limits so
+//! wide that a busy machine keeps them.
 //!
-//! How long a stream stands still is measured by `sojourn-bench net --row stall`, and asserted nowhere. Not here: whether every byte
-//! arrives (`network`, `network_events`, `network_server`). Needs rights over networks, and says so if they cannot be had.
+//! How long a stream stands still is measured by `sojourn-bench net --row stall`, and asserted
+//! nowhere. Not here: whether every byte arrives (`network`, `network_events`, `network_server`).
+//! Needs rights over networks, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -19,7 +21,8 @@ const EVERY: Duration = Duration::from_millis(20);
 const MOVES: u64 = 4;
 /// An answer that takes longer was lost on the way, question or answer, and came by a time-out.
 const TIME_OUT_NS: u64 = 180_000_000;
-/// Descriptors that a process may have more than after its first moves: what lingers for a moment of each.
+/// Descriptors that a process may have more than after its first moves: what lingers for a moment
+/// of each.
 const DESCRIPTORS: usize = 40;
 
 fn descriptors(pid: u32) -> usize {

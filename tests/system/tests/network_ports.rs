@@ -1,8 +1,10 @@
-//! Sessions with another host of programs that may not have packets of the interface: each has a port.
+//! Sessions with another host of programs that may not have packets of the interface: each has a
+//! port.
 //!
-//! An unmodified program as an ordinary user on one host, against the plain kernel on another. The peers check every byte. Not here: what a
-//! port lets through, frame by frame (`crates/filter/tests/ports.rs`). Needs root and network namespaces, and says so if they cannot be
-//! had.
+//! An unmodified program as an ordinary user on one host, against the plain kernel on another. The
+//! peers check every byte. Not here: what a port lets through, frame by frame
+//! (`crates/filter/tests/ports.rs`). Needs root and network namespaces, and says so if they cannot
+//! be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -199,7 +201,8 @@ enum Ending {
 fn nothing_stays() {
     let Some((a, b)) = hosts() else { return };
     let link = Link::direct(&a, &b, 1500).unwrap();
-    // A program that is killed in the middle of a round has sent what it has told nobody: more than once, for it seldom is.
+    // A program that is killed in the middle of a round has sent what it has told nobody: more than
+    // once, for it seldom is.
     let killed = [Ending::Killed; 6];
     for how in [Ending::Exit, Ending::ServerKilled].into_iter().chain(killed) {
         let mut world = world(&link);
@@ -288,7 +291,8 @@ fn hostile(mut command: Command, link: &Link, world: &Sandbox, role: &str) -> Co
     command
 }
 
-/// A program that has its own session carried, and takes the packet socket for what it should not do with it.
+/// A program that has its own session carried, and takes the packet socket for what it should not
+/// do with it.
 #[test]
 fn a_hostile_program_gets_nothing_through() {
     let Some((a, b)) = hosts() else { return };

@@ -1,7 +1,9 @@
-//! Real programs on two hosts do what they do without Sojourn: one end under it, the other, both, and with sessions sent home all the time.
+//! Real programs on two hosts do what they do without Sojourn: one end under it, the other, both,
+//! and with sessions sent home all the time.
 //!
-//! Each script in `programs/net/` has a server's part and a caller's part; what the caller prints must be the same each time. Not here:
-//! what happens to the network meanwhile (`network_events.rs`). Needs rights over networks, and says so if they cannot be had.
+//! Each script in `programs/net/` has a server's part and a caller's part; what the caller prints
+//! must be the same each time. Not here: what happens to the network meanwhile
+//! (`network_events.rs`). Needs rights over networks, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -40,9 +42,10 @@ fn need(wanted: &[&str]) {
     }
 }
 
-/// The caller's output is the same every way. `streams`: how many there must be at least with the server under Sojourn, and with
-/// the caller; none where its sessions have several holders, or are too short to be worth a move.
-/// Fewer than there usually are: how many sessions live long enough for a move depends on the machine.
+/// The caller's output is the same every way. `streams`: how many there must be at least with the
+/// server under Sojourn, and with the caller; none where its sessions have several holders, or are
+/// too short to be worth a move. Fewer than there usually are: how many sessions live long enough
+/// for a move depends on the machine.
 #[track_caller]
 fn same(wanted: &[&str], script: &str, streams: [u64; 2]) {
     same_with_datagrams(wanted, script, streams, 0);

@@ -1,8 +1,9 @@
-//! Hosts with routers between them, and a link beyond the first router that takes only short packets: the sender hears of it by ICMP alone.
-//! Every byte is checked, and the session must stay away meanwhile.
+//! Hosts with routers between them, and a link beyond the first router that takes only short
+//! packets: the sender hears of it by ICMP alone. Every byte is checked, and the session must stay
+//! away meanwhile.
 //!
-//! Not here: the sender's own interface, whose packet size rtnetlink tells (`network_events.rs`). Needs rights over networks, and says so
-//! if they cannot be had.
+//! Not here: the sender's own interface, whose packet size rtnetlink tells (`network_events.rs`).
+//! Needs rights over networks, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -14,7 +15,8 @@ use sojourn_system::row::Row;
 use sojourn_system::{Admin, LIMIT};
 use std::time::{Duration, Instant};
 
-/// How long anything that is waited for may take: less than what a sender that hears nothing waits before it gives up.
+/// How long anything that is waited for may take: less than what a sender that hears nothing waits
+/// before it gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What is to go each way over the narrow link, in bytes.
 const MUCH: u64 = 4 << 20;
@@ -155,7 +157,8 @@ fn a_link_beyond_a_router_is_narrow() {
     }
 }
 
-/// Packets for such a link are cut on the way, which only the kernel sends: the session goes home, and stays there.
+/// Packets for such a link are cut on the way, which only the kernel sends: the session goes home,
+/// and stays there.
 #[test]
 fn a_link_beyond_a_router_becomes_too_narrow() {
     let Some((a, b)) = hosts() else { return };

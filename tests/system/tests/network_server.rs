@@ -1,7 +1,8 @@
-//! Deaths and ends of the session server while sessions with another host are away: the sessions go on, and the next server has them.
+//! Deaths and ends of the session server while sessions with another host are away: the sessions go
+//! on, and the next server has them.
 //!
-//! The peers check every byte. Not here: what ends or hurts a session while its server lives (`network_events`). Needs rights over
-//! networks, and says so if they cannot be had.
+//! The peers check every byte. Not here: what ends or hurts a session while its server lives
+//! (`network_events`). Needs rights over networks, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -30,7 +31,8 @@ fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A transfer both ways between a program under Sojourn and one that is not, until it is told to end.
+/// A transfer both ways between a program under Sojourn and one that is not, until it is told to
+/// end.
 struct Transfer<'l> {
     link: &'l Link,
     stage: Stage,
@@ -63,7 +65,8 @@ impl<'l> Transfer<'l> {
         &mut self.stage.worlds[self.end as usize]
     }
 
-    /// The stream that is away, once there is one and the program carries it: then it receives by the ring.
+    /// The stream that is away, once there is one and the program carries it: then it receives by
+    /// the ring.
     fn await_away(&mut self) -> u64 {
         let mut admin = Admin::new(self.world()).unwrap();
         self.await_that("a session that is away", |_| {
@@ -142,7 +145,8 @@ impl<'l> Transfer<'l> {
     }
 }
 
-/// The server dies twice under load; the sessions go on, the next one has them and can send them home.
+/// The server dies twice under load; the sessions go on, the next one has them and can send them
+/// home.
 fn outlives(link: &Link, end: End, is_v6: bool, way: &str) {
     let mut transfer = Transfer::start(link, end, is_v6, way);
     let stream = transfer.await_away();
@@ -217,8 +221,9 @@ fn survivor(transfer: Transfer<'_>) -> Finished {
     said
 }
 
-/// The server dies at any moment of a move: before, in the middle, after. Only where it was just reading the session out of its socket, which
-/// takes some 100 µs, what it had read is lost with it.
+/// The server dies at any moment of a move: before, in the middle, after. Only where it was just
+/// reading the session out of its socket, which takes some 100 µs, what it had read is lost with
+/// it.
 #[test]
 fn a_death_in_the_middle_of_a_move() {
     let Some((a, b)) = hosts() else { return };

@@ -1,8 +1,9 @@
-//! tcpdump(8) on the interface sees what a session says that is away, in both directions, every byte of it: by default nothing that is sent
-//! passes the queue where it looks.
+//! tcpdump(8) on the interface sees what a session says that is away, in both directions, every
+//! byte of it: by default nothing that is sent passes the queue where it looks.
 //!
-//! The program is the real one, and its file is read here. Not here: our own capture (`capture.rs`), and sockets that are told to pass the queue
-//! (`crates/netif/tests/sockets.rs`). Needs root and network namespaces, and says so if they cannot be had.
+//! The program is the real one, and its file is read here. Not here: our own capture
+//! (`capture.rs`), and sockets that are told to pass the queue (`crates/netif/tests/sockets.rs`).
+//! Needs root and network namespaces, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -64,7 +65,8 @@ fn tcpdump(stage: &Stage, link: &Link, end: End) -> (Running, PathBuf) {
     let file = stage.worlds[end as usize].folder().join("dump");
     let mut command = Command::new("tcpdump");
     link.host(end).place(&mut command);
-    // As its user would call it, but that each packet is written at once, by whom it is, and none is lost for want of room.
+    // As its user would call it, but that each packet is written at once, by whom it is, and none
+    // is lost for want of room.
     command.args([
         "-i",
         link.interface(),
@@ -104,8 +106,8 @@ fn packets(file: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// The bytes of one direction, from the first there is; `None` if some are missing between: two processors may write what they have just seen
-/// the other way round.
+/// The bytes of one direction, from the first there is; `None` if some are missing between: two
+/// processors may write what they have just seen the other way round.
 fn bytes_of(packets: &[Vec<u8>], is_it: impl Fn(&Frame<'_>) -> bool) -> Option<String> {
     let mut bytes: BTreeMap<i32, u8> = BTreeMap::new();
     let mut first = None;

@@ -1,7 +1,9 @@
-//! UDP sockets of programs that know nothing of Sojourn, with another host: what goes past the kernel, and what does not.
+//! UDP sockets of programs that know nothing of Sojourn, with another host: what goes past the
+//! kernel, and what does not.
 //!
-//! The scripts compare every answer with its question. That datagrams went past the kernel the host's own counters tell: it has not seen
-//! them. Needs root and network namespaces, and says so if they cannot be had.
+//! The scripts compare every answer with its question. That datagrams went past the kernel the
+//! host's own counters tell: it has not seen them. Needs root and network namespaces, and says so
+//! if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

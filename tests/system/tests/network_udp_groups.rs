@@ -1,8 +1,9 @@
-//! UDP sockets that hear a group and everybody beside what is sent to them alone, some of it in fragments, while they move out and home: all
-//! of it comes, once, and says where it was sent to.
+//! UDP sockets that hear a group and everybody beside what is sent to them alone, some of it in
+//! fragments, while they move out and home: all of it comes, once, and says where it was sent to.
 //!
-//! Of these only whole datagrams to the host's own address go past the kernel, so both queues of a socket are in use all the time. Not here: links
-//! that lose (`network_udp_weather.rs`). Needs root and network namespaces, and says so if they cannot be had.
+//! Of these only whole datagrams to the host's own address go past the kernel, so both queues of a
+//! socket are in use all the time. Not here: links that lose (`network_udp_weather.rs`). Needs root
+//! and network namespaces, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

@@ -1,7 +1,8 @@
 //! What UDP sockets that ask and answer lose while they are moved out and home again and again.
 //!
-//! Each question has a number, and none is asked twice: so every datagram that a move loses is seen, and every one that comes twice. What
-//! programs do who ask again: `network_udp`. Needs root and network namespaces, and says so if they cannot be had.
+//! Each question has a number, and none is asked twice: so every datagram that a move loses is
+//! seen, and every one that comes twice. What programs do who ask again: `network_udp`. Needs root
+//! and network namespaces, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -25,7 +26,8 @@ fn script(stage: &Stage, end: End, name: &str, words: &[&str]) -> Running {
     Running::start(command).unwrap()
 }
 
-/// Sends home whatever is away, again and again, until there were so many moves or the program has ended. How many.
+/// Sends home whatever is away, again and again, until there were so many moves or the program has
+/// ended. How many.
 fn move_about(stage: &Stage, asks: &mut Running, wanted: u64) -> u64 {
     let mut admins = stage.admins().unwrap();
     let deadline = Instant::now() + PATIENCE;

@@ -1,8 +1,10 @@
-//! UDP beyond routers with a link between them that takes only short packets: a socket that is away is told what the kernel's own would be, at the
-//! same calls, and what is too long gets there in the same way.
+//! UDP beyond routers with a link between them that takes only short packets: a socket that is away
+//! is told what the kernel's own would be, at the same calls, and what is too long gets there in
+//! the same way.
 //!
-//! One program runs plainly and under Sojourn; what it prints must be the same. Not here: TCP on such paths (`network_routers.rs`), the host's
-//! own interface and how long its packets may be (`network_udp.rs`). Needs root and network namespaces, and says so if they cannot be had.
+//! One program runs plainly and under Sojourn; what it prints must be the same. Not here: TCP on
+//! such paths (`network_routers.rs`), the host's own interface and how long its packets may be
+//! (`network_udp.rs`). Needs root and network namespaces, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -25,7 +27,8 @@ fn is_used(one: &SessionInfoT) -> bool {
     one.kind == KindT::Udp && one.datagrams_received >= USED
 }
 
-/// Sees to it that each case begins with a path nobody knows of, and a socket that is away at each end that is under Sojourn.
+/// Sees to it that each case begins with a path nobody knows of, and a socket that is away at each
+/// end that is under Sojourn.
 fn prepare(row: &Row, stage: &Stage, calls: &mut Running) -> u32 {
     let mut admins = stage.admins().unwrap();
     // The streams of sockets that were away before. The server's socket is the same in all cases.

@@ -1,7 +1,8 @@
-//! Deaths of the session server while UDP sockets are away: they go on, and the next server has them.
+//! Deaths of the session server while UDP sockets are away: they go on, and the next server has
+//! them.
 //!
-//! The questions are numbered and none is asked twice, so that what is lost is seen. The same for TCP: `network_server`. Needs root and network
-//! namespaces, and says so if they cannot be had.
+//! The questions are numbered and none is asked twice, so that what is lost is seen. The same for
+//! TCP: `network_server`. Needs root and network namespaces, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -120,7 +121,8 @@ fn assert_nothing_lost(asks: &Finished) {
     assert_eq!(said["late"], 0, "{said}");
 }
 
-/// The server dies twice; the session goes on past the kernel, the next one has it and can send it home.
+/// The server dies twice; the session goes on past the kernel, the next one has it and can send it
+/// home.
 fn outlives(link: &Link, end: End, bound: &str, form: &str, has_ports: bool) {
     let mut exchange = Exchange::start(link, end, bound, form, has_ports);
     let stream = exchange.await_away();

@@ -1,8 +1,11 @@
-//! UDP sockets of programs that know nothing of Sojourn: what they are told with each datagram, who gets it, and what is counted.
+//! UDP sockets of programs that know nothing of Sojourn: what they are told with each datagram, who
+//! gets it, and what is counted.
 //!
-//! One program runs plainly and under Sojourn; what it prints must be the same. It says when a socket is to be away, and goes on when
-//! the server has counted datagrams of it, so that nothing here depends on how long a move takes. Not here: waiting, readiness,
-//! either family bound in every way (`network_udp.rs`). Needs root and network namespaces, and says so if they cannot be had.
+//! One program runs plainly and under Sojourn; what it prints must be the same. It says when a
+//! socket is to be away, and goes on when the server has counted datagrams of it, so that nothing
+//! here depends on how long a move takes. Not here: waiting, readiness, either family bound in
+//! every way (`network_udp.rs`). Needs root and network namespaces, and says so if they cannot be
+//! had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -58,7 +61,8 @@ fn counted(admin: &mut Admin) -> Vec<SessionInfoT> {
     admin.away().unwrap().into_iter().filter(is_it).collect()
 }
 
-/// What the program prints. Each time that it asks whether its socket is away, it is told so when that is true; how often it asked.
+/// What the program prints. Each time that it asks whether its socket is away, it is told so when
+/// that is true; how often it asked.
 fn told(link: &Link, under: Under, has_ports: bool) -> (String, usize) {
     let mut stage = Stage::either(link, under, has_ports).unwrap();
     stage.worlds[1].set("SPIN", "never");

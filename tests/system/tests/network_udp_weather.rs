@@ -1,8 +1,10 @@
-//! UDP over bad links, while sockets move out and home: what the link has delivered undamaged the program gets, each datagram as it was
-//! sent and as often as it came; what was damaged nobody gets.
+//! UDP over bad links, while sockets move out and home: what the link has delivered undamaged the
+//! program gets, each datagram as it was sent and as often as it came; what was damaged nobody
+//! gets.
 //!
-//! The link's own counts say how many that is, to the last one. Not here: what routers answer (`network_udp_paths.rs`), good links
-//! (`network_udp_moves.rs`). Needs root and network namespaces, and says so if they cannot be had.
+//! The link's own counts say how many that is, to the last one. Not here: what routers answer
+//! (`network_udp_paths.rs`), good links (`network_udp_moves.rs`). Needs root and network
+//! namespaces, and says so if they cannot be had.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -75,7 +77,8 @@ impl<'l> Exchange<'l> {
         std::fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Sends the sockets home once each is away anew, and has received datagrams past the kernel; whether they were.
+    /// Sends the sockets home once each is away anew, and has received datagrams past the kernel;
+    /// whether they were.
     fn recall(&mut self) -> bool {
         let mut found = Vec::new();
         for admin in &mut self.admins {
@@ -103,7 +106,8 @@ impl<'l> Exchange<'l> {
         self.wait_for("bursts", |it| (it.told("bursts")? >= begun + BURSTS).then_some(()));
     }
 
-    /// All that has come undamaged was given to the programs. `before`: frames that the link had delivered before they began.
+    /// All that has come undamaged was given to the programs. `before`: frames that the link had
+    /// delivered before they began.
     fn finish(mut self, before: [u64; 2]) {
         std::fs::write(self.stage.end_file(), "").unwrap();
         let sent = self.wait_for("the last burst", |it| it.told("sent"));
@@ -148,7 +152,8 @@ fn put_on(link: &Link, end: End) -> u64 {
     line.trim_start_matches(':').split_whitespace().nth(9).unwrap().parse().unwrap()
 }
 
-/// What the link has delivered undamaged of what that end has sent so far, once nothing is on its way.
+/// What the link has delivered undamaged of what that end has sent so far, once nothing is on its
+/// way.
 fn delivered(link: &Link, from: End) -> u64 {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -162,7 +167,8 @@ fn delivered(link: &Link, from: End) -> u64 {
     }
 }
 
-/// A link on which nobody speaks but the programs: who is where is known, and there is no IPv6 unless it is asked for.
+/// A link on which nobody speaks but the programs: who is where is known, and there is no IPv6
+/// unless it is asked for.
 fn quiet_link(a: &Host, b: &Host, is_v6: bool) -> Link {
     let link = Link::through(a, b, 1500, 17, Conditions::default()).unwrap();
     for end in [End::A, End::B] {

@@ -1,7 +1,9 @@
 //! Real programs under Sojourn do what they do without, while their sessions move.
 //!
-//! Scripts are in `programs/`, run by bash once plainly and once as a whole under `sojourn run`; their output must be the same. Not here: the
-//! preload library without a server (`crates/preload/tests/programs.rs`) and calls one by one (`conform.rs`). Read `docs/testing.md` first.
+//! Scripts are in `programs/`, run by bash once plainly and once as a whole under `sojourn run`;
+//! their output must be the same. Not here: the preload library without a server
+//! (`crates/preload/tests/programs.rs`) and calls one by one (`conform.rs`). Read `docs/testing.md`
+//! first.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -68,7 +70,8 @@ impl Looks for World {
         Running::start(command).unwrap()
     }
 
-    /// Nothing is left of the programs that have ended: no process, session, region, or file of ours.
+    /// Nothing is left of the programs that have ended: no process, session, region, or file of
+    /// ours.
     fn check_clean(&self) {
         let left = self.left_behind();
         assert!(left.is_empty(), "left behind: {left:?}");
@@ -140,7 +143,8 @@ fn nginx_with_reloads() {
     same(&["nginx", "curl", "wrk"], "nginx.sh", 10);
 }
 
-/// Run by root, its processes are another user's: without the right to look into those, nothing moves.
+/// Run by root, its processes are another user's: without the right to look into those, nothing
+/// moves.
 #[test]
 fn postgres() {
     let held = rustix::thread::capabilities(None).unwrap().effective;
@@ -242,7 +246,8 @@ fn death_of_the_server() {
     command.args(["-p", &port.to_string(), "-q", "-n", "2500000", "-c", "10", "-t", "get"]);
     let mut benchmark = Running::start(command).unwrap();
     let mut admin = Admin::new(&world.sandbox).unwrap();
-    // Both ends of each know that they are away, not the server alone: bytes have gone through the streams.
+    // Both ends of each know that they are away, not the server alone: bytes have gone through the
+    // streams.
     wait_for("sessions moved", || {
         let away = admin.away().unwrap();
         away.len() == 20 && away.iter().all(|session| session.sent > 0)
@@ -299,8 +304,9 @@ impl Heirs {
         wait_for(what, || self.admin.away().unwrap().len() == count);
     }
 
-    /// As [`Heirs::wait_away`], until all of them have carried bytes both ways. The server counts a session as away when it has told its ends so;
-    /// an end that has not heard of it when its program forks must leave the session to the kernel, for the child has it, too.
+    /// As [`Heirs::wait_away`], until all of them have carried bytes both ways. The server counts a
+    /// session as away when it has told its ends so; an end that has not heard of it when its
+    /// program forks must leave the session to the kernel, for the child has it, too.
     fn wait_used(&mut self, what: &str, count: usize) {
         wait_for(what, || {
             let away = self.admin.away().unwrap();

@@ -1,8 +1,8 @@
-//! Programs of different users under root's server: their sessions move, and neither gets at more of the other's
-//! memory than the stream and the inboxes of the pair.
+//! Programs of different users under root's server: their sessions move, and neither gets at more
+//! of the other's memory than the stream and the inboxes of the pair.
 //!
-//! For root with CAP_SETUID and CAP_SYS_PTRACE: without the latter the server cannot look into processes of other
-//! users. Skipped with a message otherwise.
+//! For root with CAP_SETUID and CAP_SYS_PTRACE: without the latter the server cannot look into
+//! processes of other users. Skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

@@ -1,7 +1,9 @@
-//! What `sojourn ss` says of programs that are under Sojourn and stay in the kernel: the true reason, for each way to come there.
+//! What `sojourn ss` says of programs that are under Sojourn and stay in the kernel: the true
+//! reason, for each way to come there.
 //!
-//! The programs are `c/why`: two ends of one connection. Name spaces, other users and filters need root; without it those tests are skipped
-//! with a message. Not here: reasons that the server or the library finds for a single session (`crates/cli/tests`, `crates/preload/tests`).
+//! The programs are `c/why`: two ends of one connection. Name spaces, other users and filters need
+//! root; without it those tests are skipped with a message. Not here: reasons that the server or
+//! the library finds for a single session (`crates/cli/tests`, `crates/preload/tests`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

@@ -1,7 +1,9 @@
-//! `sojourn-bench copies`: ways to copy, by size, by where source and target lie within a page, and by what caches have.
+//! `sojourn-bench copies`: ways to copy, by size, by where source and target lie within a page, and
+//! by what caches have.
 //!
-//! One thread, private memory. What is measured is the loop that the data path uses (`sojourn_shm::copy`) beside the C
-//! library's, the processor's string instruction and plain vector loops (`ways.rs`).
+//! One thread, private memory. What is measured is the loop that the data path uses
+//! (`sojourn_shm::copy`) beside the C library's, the processor's string instruction and plain
+//! vector loops (`ways.rs`).
 
 mod ways;
 
@@ -38,7 +40,8 @@ impl Place {
         }
     }
 
-    /// Which of the rounds, from the fastest on: in caches nothing makes a copy faster than it is, memory is faster by chance.
+    /// Which of the rounds, from the fastest on: in caches nothing makes a copy faster than it is,
+    /// memory is faster by chance.
     fn quantile(self) -> f64 {
         if self == Self::InCache { 0.0 } else { 0.25 }
     }

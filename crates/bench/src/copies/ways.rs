@@ -116,7 +116,8 @@ mod x86_64 {
     #[inline(always)]
     unsafe fn bytes(source: *const u8, target: *mut u8, len: usize) {
         for at in 0..len {
-            // SAFETY: the caller's contract. Volatile, so that this does not become a call of memcpy.
+            // SAFETY: the caller's contract. Volatile, so that this does not become a call of
+            // memcpy.
             unsafe { target.add(at).write_volatile(source.add(at).read_volatile()) };
         }
     }

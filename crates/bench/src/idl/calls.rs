@@ -1,5 +1,5 @@
-//! The whole call by argument size: stubs that copy the argument into the message, stubs that refer to it (string item,
-//! grant), and stubs inside one process. The paper's figure 5.
+//! The whole call by argument size: stubs that copy the argument into the message, stubs that refer
+//! to it (string item, grant), and stubs inside one process. The paper's figure 5.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -279,7 +279,8 @@ struct Near {
 
 impl Near {
     fn new(name: &str, wait: Wait, direct: bool, server_cpu: usize) -> Result<Self> {
-        // While this row is not being measured its server thread must sleep: it parks, and only its client spins.
+        // While this row is not being measured its server thread must sleep: it parks, and only its
+        // client spins.
         let endpoint = bind(name, if direct { wait } else { Wait::Adaptive })?;
         let object = Arc::new(Shared);
         let mut service = NearService::<Shared>::new(Arc::clone(&object));

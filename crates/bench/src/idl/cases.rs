@@ -1,7 +1,9 @@
-//! The interfaces that are marshalled: the paper's function and five of the kind one finds in real systems. Their
-//! arguments, the called functions, and what the caller does with the answer: the same for every row.
+//! The interfaces that are marshalled: the paper's function and five of the kind one finds in real
+//! systems. Their arguments, the called functions, and what the caller does with the answer: the
+//! same for every row.
 //!
-//! The C rows have the same in `c/common.c`. Every row returns a sum over what arrived; all rows of a case must agree.
+//! The C rows have the same in `c/common.c`. Every row returns a sum over what arrived; all rows of
+//! a case must agree.
 
 use std::hint::black_box;
 

@@ -32,9 +32,9 @@ pub(crate) enum Language {
     C,
 }
 
-/// One way of marshalling. Each method is a whole call in memory, into buffers that are reused: marshal the request,
-/// unmarshal it, call, marshal the reply, unmarshal it; it returns the case's sum over what arrived.
-/// `None`: the row does not do this case, or found its own message damaged.
+/// One way of marshalling. Each method is a whole call in memory, into buffers that are reused:
+/// marshal the request, unmarshal it, call, marshal the reply, unmarshal it; it returns the case's
+/// sum over what arrived. `None`: the row does not do this case, or found its own message damaged.
 pub(crate) trait Codec {
     /// The paper's function.
     fn paper(&mut self) -> Option<u64>;

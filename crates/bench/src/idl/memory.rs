@@ -1,7 +1,9 @@
-//! A transport for generated Rust stubs that is memory and nothing else, so that stubs can be timed alone: a request is
-//! written to one buffer, copied once to another (as every receiver of shared memory must), and dispatched on the spot.
+//! A transport for generated Rust stubs that is memory and nothing else, so that stubs can be timed
+//! alone: a request is written to one buffer, copied once to another (as every receiver of shared
+//! memory must), and dispatched on the spot.
 //!
-//! It is the counterpart of `c/memory.h`. It knows no descriptors, grants, deadlines or second client.
+//! It is the counterpart of `c/memory.h`. It knows no descriptors, grants, deadlines or second
+//! client.
 #![allow(
     unsafe_code,
     reason = "an encoder writes through raw pointers, and a reply token refers to its buffer"
@@ -19,8 +21,9 @@ use sojourn_ipc::{Fault, Reason};
 /// Words of a body buffer.
 const WORDS: usize = 1024;
 
-/// Where a message is written, and the receiver's copy: at the beginning of a cache line, and apart in their low
-/// address bits, as in the hand-coded row. Where an allocator happens to put them decides over several nanoseconds.
+/// Where a message is written, and the receiver's copy: at the beginning of a cache line, and apart
+/// in their low address bits, as in the hand-coded row. Where an allocator happens to put them
+/// decides over several nanoseconds.
 #[repr(align(64))]
 struct Buffers {
     wire: [u64; WORDS],
@@ -55,8 +58,8 @@ impl Pass {
     fn begin<'d>(&mut self, len: usize) -> Encoder<'d> {
         let len = if len <= WORDS * 8 { len } else { 0 };
         self.len = len;
-        // SAFETY: aligned to 8, `len` bytes in bounds; the box does not move, and nobody else touches it until the
-        // encoder is finished.
+        // SAFETY: aligned to 8, `len` bytes in bounds; the box does not move, and nobody else
+        // touches it until the encoder is finished.
         unsafe { Encoder::from_raw(self.bytes.wire.as_mut_ptr().cast(), len) }
     }
 
@@ -250,8 +253,8 @@ impl rt::Token for Token {
 
     #[inline]
     fn start<'d>(mut self, body_len: usize) -> ReplyDraft<'d> {
-        // SAFETY: the buffer lives in the box of the connection, whose call waits for this answer and does not touch
-        // it meanwhile.
+        // SAFETY: the buffer lives in the box of the connection, whose call waits for this answer
+        // and does not touch it meanwhile.
         let encoder = unsafe { self.0.as_mut() }.begin(body_len);
         ReplyDraft { token: self, encoder }
     }

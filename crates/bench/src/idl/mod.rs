@@ -1,5 +1,5 @@
-//! `sojourn-bench idl`: what stubs do to arguments, in memory, beside stubs by hand and by others; and the whole call
-//! by argument size for copying, referring and in-process stubs.
+//! `sojourn-bench idl`: what stubs do to arguments, in memory, beside stubs by hand and by others;
+//! and the whole call by argument size for copying, referring and in-process stubs.
 //!
 //! Read `cases.rs` (what is marshalled), `codec.rs` (what a row is), then any file of `codecs/`.
 

@@ -1,5 +1,6 @@
-//! What the paper measured: Reuther, Uhlig, Aigner, "Component Interfaces in a Microkernel-based System" (2000), table 1,
-//! processor cycles to marshal its function. Only ratios can be compared with today.
+//! What the paper measured: Reuther, Uhlig, Aigner, "Component Interfaces in a Microkernel-based
+//! System" (2000), table 1, processor cycles to marshal its function. Only ratios can be compared
+//! with today.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;

@@ -1,5 +1,6 @@
-//! The physical floor: what the machine itself needs to bring a cache line, a wake-up or a block of bytes
-//! from one place to another. Rows without any of the duties of an IPC: no lengths, no checks, no deadlines.
+//! The physical floor: what the machine itself needs to bring a cache line, a wake-up or a block of
+//! bytes from one place to another. Rows without any of the duties of an IPC: no lengths, no
+//! checks, no deadlines.
 
 use std::hint::black_box;
 
@@ -9,7 +10,8 @@ use super::row::{Client, Kind, Link, Mode, Row, SIZE_MAX, Server, receive_buffer
 use super::turn::Turn;
 use crate::os::Shared;
 
-/// A cache line to the other processor and back (spinning), or a bare futex hand-over and back (blocking).
+/// A cache line to the other processor and back (spinning), or a bare futex hand-over and back
+/// (blocking).
 pub(crate) struct PingPong;
 
 impl Row for PingPong {

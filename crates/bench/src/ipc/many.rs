@@ -1,4 +1,5 @@
-//! Many clients on one server: throughput and latency, the clients on one processor, the server on the other.
+//! Many clients on one server: throughput and latency, the clients on one processor, the server on
+//! the other.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! Rows that alternate: each round visits every row once with a short batch, so that whatever disturbs the
-//! machine disturbs all of them alike; a row's figure is the median over its rounds.
+//! Rows that alternate: each round visits every row once with a short batch, so that whatever
+//! disturbs the machine disturbs all of them alike; a row's figure is the median over its rounds.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! `sojourn-bench ipc`: round trips by size, bandwidth, and many clients, beside the floor and the rivals.
+//! `sojourn-bench ipc`: round trips by size, bandwidth, and many clients, beside the floor and the
+//! rivals.
 //!
-//! Read `row.rs` (what a mechanism offers), `worker.rs` (how its processes are run) and `measure.rs` (how rows
-//! alternate), then any file of `rivals/`.
+//! Read `row.rs` (what a mechanism offers), `worker.rs` (how its processes are run) and
+//! `measure.rs` (how rows alternate), then any file of `rivals/`.
 
 mod floor;
 mod many;
@@ -48,7 +49,8 @@ pub(crate) enum Part {
     ManyClients,
 }
 
-/// Which part of the tables to measure, while one works on it: everything, unless it says otherwise.
+/// Which part of the tables to measure, while one works on it: everything, unless it says
+/// otherwise.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
     /// Only this table; may be given several times.

@@ -1,4 +1,5 @@
-//! Sojourn's own rows: short calls inside the message's lines, larger ones as string items, as bodies, and by grant.
+//! Sojourn's own rows: short calls inside the message's lines, larger ones as string items, as
+//! bodies, and by grant.
 #![allow(unsafe_code, reason = "a grant is filled and read in place, by raw pointers")]
 
 use anyhow::{Context as _, Result, bail};
@@ -139,8 +140,8 @@ fn receive(request: &Request<'_>, sink: &mut Sink, size: usize, one: bool) -> Re
 
 /// A grant as bytes.
 fn lent<'a>(span: &'a Span<'_>) -> &'a [u8] {
-    // SAFETY: mapped as long as `span` lives. This benchmark's client, the only one who could write there, waits for
-    // our reply meanwhile; a real server would copy or use volatile loads.
+    // SAFETY: mapped as long as `span` lives. This benchmark's client, the only one who could write
+    // there, waits for our reply meanwhile; a real server would copy or use volatile loads.
     unsafe { std::slice::from_raw_parts(span.as_ptr(), span.len()) }
 }
 
@@ -215,7 +216,8 @@ impl Caller {
     fn lend(&mut self, size: usize) -> Result<Grant> {
         let (memory, id) = self.memory.as_ref().context("no memory to lend")?;
         let span = memory.span(0, size).context("larger than what is lent")?;
-        // SAFETY: our own mapping, writable by us alone, and the server reads it only during a call.
+        // SAFETY: our own mapping, writable by us alone, and the server reads it only during a
+        // call.
         let bytes = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), size) };
         produce(bytes, self.source.next_number());
         Ok(Grant { id: *id, flags: 0, offset: 0, len: size as u64 })

@@ -1,7 +1,7 @@
 //! What a measured mechanism has to offer: the traits of a row, and the payload every row carries.
 //!
-//! A row is one mechanism in one style. It opens a *link* in the coordinator; server and client are then
-//! made in two processes forked from it. Read `worker.rs` for who calls what when.
+//! A row is one mechanism in one style. It opens a *link* in the coordinator; server and client are
+//! then made in two processes forked from it. Read `worker.rs` for who calls what when.
 
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;
@@ -51,9 +51,11 @@ pub(crate) enum Kind {
     Floor,
     /// Sojourn.
     Ours,
-    /// A rival that copies the message to the receiver, or hands it over in shared memory after one copy.
+    /// A rival that copies the message to the receiver, or hands it over in shared memory after one
+    /// copy.
     Rival,
-    /// A rival whose sender makes the message in shared memory and whose receiver reads it there: no copy.
+    /// A rival whose sender makes the message in shared memory and whose receiver reads it there:
+    /// no copy.
     RivalInPlace,
     /// Ours in the same style.
     OursInPlace,
@@ -129,8 +131,8 @@ pub(crate) trait Client {
     }
 }
 
-/// The sender's message: private memory, numbered at both ends so that the receiver can tell whether
-/// all of *this* message arrived.
+/// The sender's message: private memory, numbered at both ends so that the receiver can tell
+/// whether all of *this* message arrived.
 pub(crate) struct Source {
     bytes: Vec<u8>,
     number: u64,
@@ -218,8 +220,8 @@ impl Sink {
         Ok(())
     }
 
-    /// The same for a message that still lies in shared memory: also reads a word of every cache line, since
-    /// bytes that never reached the receiver's processor have not been received.
+    /// The same for a message that still lies in shared memory: also reads a word of every cache
+    /// line, since bytes that never reached the receiver's processor have not been received.
     #[inline]
     pub(crate) fn take_in_place(&mut self, bytes: &[u8], size: usize) -> Result<()> {
         for line in bytes.as_chunks::<LINE>().0 {

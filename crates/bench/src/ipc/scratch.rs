@@ -28,8 +28,8 @@ fn run() -> u32 {
     *RUN.get_or_init(std::process::id)
 }
 
-/// Removes everything of this run on drop, and what runs that were killed have left when it is made.
-/// Made by the coordinator before it forks.
+/// Removes everything of this run on drop, and what runs that were killed have left when it is
+/// made. Made by the coordinator before it forks.
 pub(super) struct Scratch;
 
 impl Scratch {

@@ -1,6 +1,7 @@
 //! Two words in shared memory by which two processes take turns: spinning, or through bare futexes.
 //!
-//! It is the floor, and the bell of rivals that have none of their own. It is not how Sojourn waits.
+//! It is the floor, and the bell of rivals that have none of their own. It is not how Sojourn
+//! waits.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -10,7 +11,8 @@ use crate::os::{self, Shared};
 
 /// Where the client's word is.
 const REQUEST: usize = 0;
-/// Where the server's word is: far enough that neither shares a line, or a prefetched pair of lines.
+/// Where the server's word is: far enough that neither shares a line, or a prefetched pair of
+/// lines.
 const REPLY: usize = 128;
 
 /// One side's view.

@@ -1,11 +1,12 @@
-//! Measured processes: each side of each row runs in a process of its own, forked from the coordinator,
-//! pinned, and idle (asleep in a read) except while it carries out an order.
+//! Measured processes: each side of each row runs in a process of its own, forked from the
+//! coordinator, pinned, and idle (asleep in a read) except while it carries out an order.
 //!
 //! # Theory of operation
-//! The coordinator sends an order (what, how large, how many) over a socket pair, to the server first, then
-//! to the client. Both carry it out and answer with times. A server serves exactly the number of messages of its
-//! order and goes back to sleep, so that a spinning server never disturbs another row. Whoever does not answer in
-//! time is killed with its partner, and its row goes on without it.
+//! The coordinator sends an order (what, how large, how many) over a socket pair, to the server
+//! first, then to the client. Both carry it out and answer with times. A server serves exactly the
+//! number of messages of its order and goes back to sleep, so that a spinning server never disturbs
+//! another row. Whoever does not answer in time is killed with its partner, and its row goes on
+//! without it.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -93,7 +94,8 @@ pub(crate) struct Worker {
 }
 
 impl Drop for Worker {
-    /// Lets the worker end by itself, so that it can tidy up what it left in the system; not for long.
+    /// Lets the worker end by itself, so that it can tidy up what it left in the system; not for
+    /// long.
     fn drop(&mut self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         os::reap(self.pid, Duration::from_millis(500));

@@ -1,7 +1,8 @@
 //! What happens when the run is interrupted or takes too long: nothing of it stays behind.
 //!
-//! The eBPF programs are held by descriptors alone and go with the process. Without control groups the programs that were started
-//! die with it too (`process::prepare_child`), but not what they have started.
+//! The eBPF programs are held by descriptors alone and go with the process. Without control groups
+//! the programs that were started die with it too (`process::prepare_child`), but not what they
+//! have started.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -13,8 +14,8 @@ use super::world::World;
 
 static LEFTOVERS: Mutex<(Vec<PathBuf>, Option<PathBuf>)> = Mutex::new((Vec::new(), None));
 
-/// From now on signals that end the process, and the time limit, clean up first. To be called before there
-/// is a second thread.
+/// From now on signals that end the process, and the time limit, clean up first. To be called
+/// before there is a second thread.
 pub(crate) fn watch(limit: Duration) {
     process::on_end(limit, |why| {
         eprintln!("ended early: {why}");

@@ -1,6 +1,8 @@
-//! A control group (version 2) for each way: its processor time, its sockets, and the certain end of its processes.
+//! A control group (version 2) for each way: its processor time, its sockets, and the certain end
+//! of its processes.
 //!
-//! Not needed for anything but the sockmap rival: without root there are no groups, hence no processor time of foreign programs.
+//! Not needed for anything but the sockmap rival: without root there are no groups, hence no
+//! processor time of foreign programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Alternation: every way of a row has its turn, then every way again; a figure is the median over the rounds.
+//! Alternation: every way of a row has its turn, then every way again; a figure is the median over
+//! the rounds.
 
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ pub(crate) struct Cell {
     pub(crate) cpu_ns: Option<f64>,
     /// Streams made in the last turn, by all its cases.
     pub(crate) moved: Option<u64>,
-    /// Ends that came home in the last turn, by reason: of sessions that end, `closed` and `peer-left`.
+    /// Ends that came home in the last turn, by reason: of sessions that end, `closed` and
+    /// `peer-left`.
     pub(crate) returned: Returns,
     /// Why there is no figure.
     pub(crate) error: Option<String>,

@@ -1,7 +1,8 @@
-//! `sojourn-bench local`: unmodified programs of one host, plain, short-cut by the kernel's sockmap, and under Sojourn.
+//! `sojourn-bench local`: unmodified programs of one host, plain, short-cut by the kernel's
+//! sockmap, and under Sojourn.
 //!
-//! Read `row.rs` (what a row is), `world.rs` (how programs are started in each way) and `measure.rs` (how ways
-//! alternate), then any file of `rows/`.
+//! Read `row.rs` (what a row is), `world.rs` (how programs are started in each way) and
+//! `measure.rs` (how ways alternate), then any file of `rows/`.
 
 mod cleanup;
 mod groups;

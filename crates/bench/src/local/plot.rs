@@ -1,4 +1,5 @@
-//! Two drawings of a run: how many times as good as plain each case is, and throughput by the number of sessions.
+//! Two drawings of a run: how many times as good as plain each case is, and throughput by the
+//! number of sessions.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What the standard library does not offer about processes: a child's first steps, a last step of our own, and users.
+//! What the standard library does not offer about processes: a child's first steps, a last step of
+//! our own, and users.
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::ffi::CString;
@@ -9,11 +10,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The child will end with this process, and begin in a control group, if there is one (its file of processes).
+/// The child will end with this process, and begin in a control group, if there is one (its file of
+/// processes).
 pub(crate) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
     let procs = procs.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
     let first_steps = move || {
-        // SAFETY: plain system calls with valid arguments, as they are allowed between fork and exec.
+        // SAFETY: plain system calls with valid arguments, as they are allowed between fork and
+        // exec.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if let Some(procs) = &procs {
@@ -30,8 +33,9 @@ pub(crate) fn prepare_child(command: &mut Command, procs: Option<&Path>) {
     unsafe { command.pre_exec(first_steps) };
 }
 
-/// Calls `clean` and ends this process when it is told to end, or after `limit`. To be called before there is a
-/// second thread: the signals must be blocked in all of them. (Children begin with none blocked.)
+/// Calls `clean` and ends this process when it is told to end, or after `limit`. To be called
+/// before there is a second thread: the signals must be blocked in all of them. (Children begin
+/// with none blocked.)
 pub(crate) fn on_end(limit: Duration, clean: impl FnOnce(&str) + Send + 'static) {
     // SAFETY: sets of plain bits; the calls read and write no more than those.
     let set = unsafe {

@@ -64,7 +64,8 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
     reach
 }
 
-/// At any pace no later than plain but for 3 %, and by default at most 1.5 times the processor time.
+/// At any pace no later than plain but for 3 %, and by default at most 1.5 times the processor
+/// time.
 fn paces(cells: &[Cell], kind: &str) -> [Reach; 2] {
     let row = format!("{kind}-paces");
     let here = |way| cells.iter().filter(move |cell| cell.way == way && cell.error.is_none());

@@ -58,7 +58,8 @@ pub(crate) struct Sample {
     pub(crate) rate: Option<f64>,
     /// How many operations the turn carried out for this case.
     pub(crate) operations: f64,
-    /// Processor time of all processes for one operation (ns), where the programs say it themselves.
+    /// Processor time of all processes for one operation (ns), where the programs say it
+    /// themselves.
     pub(crate) cpu_ns: Option<f64>,
 }
 

@@ -29,8 +29,9 @@ impl Admin {
         Ok(Self { client })
     }
 
-    /// Streams made, and ends that came home, since the server started. An end that is called home before its program has collected the
-    /// news that it may go has not gone, and counts as refused.
+    /// Streams made, and ends that came home, since the server started. An end that is called home
+    /// before its program has collected the news that it may go has not gone, and counts as
+    /// refused.
     pub(crate) fn moves(&mut self) -> Result<(u64, u64)> {
         let stats = self.client.with_deadline(soon()).stats().context("stats")?;
         Ok((stats.counters.joins, stats.counters.returns + stats.counters.refusals))

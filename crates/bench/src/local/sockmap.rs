@@ -1,8 +1,8 @@
-//! The rival that the kernel has built in: an eBPF program that hands what is sent on one local TCP socket to the other one,
-//! past the TCP stack (`bpf/sockmap.bpf.c`).
+//! The rival that the kernel has built in: an eBPF program that hands what is sent on one local TCP
+//! socket to the other one, past the TCP stack (`bpf/sockmap.bpf.c`).
 //!
-//! Compiled with clang when the benchmark starts, attached to a control group of the benchmark's own, and detached when its
-//! descriptors are closed, however this process ends.
+//! Compiled with clang when the benchmark starts, attached to a control group of the benchmark's
+//! own, and detached when its descriptors are closed, however this process ends.
 
 use std::path::Path;
 
@@ -24,7 +24,8 @@ impl Sockmap {
 
 #[cfg(feature = "rivals")]
 impl Sockmap {
-    /// Compiles, loads and attaches it: from then on for all TCP connections that processes of `group` make.
+    /// Compiles, loads and attaches it: from then on for all TCP connections that processes of
+    /// `group` make.
     pub(crate) fn new(folder: &Path, group: &Path) -> Result<Self> {
         use anyhow::Context as _;
         use aya::maps::SockHash;
@@ -56,7 +57,8 @@ fn compile(folder: &Path) -> Result<Vec<u8>> {
     std::fs::write(&source, SOURCE)?;
     let mut clang = Command::new("clang");
     clang.args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror"]);
-    // The kernel's headers include some of the machine's, which clang does not look for with this target.
+    // The kernel's headers include some of the machine's, which clang does not look for with this
+    // target.
     clang.arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH));
     clang.arg("-c").arg(&source).arg("-o").arg(&object);
     let output = clang.output().context("clang")?;

@@ -1,4 +1,5 @@
-//! One run's world: folder, control groups, session server, the eBPF program, and programs started in each way.
+//! One run's world: folder, control groups, session server, the eBPF program, and programs started
+//! in each way.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -97,7 +98,8 @@ impl World {
     /// A new folder of that name for that way.
     pub(crate) fn folder(&self, name: &str, way: Way) -> Result<PathBuf> {
         let folder = self.folder.0.join(format!("{name}-{}", way.title()));
-        // Not the folders above: they are missing when an interrupted run is being cleaned up, and must stay so.
+        // Not the folders above: they are missing when an interrupted run is being cleaned up, and
+        // must stay so.
         match std::fs::create_dir(&folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => made.with_context(|| format!("cannot make {}", folder.display()))?,
@@ -145,7 +147,8 @@ impl World {
         Running::start(self.lab(way, words))
     }
 
-    /// Starts it as the server that `word` says, and waits until it listens: its address, and itself.
+    /// Starts it as the server that `word` says, and waits until it listens: its address, and
+    /// itself.
     pub(crate) fn lab_service(&self, way: Way, word: &str) -> Result<(String, Running)> {
         let port = free_port("127.0.0.1")?;
         let address = format!("127.0.0.1:{port}");

@@ -1,4 +1,5 @@
-//! What happens when the run is interrupted or takes too long: hosts, the programs on them, and folders are removed.
+//! What happens when the run is interrupted or takes too long: hosts, the programs on them, and
+//! folders are removed.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -8,7 +9,8 @@ use crate::local::process;
 
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// From now on signals that end the process, and the time limit, clean up first. To be called before there is a second thread.
+/// From now on signals that end the process, and the time limit, clean up first. To be called
+/// before there is a second thread.
 pub(super) fn watch(limit: Duration) {
     process::on_end(limit, |why| {
         eprintln!("ended early: {why}");

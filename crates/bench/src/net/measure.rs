@@ -1,4 +1,5 @@
-//! Alternation: every way of a row has its turn, then every way again; a figure is the median over the rounds.
+//! Alternation: every way of a row has its turn, then every way again; a figure is the median over
+//! the rounds.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ pub(crate) struct Cell {
     pub(crate) times: Option<Times>,
     /// Operations a second.
     pub(crate) rate: Option<f64>,
-    /// Processor time of client, server and session servers for one operation; of bytes, for 1 KiB (ns).
+    /// Processor time of client, server and session servers for one operation; of bytes, for 1 KiB
+    /// (ns).
     pub(crate) cpu_ns: Option<f64>,
     /// The part of the sessions that was away from the kernel, in the round in which it was least.
     pub(crate) away: Option<f64>,

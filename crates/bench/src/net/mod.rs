@@ -1,7 +1,9 @@
-//! `sojourn-bench net`: sessions between two hosts, by the kernel, under Sojourn on one side or both, and by other implementations.
+//! `sojourn-bench net`: sessions between two hosts, by the kernel, under Sojourn on one side or
+//! both, and by other implementations.
 //!
-//! Hosts are network namespaces of this machine (`sojourn_lab::net`). Read `row.rs` (what a row is), `world.rs` (hosts, and how it is
-//! known where sessions are), `measure.rs` (how ways alternate), then any file of `rows/`. Not here: programs of one host (`local`).
+//! Hosts are network namespaces of this machine (`sojourn_lab::net`). Read `row.rs` (what a row
+//! is), `world.rs` (hosts, and how it is known where sessions are), `measure.rs` (how ways
+//! alternate), then any file of `rows/`. Not here: programs of one host (`local`).
 
 mod cleanup;
 mod measure;

@@ -1,6 +1,8 @@
-//! Published figures of the same division of work: TCP and UDP in a library beside the kernel, on machines of 1993.
+//! Published figures of the same division of work: TCP and UDP in a library beside the kernel, on
+//! machines of 1993.
 //!
-//! Maeda and Bershad, "Protocol Service Decomposition for High-Performance Networking" (SOSP 1993), table 2. Bulk is 16 MB from memory to memory.
+//! Maeda and Bershad, "Protocol Service Decomposition for High-Performance Networking" (SOSP 1993),
+//! table 2. Bulk is 16 MB from memory to memory.
 
 use crate::table::{Table, ratio};
 
@@ -15,7 +17,8 @@ fn lines() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
     (head, lines.collect())
 }
 
-/// The library's figures in the columns that `is_wanted`, divided by the kernel's of the same machine.
+/// The library's figures in the columns that `is_wanted`, divided by the kernel's of the same
+/// machine.
 fn ratios(is_wanted: fn(&str) -> bool) -> Vec<(String, Vec<(&'static str, f64)>)> {
     let (head, lines) = lines();
     let columns: Vec<usize> = (0..head.len()).filter(|&at| is_wanted(head[at])).collect();

@@ -93,7 +93,8 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Reach> {
     reach
 }
 
-/// Whether Sojourn on the client's side was the better wherever the rival on that side was measured.
+/// Whether Sojourn on the client's side was the better wherever the rival on that side was
+/// measured.
 fn beaten(cells: &[Cell], rival: Way) -> Reach {
     let target = format!("better than {} everywhere", rival.title());
     let theirs = cells.iter().filter(|cell| cell.way == rival && cell.counts());

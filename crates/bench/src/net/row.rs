@@ -15,7 +15,8 @@ pub(crate) struct Measured {
     pub(crate) sample: Sample,
     /// How the programs waited.
     pub(crate) wait: Wait,
-    /// The part of the sessions that was away from the kernel while it was measured, 0 to 1; none if Sojourn takes no part.
+    /// The part of the sessions that was away from the kernel while it was measured, 0 to 1; none
+    /// if Sojourn takes no part.
     pub(crate) away: Option<f64>,
 }
 

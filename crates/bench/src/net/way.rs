@@ -23,13 +23,15 @@ pub(crate) enum Way {
     Server,
     /// Both under Sojourn, each host with a server of its own.
     Both,
-    /// As the client alone, which gets its packets through a port, as programs without CAP_NET_RAW do.
+    /// As the client alone, which gets its packets through a port, as programs without CAP_NET_RAW
+    /// do.
     Port,
     /// As the client alone, whose packet socket has no mapped ring: a system call for each packet.
     Message,
     /// The client is a program with smoltcp over a packet socket; the server's is the kernel.
     Smoltcp,
-    /// The client is a program with gVisor's netstack over a packet socket; the server's is the kernel.
+    /// The client is a program with gVisor's netstack over a packet socket; the server's is the
+    /// kernel.
     Gvisor,
 }
 
@@ -88,7 +90,8 @@ impl Way {
 pub(crate) enum Wait {
     /// Asleep: blocking calls, and Sojourn without spinning.
     Blocking,
-    /// Asking again and again: non-blocking calls in a loop; under Sojourn blocking calls that spin.
+    /// Asking again and again: non-blocking calls in a loop; under Sojourn blocking calls that
+    /// spin.
     Spinning,
     /// Blocking calls, and Sojourn as it is by default.
     Default,

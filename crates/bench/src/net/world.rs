@@ -1,6 +1,8 @@
-//! One run's world: for every way two hosts of its own with a link between them, session servers where Sojourn takes part, and programs.
+//! One run's world: for every way two hosts of its own with a link between them, session servers
+//! where Sojourn takes part, and programs.
 //!
-//! Every way has its own hosts, so that a packet filter of one is not in the way of another's packets.
+//! Every way has its own hosts, so that a packet filter of one is not in the way of another's
+//! packets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -108,8 +110,9 @@ impl Place {
     fn new(way: Way, between: Between, built: &Built) -> Result<Self> {
         let (a, b) = (Host::new()?, Host::new()?);
         for host in [&a, &b] {
-            // For programs that do not choose. A namespace may choose what the system allows to all, which is Reno at least: like
-            // CUBIC it does not pace what it sends, as the system's own may.
+            // For programs that do not choose. A namespace may choose what the system allows to
+            // all, which is Reno at least: like CUBIC it does not pace what it sends, as the
+            // system's own may.
             let name = "ipv4/tcp_congestion_control";
             host.set(name, CONGESTION).or_else(|_| host.set(name, "reno"))?;
         }
@@ -173,7 +176,8 @@ impl Place {
                 command
             }
         };
-        // A program that could not be accelerated must not pass for one that was. The user's settings are not what is measured.
+        // A program that could not be accelerated must not pass for one that was. The user's
+        // settings are not what is measured.
         command.env("SOJOURN_STRICT", "on").env("SOJOURN_SPIN", wait.setting());
         command
             .env_remove("XDG_CONFIG_HOME")
@@ -183,7 +187,8 @@ impl Place {
         command
     }
 
-    /// The program of ordinary calls that measures itself. Where the kernel is to be asked again and again it is this program that asks.
+    /// The program of ordinary calls that measures itself. Where the kernel is to be asked again
+    /// and again it is this program that asks.
     pub(crate) fn lab(&self, side: Side, wait: Wait, words: &[&str]) -> Command {
         let mut command = self.command(side, wait, &self.lab);
         command.args(words).args(["--congestion", CONGESTION]);
@@ -227,8 +232,10 @@ impl Place {
         Some(sandbox.folder().join("measuring"))
     }
 
-    /// Runs the client to its end, and looks several times during `length` how many of the `sessions` are away from the kernel on
-    /// each side: after `warm`, or from when `lab-bench` says that it begins. Its output, and the part that was away; none if it ended before the first look.
+    /// Runs the client to its end, and looks several times during `length` how many of the
+    /// `sessions` are away from the kernel on each side: after `warm`, or from when `lab-bench`
+    /// says that it begins. Its output, and the part that was away; none if it ended before the
+    /// first look.
     pub(crate) fn watch(
         &self,
         client: Command,

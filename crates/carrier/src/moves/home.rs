@@ -177,8 +177,9 @@ struct Known {
     has_ended: bool,
 }
 
-/// A session that was never taken out: what the program has written to the stream meanwhile goes into the kernel. It is given room for
-/// all of it: if the peer takes nothing at the moment, nobody waits for that here.
+/// A session that was never taken out: what the program has written to the stream meanwhile goes
+/// into the kernel. It is given room for all of it: if the peer takes nothing at the moment, nobody
+/// waits for that here.
 fn give_up(socket: &OwnedFd, stream: &Stream) {
     stream.freeze();
     if !stream.ledger().close() && stream.ledger().is_kept() {

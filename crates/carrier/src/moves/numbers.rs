@@ -1,5 +1,5 @@
-//! Where a session stands, as far as the carrier can tell by itself: what slipped past the filter, and what is known of a session whose program
-//! cannot say so any more.
+//! Where a session stands, as far as the carrier can tell by itself: what slipped past the filter,
+//! and what is known of a session whose program cannot say so any more.
 //!
 //! When they are asked: `home`. Read `docs/moves.md`.
 
@@ -8,7 +8,8 @@ use crate::export::slipped;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_pump::{position, unread, unsent};
 
-/// Adds what the kernel has received and acknowledged after the session was taken out (see `export::slipped`).
+/// Adds what the kernel has received and acknowledged after the session was taken out (see
+/// `export::slipped`).
 pub(super) fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
     let bytes = slipped(&lent.socket);
     let (Kind::Tcp(tcp), Kind::Tcp(base)) = (&mut record.kind, &lent.record.kind) else { return };
@@ -19,8 +20,8 @@ pub(super) fn add_slipped(record: &mut SessionRecord, lent: &Lent) {
     }
 }
 
-/// Where a session stands whose program cannot say so any more: as it was lent, if nobody has carried it; else as the ledger tells,
-/// with what is in the rings.
+/// Where a session stands whose program cannot say so any more: as it was lent, if nobody has
+/// carried it; else as the ledger tells, with what is in the rings.
 pub(super) fn last_known(lent: &Lent) -> SessionRecord {
     let mut record = lent.record.clone();
     let Kind::Tcp(tcp) = &mut record.kind else { return record };
@@ -34,15 +35,17 @@ pub(super) fn last_known(lent: &Lent) -> SessionRecord {
     }
     tcp.send_queue = unsent(stream, skip);
     let sent = tcp.snd_nxt.wrapping_sub(tcp.snd_una) as usize;
-    // It tells before it sends. What it had not sent the kernel sends at once; of what it had, more cannot be than there is.
+    // It tells before it sends. What it had not sent the kernel sends at once; of what it had, more
+    // cannot be than there is.
     if sent > tcp.send_queue.len() {
         tcp.snd_nxt = tcp.snd_una.wrapping_add(tcp.send_queue.len() as u32);
     }
     record
 }
 
-/// The oldest byte that its peer may not have, by what the program has told and by where its ring begins, and how much of the ring is before it. What
-/// was acknowledged last may be in the ring still; or it has left the ring, and the program died before it told.
+/// The oldest byte that its peer may not have, by what the program has told and by where its ring
+/// begins, and how much of the ring is before it. What was acknowledged last may be in the ring
+/// still; or it has left the ring, and the program died before it told.
 fn oldest(told: u32, ring: u32) -> (u32, usize) {
     let before = told.wrapping_sub(ring);
     if before.cast_signed() < 0 { (ring, 0) } else { (told, before as usize) }

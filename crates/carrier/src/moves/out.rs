@@ -1,6 +1,7 @@
 //! Out of the kernel, step by step: offered, joined, quiet, taken out of the socket and lent.
 //!
-//! What the socket says of its connection: `export`. Read the head of `carrier` and `docs/moves.md` first.
+//! What the socket says of its connection: `export`. Read the head of `carrier` and `docs/moves.md`
+//! first.
 
 use super::{Carrier, Entry, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token, way_of};
 use crate::carrier::{INBOX, Joined, Kept, Lent, Phase, Place, Turned, Waiting, later};
@@ -24,13 +25,14 @@ use sojourn_wire::Protocol;
 
 /// Ring bytes wanted for each direction: as many as the program wants.
 pub(crate) const RING_BYTES: u32 = u32::MAX;
-/// After the filter has been told, a packet that has passed it may still be on its way through the kernel on another
-/// processor: so long it takes at most (microseconds).
+/// After the filter has been told, a packet that has passed it may still be on its way through the
+/// kernel on another processor: so long it takes at most (microseconds).
 const GRACE_US: u64 = 50;
-/// How long a session may be deaf because its program does not give up the kernel (microseconds); then it has it again, and is turned to when it does.
+/// How long a session may be deaf because its program does not give up the kernel (microseconds);
+/// then it has it again, and is turned to when it does.
 const DEAF_LIMIT_US: u64 = 20_000;
-/// When it is looked whether a packet has slipped past the filter to the socket nevertheless (microseconds after the move); each look
-/// is ten times as late as the one before.
+/// When it is looked whether a packet has slipped past the filter to the socket nevertheless
+/// (microseconds after the move); each look is ten times as late as the one before.
 const SLIP_FIRST_US: u64 = 1_000;
 const SLIP_LAST_US: u64 = 1_000_000;
 
@@ -83,12 +85,13 @@ impl Carrier {
             self.sessions.left(local, ReasonT::Resources, 0, 0);
             return;
         };
-        // While the program still has the kernel for both directions. If it fails now it fails later, and is told then.
+        // While the program still has the kernel for both directions. If it fails now it fails
+        // later, and is told then.
         if let Some(way) = way_of(&mut self.metastate, &entry.key) {
             let _ = self.links.prepare(&way, program_at(&*self.sessions, &place));
         }
-        // The program's side may send this way, and then says so. It receives from the kernel for the time being: that the
-        // peer acknowledges what was sent takes a round trip or more.
+        // The program's side may send this way, and then says so. It receives from the kernel for
+        // the time being: that the peer acknowledges what was sent takes a round trip or more.
         stream.consent();
         stream.attention();
         let since = now();
@@ -156,7 +159,8 @@ impl Carrier {
             Err(TakeError::Export(ExportError::Busy(_))) => {
                 self.look_at(local, Some(later(at, TAKE_EVERY_US)));
             }
-            // Its program has kept it, having lost us; or it was closed meanwhile: what that means to the program the kernel knows best.
+            // Its program has kept it, having lost us; or it was closed meanwhile: what that means
+            // to the program the kernel knows best.
             Err(TakeError::Kept | TakeError::Export(ExportError::State)) => self.end(local),
             Err(error) => {
                 if let Some(entry) = self.entries.get(&local) {
@@ -167,15 +171,16 @@ impl Carrier {
         }
     }
 
-    /// From now on nothing comes to the kernel; so the program's side, which receives from there for the time being, may give that up
-    /// when it has read what is there.
+    /// From now on nothing comes to the kernel; so the program's side, which receives from there
+    /// for the time being, may give that up when it has read what is there.
     fn turn_and_ask(&mut self, local: u64, way: Way) -> Result<(), TakeError> {
         self.turn(local, way)?;
         let Some(Entry { key, phase: Phase::Waiting(waiting), .. }) = self.entries.get_mut(&local)
         else {
             return Ok(());
         };
-        // What was on its way past the filter may have left a gap, which nothing would fill any more.
+        // What was on its way past the filter may have left a gap, which nothing would fill any
+        // more.
         if !is_quiet(waiting) {
             turn_back(&mut self.links, key, waiting);
             return Ok(());
@@ -349,8 +354,8 @@ pub(super) fn turn_back(links: &mut Links, key: &Key, waiting: &mut Waiting) {
     }
 }
 
-/// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has acknowledged everything,
-/// and there is no gap in what it has sent.
+/// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has
+/// acknowledged everything, and there is no gap in what it has sent.
 fn is_quiet(Waiting { stream, socket, .. }: &Waiting) -> bool {
     stream.peer_rings() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
 }
@@ -371,8 +376,9 @@ fn program_at(sessions: &dyn Sessions, place: &Place) -> Program {
     Program { process: place.peer_process.clone(), may_have_packets }
 }
 
-/// Lets packets that have passed the filter already come to rest. The kernel takes a packet from there to its socket without giving
-/// the processor to a thread; so once this thread has run on every processor, none is on its way any more.
+/// Lets packets that have passed the filter already come to rest. The kernel takes a packet from
+/// there to its socket without giving the processor to a thread; so once this thread has run on
+/// every processor, none is on its way any more.
 pub(crate) fn grace() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let until = later(now(), GRACE_US);

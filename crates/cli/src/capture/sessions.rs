@@ -1,8 +1,8 @@
 //! Which sessions are away, and which of them are wanted.
 //!
-//! The packet filter's maps in the kernel say it, whoever runs the protocol engine. They take `CAP_SYS_ADMIN` to read; without it the
-//! session server is asked, which does not tell the interfaces. The server also knows streams' numbers and programs' names.
-//! Not here: frames.
+//! The packet filter's maps in the kernel say it, whoever runs the protocol engine. They take
+//! `CAP_SYS_ADMIN` to read; without it the session server is asked, which does not tell the
+//! interfaces. The server also knows streams' numbers and programs' names. Not here: frames.
 
 use crate::args::Capture as Options;
 use crate::args::Where;

@@ -11,7 +11,8 @@ pub(super) struct Signals(OwnedFd);
 impl Signals {
     /// Blocks them in this thread and in those that it makes.
     pub(super) fn block() -> io::Result<Self> {
-        // SAFETY: all zero is a set of signals; the calls below fill it and read it, and answer a new descriptor.
+        // SAFETY: all zero is a set of signals; the calls below fill it and read it, and answer a
+        // new descriptor.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);

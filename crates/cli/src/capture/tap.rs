@@ -1,4 +1,5 @@
-//! The packet sockets of a capture: one for each interface, which sees what goes in and what goes out.
+//! The packet sockets of a capture: one for each interface, which sees what goes in and what goes
+//! out.
 //!
 //! Not here: whose frames they are.
 
@@ -10,7 +11,8 @@ use sojourn_netif::pcapng::InterfaceId;
 use sojourn_netif::{Interface as _, Link, LinkError, Message, OpenError, PacketOptions, packet};
 use std::io;
 
-/// With all that may come in a round of the fastest links. As much as the system allows, without the right to more.
+/// With all that may come in a round of the fastest links. As much as the system allows, without
+/// the right to more.
 const OPTIONS: PacketOptions = PacketOptions {
     vnet: false,
     ignore_outgoing: false,

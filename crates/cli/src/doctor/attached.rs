@@ -1,7 +1,8 @@
 //! What Sojourn has in the kernel's packet path now, and who keeps it there.
 //!
-//! The kernel names programs and interfaces (`sojourn_filter::list`); which process holds a program or its link is in
-//! `/proc/PID/fdinfo`, see proc(5). Not here: what that means for the user (`network`).
+//! The kernel names programs and interfaces (`sojourn_filter::list`); which process holds a program
+//! or its link is in `/proc/PID/fdinfo`, see proc(5). Not here: what that means for the user
+//! (`network`).
 
 use crate::output::Table;
 use crate::sessions::PROC;
@@ -32,10 +33,12 @@ struct Keeper {
     program: String,
 }
 
-/// Programs that nothing but a process keeps where they are; the others go with the port or the packet socket that they guard.
+/// Programs that nothing but a process keeps where they are; the others go with the port or the
+/// packet socket that they guard.
 const KEPT: [&str; 2] = ["sojourn_ingress", "sojourn_xdp"];
 
-/// What its last process has just let go of the kernel takes away a moment later: for so long it may look left over.
+/// What its last process has just let go of the kernel takes away a moment later: for so long it
+/// may look left over.
 const LETTING_GO: Duration = Duration::from_millis(500);
 
 /// Everything there is.
@@ -77,7 +80,8 @@ fn look_once() -> Result<Vec<Attached>, Failed> {
 
 /// Whether `/proc` shows the processes of the whole machine, not those of a container.
 fn sees_every_process(proc: &Path) -> bool {
-    /// The first process name space's number, the same on every machine (`PROC_PID_INIT_INO` of the kernel).
+    /// The first process name space's number, the same on every machine (`PROC_PID_INIT_INO` of the
+    /// kernel).
     const FIRST: &str = "pid:[4026531836]";
     fs::read_link(proc.join("self/ns/pid")).is_ok_and(|name| name == Path::new(FIRST))
 }

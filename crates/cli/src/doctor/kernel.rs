@@ -51,8 +51,8 @@ pub(super) fn futex_waitv() -> Item {
     }
 }
 
-/// Whether a call that kernels have since `since` is refused by a filter: those of containers answer EPERM, or, as a
-/// kernel without the call does, ENOSYS.
+/// Whether a call that kernels have since `since` is refused by a filter: those of containers
+/// answer EPERM, or, as a kernel without the call does, ENOSYS.
 fn is_filtered(error: Errno, since: (u32, u32)) -> bool {
     let name = rustix::system::uname();
     let version = version_of(&name.release().to_string_lossy());

@@ -1,6 +1,8 @@
-//! Sessions with other hosts: is there a server that carries them, may it, can this kernel, and what is attached for them now.
+//! Sessions with other hosts: is there a server that carries them, may it, can this kernel, and
+//! what is attached for them now.
 //!
-//! What takes rights to try is tried only with them. Not here: who of the processes holds what (`attached`).
+//! What takes rights to try is tried only with them. Not here: who of the processes holds what
+//! (`attached`).
 
 use super::Item;
 use super::attached::{self, Attached};

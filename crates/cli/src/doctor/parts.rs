@@ -116,10 +116,11 @@ fn describe(mut client: Client) -> Item {
     }
 }
 
-/// What the program that serves says of itself. Only a program of our own or root's is run for that.
+/// What the program that serves says of itself. Only a program of our own or root's is run for
+/// that.
 fn version(pid: u32, uid: u32) -> Option<String> {
-    // Whoever listens did so as that user, root or ourselves; should its number have come again, then to a process that this
-    // kernel lets us look at, whose name is looked at below.
+    // Whoever listens did so as that user, root or ourselves; should its number have come again,
+    // then to a process that this kernel lets us look at, whose name is looked at below.
     if pid == 0 || (uid != 0 && uid != rustix::process::geteuid().as_raw()) {
         return None;
     }

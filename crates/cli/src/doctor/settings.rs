@@ -53,7 +53,8 @@ fn general_of(setting: &Setting) -> Option<&'static Setting> {
     SETTINGS.iter().find(is_general)
 }
 
-/// The keys of a file that has been read without an error: it has no tables, and each key begins a line.
+/// The keys of a file that has been read without an error: it has no tables, and each key begins a
+/// line.
 fn keys(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let key = |line: &str| {

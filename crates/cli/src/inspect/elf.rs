@@ -1,7 +1,7 @@
 //! As much of ELF as tells whether a program can be preloaded.
 //!
-//! Pure: the bytes come in as arguments. Nothing in the file is trusted; what makes no sense is said to be damaged.
-//! The format is elf(5)'s.
+//! Pure: the bytes come in as arguments. Nothing in the file is trusted; what makes no sense is
+//! said to be damaged. The format is elf(5)'s.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -73,7 +73,8 @@ fn own_machine() -> u16 {
 }
 
 impl Elf {
-    /// Reads the headers. `first` is the beginning of the file; `read` reads at an offset and says how much it got.
+    /// Reads the headers. `first` is the beginning of the file; `read` reads at an offset and says
+    /// how much it got.
     pub(crate) fn read(
         first: &[u8],
         read: impl Fn(u64, &mut [u8]) -> usize,
@@ -149,9 +150,9 @@ fn names_of(dynamic: &[u8], table: &[u8]) -> Option<(u64, u64)> {
     })
 }
 
-/// The sanitizer whose run-time library is among the names, or in the program: GCC's then shows only what it
-/// has of the C library's functions, which no program without one does. Not those that watch leaks or undefined
-/// behaviour alone: they get along with the library.
+/// The sanitizer whose run-time library is among the names, or in the program: GCC's then shows
+/// only what it has of the C library's functions, which no program without one does. Not those that
+/// watch leaks or undefined behaviour alone: they get along with the library.
 fn sanitizer_of(names: &[u8]) -> Option<&'static str> {
     const KNOWN: [(&str, &str); 6] = [
         ("__asan_init", "AddressSanitizer"),
@@ -195,7 +196,8 @@ fn path(bytes: &[u8]) -> Result<PathBuf, ElfError> {
     }
 }
 
-/// Whether one of the notes is named `Go`: its linker leaves the build identifier there, also when stripped.
+/// Whether one of the notes is named `Go`: its linker leaves the build identifier there, also when
+/// stripped.
 fn has_go_note(mut notes: &[u8]) -> bool {
     const NOTE_HEADER: usize = 12;
     let padded = |len: u32| (len as usize).next_multiple_of(4);

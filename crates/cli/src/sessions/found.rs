@@ -1,8 +1,8 @@
 //! Sessions that only `/proc` shows, and why they are in the kernel, as seen from the outside.
 //!
-//! The configuration is that of the program's start, as `/proc` has it. What cannot be seen (options, use through
-//! stdio) is not guessed: such a session counts as not hot, unless its program has told the server, which
-//! remembers what it was told and what it refused.
+//! The configuration is that of the program's start, as `/proc` has it. What cannot be seen
+//! (options, use through stdio) is not guessed: such a session counts as not hot, unless its
+//! program has told the server, which remembers what it was told and what it refused.
 
 use super::processes::{self, Object, Process};
 use super::standing::Observer;

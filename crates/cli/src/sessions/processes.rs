@@ -1,7 +1,7 @@
 //! Processes and what they have open, from `/proc`.
 //!
-//! Only what we may see: other users' processes are passed over unless we are root. A process can end while we look; what
-//! cannot be read then is not there. See proc(5).
+//! Only what we may see: other users' processes are passed over unless we are root. A process can
+//! end while we look; what cannot be read then is not there. See proc(5).
 
 use crate::beside::LIBRARY;
 use sojourn_session::{Config, ReasonT, notice};
@@ -59,7 +59,8 @@ pub(super) struct Process {
     pub(super) config: Option<Config>,
     /// The folder of its user's sockets that it was started with, likewise.
     pub(super) runtime: Option<PathBuf>,
-    /// Its network and its process name space, as the kernel names them, and how deep the latter is from here: 1 is ours.
+    /// Its network and its process name space, as the kernel names them, and how deep the latter is
+    /// from here: 1 is ours.
     pub(super) network: String,
     pub(super) processes: String,
     pub(super) depth: usize,
@@ -205,7 +206,8 @@ impl Status {
     }
 }
 
-/// What a process is called: by its file, by the link that it was started by, and by ps(1). The library goes by the same.
+/// What a process is called: by its file, by the link that it was started by, and by ps(1). The
+/// library goes by the same.
 fn names(directory: &Path, program: &str) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let file = fs::read_link(directory.join("exe")).ok();

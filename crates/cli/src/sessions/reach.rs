@@ -1,7 +1,8 @@
 //! Whether a program would find a session server where it looks for one, tried in its place.
 //!
-//! It looks where its settings, its user and its root folder say (`sojourn_session::place`), with its user's rights. Root, who may do
-//! everything, tries on a thread with that user's rights to files. Each socket is tried once. Not here: what follows from it (`standing`).
+//! It looks where its settings, its user and its root folder say (`sojourn_session::place`), with
+//! its user's rights. Root, who may do everything, tries on a thread with that user's rights to
+//! files. Each socket is tried once. Not here: what follows from it (`standing`).
 
 use super::processes::Process;
 use crate::server::answers_to;
@@ -11,7 +12,8 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The socket of a server, whatever it is called: a file by device and inode, a name without a file by itself and its network name space.
+/// The socket of a server, whatever it is called: a file by device and inode, a name without a file
+/// by itself and its network name space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Socket {
     File(u64, u64),
@@ -101,11 +103,12 @@ fn as_user(process: &Process, work: impl FnOnce() -> bool + Send) -> bool {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap_or(false))
 }
 
-/// Gives the calling thread, and no other, a process's rights to files. It does not get its own back.
+/// Gives the calling thread, and no other, a process's rights to files. It does not get its own
+/// back.
 fn take_rights(process: &Process) {
     let groups = &process.groups;
-    // SAFETY: the calls concern this thread alone, made past the C library, which would have all threads make them; the kernel reads as
-    // many numbers as there are.
+    // SAFETY: the calls concern this thread alone, made past the C library, which would have all
+    // threads make them; the kernel reads as many numbers as there are.
     unsafe {
         libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
         libc::syscall(libc::SYS_setfsgid, process.gid);

@@ -1,7 +1,9 @@
-//! What keeps everything of a program in the kernel, hot or not, as far as that is seen from outside.
+//! What keeps everything of a program in the kernel, hot or not, as far as that is seen from
+//! outside.
 //!
-//! Its library gives notice when it stands down (`sojourn_session::notice`); the rest is where the program is: without the library, in name
-//! spaces that the server cannot look into, where it finds no server. Not here: what a single session is kept for (`found`).
+//! Its library gives notice when it stands down (`sojourn_session::notice`); the rest is where the
+//! program is: without the library, in name spaces that the server cannot look into, where it finds
+//! no server. Not here: what a single session is kept for (`found`).
 
 use super::processes::{Object, Process};
 use super::reach::{Reach, Socket, Tried};
@@ -99,7 +101,8 @@ impl Observer {
             return true;
         }
         server.processes.as_ref().is_some_and(|(own, depth)| {
-            // It sees its own name space and those within. One that we see with one number alone is ours.
+            // It sees its own name space and those within. One that we see with one number alone is
+            // ours.
             let is_within = *own == process.processes || process.depth > *depth || *depth <= 1;
             !process.processes.is_empty() && !is_within
         })

@@ -1,4 +1,5 @@
-//! The kernel's tables of sockets: `/proc/PID/net/tcp`, `tcp6`, `udp`, `udp6` and `unix`. Pure but for reading them.
+//! The kernel's tables of sockets: `/proc/PID/net/tcp`, `tcp6`, `udp`, `udp6` and `unix`. Pure but
+//! for reading them.
 //!
 //! Each network name space has its own; a process's are those of its name space. See proc_net(5).
 
@@ -79,7 +80,8 @@ impl Tables {
         Self { tcp, udp, unix, by_addresses }
     }
 
-    /// The other end of a TCP connection, if it is in this name space and the peer has not closed it.
+    /// The other end of a TCP connection, if it is in this name space and the peer has not closed
+    /// it.
     pub(super) fn mirror(&self, socket: &Tcp) -> Option<u64> {
         self.by_addresses.get(&(socket.remote, socket.local)).copied()
     }

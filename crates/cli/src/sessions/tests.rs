@@ -1,7 +1,7 @@
 //! Tests of the list: what the server knows and what `/proc` shows become one.
 //!
-//! `/proc` is that of real processes; one that has a file called like the library mapped passes for a program
-//! under Sojourn. Only such processes of the test's own are looked at.
+//! `/proc` is that of real processes; one that has a file called like the library mapped passes for
+//! a program under Sojourn. Only such processes of the test's own are looked at.
 
 use super::*;
 use crate::inspect::tests::Scratch;
@@ -130,7 +130,8 @@ impl Drop for Peer {
     }
 }
 
-/// A program that maps the library named, opens sessions as its argument says, says `ready` and sleeps.
+/// A program that maps the library named, opens sessions as its argument says, says `ready` and
+/// sleeps.
 fn program(scratch: &Scratch) -> PathBuf {
     let source = scratch.path("holder.c");
     std::fs::write(&source, include_str!("../../tests/holder.c")).unwrap();
@@ -241,7 +242,8 @@ fn what_the_configuration_leaves_to_the_kernel() {
     ];
     for (name, value, reason) in settings {
         let (peer, _) = start_with(&program, &[library, "connect", &port], &[(name, value)]);
-        // The kernel lists by places in chains: while another test's socket goes from a chain one may be left out.
+        // The kernel lists by places in chains: while another test's socket goes from a chain one
+        // may be left out.
         let look = || rows_of(&peer, false).into_iter().find(|row| row.kind == "tcp");
         let tcp = (0..5).find_map(|_| look()).unwrap();
         assert_eq!(tcp.reason, reason, "{name}={value}: {tcp:#?}");
@@ -275,7 +277,8 @@ fn udp_sockets_are_found_and_the_server_knows_why() {
     let library = scratch.path(crate::beside::LIBRARY);
     std::fs::write(&library, [0; 4096]).unwrap();
     let (peer, port) = start(&program, &[library.to_str().unwrap(), "datagrams"]);
-    // The kernel lists by places in chains: while another test's socket goes from a chain one may be left out.
+    // The kernel lists by places in chains: while another test's socket goes from a chain one may
+    // be left out.
     let udp = || {
         let look = || {
             let mut rows = rows_of(&peer, true);

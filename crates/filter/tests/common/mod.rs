@@ -1,4 +1,5 @@
-//! Hosts for tests: threads in network name spaces of their own, which end with them. Not here: what is tested.
+//! Hosts for tests: threads in network name spaces of their own, which end with them. Not here:
+//! what is tested.
 #![allow(unsafe_code, reason = "leaving the network name space")]
 #![allow(dead_code, reason = "not every test needs everything")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
@@ -129,7 +130,8 @@ impl Random {
     }
 }
 
-/// What is of the filter's in the calling thread's name space, programs left aside: those of other tests are there too.
+/// What is of the filter's in the calling thread's name space, programs left aside: those of other
+/// tests are there too.
 pub(crate) fn attached() -> Vec<String> {
     use sojourn_filter::What;
     let all = sojourn_filter::list().unwrap().into_iter();

@@ -1,4 +1,5 @@
-//! Whether `allocate` asks for something that stubs can do: a key without effect would be a promise not kept.
+//! Whether `allocate` asks for something that stubs can do: a key without effect would be a promise
+//! not kept.
 
 use super::{Interface as Tree, Item, Key};
 use crate::ast::Name;

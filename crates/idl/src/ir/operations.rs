@@ -1,4 +1,5 @@
-//! Interfaces, their operations and parameters, and what the configuration file says of them. Not here: types and constants (`ir`).
+//! Interfaces, their operations and parameters, and what the configuration file says of them. Not
+//! here: types and constants (`ir`).
 
 use super::{Doc, InterfaceId, Ty, Uuid, Version};
 
@@ -117,8 +118,8 @@ pub struct LocalAttrs {
     pub impl_server: Option<String>,
     /// `allocate(arena | pool(name) | caller | fn(name))`.
     pub allocate: Option<Allocate>,
-    /// `sync(spin(us) | park | adaptive)`: of an interface how connections wait, of an operation how
-    /// its calls do. Not handed on from the one to the other.
+    /// `sync(spin(us) | park | adaptive)`: of an interface how connections wait, of an operation
+    /// how its calls do. Not handed on from the one to the other.
     pub sync: Option<Sync>,
     /// `timeout(ms)`.
     pub timeout_ms: Option<u64>,

@@ -1,5 +1,5 @@
-//! Answers about named types, each found once. Without, a structure that holds two of another, which
-//! holds two of a third, and so on, is looked at as often as there are bytes in it.
+//! Answers about named types, each found once. Without, a structure that holds two of another,
+//! which holds two of a third, and so on, is looked at as often as there are bytes in it.
 
 use std::collections::HashMap;
 

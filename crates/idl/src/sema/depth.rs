@@ -1,6 +1,8 @@
-//! How deep types may go into one another: what is deeper is refused, for every later stage goes along all of it, on one stack.
+//! How deep types may go into one another: what is deeper is refused, for every later stage goes
+//! along all of it, on one stack.
 //!
-//! Not here: how large they may be, and their order, in which parts come before what contains them (`order`).
+//! Not here: how large they may be, and their order, in which parts come before what contains them
+//! (`order`).
 
 use super::Analyzer;
 use super::order::{contained, for_each, for_each_in_kind};

@@ -291,7 +291,8 @@ impl<'a> TypeOrder<'a> {
         Ordered { order: self.order, recursive: self.recursive }
     }
 
-    /// Depth first, with a stack of its own: types can point on and on. `needs_open` keeps pointers from closing circles.
+    /// Depth first, with a stack of its own: types can point on and on. `needs_open` keeps pointers
+    /// from closing circles.
     fn visit(&mut self, id: TypeId) {
         let mut open: Vec<(TypeId, VecDeque<Step>)> = self.enter(id).into_iter().collect();
         while let Some((id, steps)) = open.last_mut() {

@@ -119,7 +119,8 @@ fn types(name: &str, define: &dyn Fn(&str) -> String) -> Sample {
     Sample { name: name.to_owned(), idl, acf: String::new() }
 }
 
-/// Types as they lie in memory, with others behind pointers, by alias, without a shape of their own.
+/// Types as they lie in memory, with others behind pointers, by alias, without a shape of their
+/// own.
 fn type_samples() -> Vec<Sample> {
     let mut samples = vec![
         types("name_structs", &|w| format!("typedef struct {{ long n; hyper h; }} {w};\n")),

@@ -1,8 +1,8 @@
 //! Answering: the answer that a server's handle has under construction.
 //!
 //! Beginning one finds the call its token names; sending it claims that call, so of all copies of a
-//! token one answers, once. In between the handle keeps the link, and with it the memory the body is
-//! written to. Not here: receiving; see `server`.
+//! token one answers, once. In between the handle keeps the link, and with it the memory the body
+//! is written to. Not here: receiving; see `server`.
 
 use super::server::ServerHandle;
 use super::status::Status;

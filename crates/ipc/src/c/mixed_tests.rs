@@ -1,4 +1,5 @@
-//! C and Rust in one process: each calls the other's endpoint, and neither is shown the other's local object.
+//! C and Rust in one process: each calls the other's endpoint, and neither is shown the other's
+//! local object.
 
 use super::client::ConnectionHandle;
 use super::endpoint::EndpointHandle;
@@ -86,7 +87,8 @@ fn c_is_not_shown_a_rust_object_and_calls_by_messages() {
     let name = CString::new(name).unwrap();
     let mut connection = null_mut();
     let (mut out, mut message) = (MaybeUninit::<Out>::uninit(), MaybeUninit::<In>::uninit());
-    // SAFETY: as the header asks: strings, places to write to, handles given out by it and used by this thread alone.
+    // SAFETY: as the header asks: strings, places to write to, handles given out by it and used by
+    // this thread alone.
     unsafe {
         assert_eq!(sj_connect(name.as_ptr(), core::ptr::null(), &mut connection), Status::Ok);
         assert_eq!(sj_is_local(connection), 1);

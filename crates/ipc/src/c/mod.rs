@@ -1,15 +1,17 @@
 //! The C interface: `include/sojourn/ipc.h` over the Rust one.
 //!
 //! # Theory of operation
-//! C cannot be held to lifetimes, so a handle remembers what Rust would have the borrow checker know:
-//! which message it has under construction (a number that the `sj_out` carries), and which it
-//! received last (a number that the `sj_in` carries). A stale one is refused. Tokens are numbers too,
-//! looked up and claimed atomically when they are used (`token`), so that copies of one do no harm.
-//! Of the big structures only the fields that are valid are ever written, and nothing is copied twice.
+//! C cannot be held to lifetimes, so a handle remembers what Rust would have the borrow checker
+//! know: which message it has under construction (a number that the `sj_out` carries), and which it
+//! received last (a number that the `sj_in` carries). A stale one is refused. Tokens are numbers
+//! too, looked up and claimed atomically when they are used (`token`), so that copies of one do no
+//! harm. Of the big structures only the fields that are valid are ever written, and nothing is
+//! copied twice.
 //!
-//! What cannot be checked: that pointers given to us point at what the header says, and that a freed
-//! handle is not used. No panic leaves: see [`guard`]. Here is only what all parts share; the
-//! functions are in `client`, `server`, `endpoint`, `received` and `memory`, documented in the header.
+//! What cannot be checked: that pointers given to us point at what the header says, and that a
+//! freed handle is not used. No panic leaves: see [`guard`]. Here is only what all parts share; the
+//! functions are in `client`, `server`, `endpoint`, `received` and `memory`, documented in the
+//! header.
 
 mod answer;
 mod client;
@@ -34,7 +36,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use status::Status;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `body`; a panic, which would be an error of ours, becomes `SJ_SYSTEM` with `ENOTRECOVERABLE`.
+/// Runs `body`; a panic, which would be an error of ours, becomes `SJ_SYSTEM` with
+/// `ENOTRECOVERABLE`.
 #[inline]
 fn guard(body: impl FnOnce() -> Status) -> Status {
     guard_or(Status::System, body)
@@ -120,8 +123,8 @@ fn status(result: Result<(), Status>) -> Status {
     }
 }
 
-/// Where a new handle's numbers of messages begin: no two handles have the same, so a message begun on
-/// one is refused by every other.
+/// Where a new handle's numbers of messages begin: no two handles have the same, so a message begun
+/// on one is refused by every other.
 fn first_number() -> u64 {
     static HANDLES: AtomicU64 = AtomicU64::new(1);
     HANDLES.fetch_add(1, Ordering::Relaxed) << 40

@@ -112,9 +112,9 @@ impl ServerHandle {
 }
 
 impl Drop for ServerHandle {
-    /// C may hold tokens of calls to this handle, and nobody can tell: their callers are answered now,
-    /// before the connections end. Another thread that answers one at this moment was first, or finds
-    /// the call claimed.
+    /// C may hold tokens of calls to this handle, and nobody can tell: their callers are answered
+    /// now, before the connections end. Another thread that answers one at this moment was first,
+    /// or finds the call claimed.
     fn drop(&mut self) {
         let Some(server) = &mut self.server else { return };
         let links: Vec<_> = server.links().map(Arc::clone).collect();

@@ -156,7 +156,8 @@ impl Reply<'_> {
         self.connection.incoming.item(index).map(|item| item.len())
     }
 
-    /// Copies string item `index` to where it belongs, once; answers how many bytes: the shorter length.
+    /// Copies string item `index` to where it belongs, once; answers how many bytes: the shorter
+    /// length.
     pub fn item_into(&self, index: usize, target: &mut [u8]) -> Option<usize> {
         self.connection.incoming.item(index).map(|item| item.copy_into(target))
     }

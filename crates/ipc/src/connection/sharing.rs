@@ -1,4 +1,5 @@
-//! What goes over the control socket, and notifications: everything of a connection that is not a call.
+//! What goes over the control socket, and notifications: everything of a connection that is not a
+//! call.
 
 use super::{Connection, PARCELS_MAX};
 use crate::connect::{self, wait_for};
@@ -119,7 +120,8 @@ impl Connection {
         (0..).zip(&self.calls).any(|(line, call)| awaited & 1u128 << line != 0 && *call == seq)
     }
 
-    /// Takes the control packets that are there; of a server that sends them faster than we take them, so many and no more.
+    /// Takes the control packets that are there; of a server that sends them faster than we take
+    /// them, so many and no more.
     pub(super) fn drain(&mut self) {
         for _ in 0..PACKETS_AT_ONCE {
             match self.drain_one() {

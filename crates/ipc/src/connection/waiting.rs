@@ -12,8 +12,8 @@ use crate::wait::Spun;
 use sojourn_shm::{futex, park};
 
 impl Connection {
-    /// Waits until `ready`, the deadline, or the end of the connection. What was published before the
-    /// end still counts.
+    /// Waits until `ready`, the deadline, or the end of the connection. What was published before
+    /// the end still counts.
     #[inline]
     pub(super) fn wait(
         &mut self,

@@ -1,7 +1,7 @@
 //! Blocks of a body: bytes to be written at offsets known at compile time.
 //!
-//! Bounds are checked by the compiler, once for each kind of block; `encode` hands blocks out when it
-//! has checked that there is room. Nothing is read back.
+//! Bounds are checked by the compiler, once for each kind of block; `encode` hands blocks out when
+//! it has checked that there is room. Nothing is read back.
 
 use core::marker::PhantomData;
 

@@ -72,7 +72,8 @@ impl ContextTable {
         word(index, entry.generation)
     }
 
-    /// The server's number for a word from `client`; 0 for 0; `None` if the client does not hold it.
+    /// The server's number for a word from `client`; 0 for 0; `None` if the client does not hold
+    /// it.
     #[must_use]
     pub fn find(&self, client: ClientId, kind: u32, word: u64) -> Option<u64> {
         if word == 0 {

@@ -7,9 +7,9 @@
 //! that pass: where a message has any, each object's words are counted (`slots`) when the object is
 //! opened, so that its own words and those of the objects behind it draw from the right places.
 //!
-//! What few messages need is done out of line by functions that take and give plain values: a decoder
-//! whose address nobody takes can live in registers.
-//! Nothing here can be switched off. Not here: arrays and strings (`arrays`).
+//! What few messages need is done out of line by functions that take and give plain values: a
+//! decoder whose address nobody takes can live in registers. Nothing here can be switched off. Not
+//! here: arrays and strings (`arrays`).
 
 use super::item::{FdList, Item};
 
@@ -72,7 +72,8 @@ impl<'m> Decoder<'m> {
         self.contexts = Some(scope);
     }
 
-    /// Whether body and string items are `bytes` bytes at most. To be asked before anything is taken.
+    /// Whether body and string items are `bytes` bytes at most. To be asked before anything is
+    /// taken.
     ///
     /// # Errors
     /// [`Cause::TooLarge`].

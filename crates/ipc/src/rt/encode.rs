@@ -63,8 +63,8 @@ fn with_item<'d>(
 
 /// A message being written: the body, and what travels beside it for `'d`.
 ///
-/// Transports own one for each message and lend [`Writer`]s of it. They never lend the encoder itself:
-/// it points to the memory of one connection and must not be exchanged for another's.
+/// Transports own one for each message and lend [`Writer`]s of it. They never lend the encoder
+/// itself: it points to the memory of one connection and must not be exchanged for another's.
 #[derive(Debug)]
 pub struct Encoder<'d> {
     body: *mut u8,
@@ -73,8 +73,8 @@ pub struct Encoder<'d> {
     beside: Rare<Box<Beside<'d>>>,
 }
 
-/// What few messages have. Dropping it costs a comparison, and neither that nor making it passes the
-/// address of an encoder to a function out of line, so that an encoder can live in registers.
+/// What few messages have. Dropping it costs a comparison, and neither that nor making it passes
+/// the address of an encoder to a function out of line, so that an encoder can live in registers.
 #[derive(Debug)]
 struct Rare<T>(Option<T>);
 
@@ -105,8 +105,8 @@ impl<'d> Encoder<'d> {
     ///
     /// # Safety
     /// `body` is aligned to 8, and `len` bytes there stay writable as long as this encoder and what
-    /// it lends live. No reference to them exists meanwhile; another process may read them. Code that
-    /// does not know of this gets [`Encoder::writer`] and never the encoder.
+    /// it lends live. No reference to them exists meanwhile; another process may read them. Code
+    /// that does not know of this gets [`Encoder::writer`] and never the encoder.
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(body: *mut u8, len: usize) -> Self {
@@ -167,9 +167,9 @@ impl<'d> Encoder<'d> {
 
 /// Writes one message: hands out the blocks of its body, and takes what travels beside it.
 ///
-/// Borrowed from the message's draft and passed by value. What it writes to cannot be reached through
-/// it, so two messages cannot be exchanged; exchanging two writers only renames them, since each keeps
-/// the drafts of both from being sent or dropped.
+/// Borrowed from the message's draft and passed by value. What it writes to cannot be reached
+/// through it, so two messages cannot be exchanged; exchanging two writers only renames them, since
+/// each keeps the drafts of both from being sent or dropped.
 ///
 /// ```compile_fail,E0308
 /// # use sojourn_ipc::rt::{Draft, Transport};

@@ -1,8 +1,8 @@
 //! What can be wrong with a message, seen from either end.
 //!
-//! What decoders and encoders return on every step is made of whole words: a smaller field would share
-//! a word with the value returned otherwise, and the compiler takes that value apart and stores it
-//! piecemeal, which costs a failed store forwarding where it is used.
+//! What decoders and encoders return on every step is made of whole words: a smaller field would
+//! share a word with the value returned otherwise, and the compiler takes that value apart and
+//! stores it piecemeal, which costs a failed store forwarding where it is used.
 
 /// Why received bytes are not a message of the interface, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,8 +114,8 @@ pub enum EncodeError {
     /// The body is smaller than its contents: values changed between measuring and writing.
     #[error("the body is too small")]
     Overflow,
-    /// Body and string items are more than the operation's `max_message`; [`super::CallError::TooLarge`]
-    /// to the caller.
+    /// Body and string items are more than the operation's `max_message`;
+    /// [`super::CallError::TooLarge`] to the caller.
     #[error("larger than the operation takes")]
     TooLarge,
 }

@@ -87,8 +87,8 @@ pub fn measure(
     Ok(Measured { body_len: m.body_len, forms })
 }
 
-/// Measures again, for the body alone. Takes the closure by value: so that what it holds need not be
-/// in memory on the usual way.
+/// Measures again, for the body alone. Takes the closure by value: so that what it holds need not
+/// be in memory on the usual way.
 #[cold]
 #[inline(never)]
 fn measure_crowded(
@@ -132,7 +132,8 @@ impl Measure {
     /// An object of `bytes` bytes, without what it refers to.
     #[inline]
     fn add(&mut self, bytes: usize) {
-        // Saturated, it is larger than any message can be. A size that wraps here belongs to no slice.
+        // Saturated, it is larger than any message can be. A size that wraps here belongs to no
+        // slice.
         let padded = bytes.wrapping_add(7) & !7;
         self.body_len = self.body_len.saturating_add(padded);
     }

@@ -55,8 +55,8 @@ pub use transport::{
 pub use value::{Caller, Descriptor, Interface, Represent};
 pub use view::View;
 
-/// Bytes from which an array is cheaper as a string item than in the body: measured on this machine,
-/// once per process, when first asked for.
+/// Bytes from which an array is cheaper as a string item than in the body: measured on this
+/// machine, once per process, when first asked for.
 #[inline]
 #[must_use]
 pub fn reference_threshold() -> usize {

@@ -85,8 +85,8 @@ pub(super) fn to_vec<T: Pod>(bytes: &[u8]) -> Vec<T> {
 pub fn extend<T: Pod>(target: &mut Vec<T>, values: &[T]) {
     target.reserve(values.len());
     let filled = target.len();
-    // SAFETY: room for as many more, all of whose bytes are written before the length is set; what a
-    // vector owns overlaps no other reference.
+    // SAFETY: room for as many more, all of whose bytes are written before the length is set; what
+    // a vector owns overlaps no other reference.
     unsafe {
         let bytes = bytes_of(values);
         racy(bytes.as_ptr(), target.as_mut_ptr().add(filled).cast(), bytes.len());
@@ -94,7 +94,8 @@ pub fn extend<T: Pod>(target: &mut Vec<T>, values: &[T]) {
     }
 }
 
-/// Overwrites the first of `target` with `values`, as many as both have: `copy_from_slice`, with our own copy.
+/// Overwrites the first of `target` with `values`, as many as both have: `copy_from_slice`, with
+/// our own copy.
 pub fn overwrite<T: Pod>(target: &mut [T], values: &[T]) {
     slice(bytes_of(values), bytes_of_mut(target));
 }

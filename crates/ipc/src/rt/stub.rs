@@ -84,8 +84,8 @@ pub fn waiting<T: Transport>(transport: &mut T, wait: Wait) -> Waiting<'_, T> {
     Waiting { transport, before }
 }
 
-/// A transport that waits as it did before when this is dropped: after an answer, an error or a panic
-/// of a conversion of the user's.
+/// A transport that waits as it did before when this is dropped: after an answer, an error or a
+/// panic of a conversion of the user's.
 #[derive(Debug)]
 pub struct Waiting<'t, T: Transport> {
     transport: &'t mut T,

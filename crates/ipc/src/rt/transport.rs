@@ -20,11 +20,12 @@ pub trait Transport {
     /// the call.
     fn start<'c, 'd>(&'c mut self, op: u16, body_len: usize) -> Self::Draft<'c, 'd>;
 
-    /// Waits in another way from now on; answers the way before. Stubs of operations with a `sync` of
-    /// their own set it before the call and set back what they got after it ([`super::stub::waiting`]).
+    /// Waits in another way from now on; answers the way before. Stubs of operations with a `sync`
+    /// of their own set it before the call and set back what they got after it
+    /// ([`super::stub::waiting`]).
     ///
-    /// A transport that waits in one way only, or not at all, leaves this as it is: it answers what it
-    /// was given and does nothing.
+    /// A transport that waits in one way only, or not at all, leaves this as it is: it answers what
+    /// it was given and does nothing.
     #[inline]
     fn set_wait(&mut self, wait: Wait) -> Wait {
         wait

@@ -53,11 +53,12 @@ pub enum Event<'s> {
 }
 
 impl Server {
-    /// The process that a client connected as, as a descriptor that is readable once it has ended. Its number may be another's by
-    /// then, and whoever has the connection need not be it.
+    /// The process that a client connected as, as a descriptor that is readable once it has ended.
+    /// Its number may be another's by then, and whoever has the connection need not be it.
     ///
     /// # Errors
-    /// Those of getsockopt(2): `ENOPROTOOPT` before Linux 6.5, others if it has ended and is forgotten.
+    /// Those of getsockopt(2): `ENOPROTOOPT` before Linux 6.5, others if it has ended and is
+    /// forgotten.
     pub fn process(&self, client: ClientId) -> Result<OwnedFd, Errno> {
         let lane = self.lanes.iter().flatten().find(|lane| lane.link.id == client);
         ancillary::peer_process(lane.ok_or(Errno::NOTCONN)?.link.socket.as_fd())

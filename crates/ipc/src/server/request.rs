@@ -1,7 +1,7 @@
 //! A request as the server's user sees it.
 //!
-//! It borrows the thread's handle, so it is gone before the thread waits again. Not here: reading it
-//! out of the region; see `lane`.
+//! It borrows the thread's handle, so it is gone before the thread waits again. Not here: reading
+//! it out of the region; see `lane`.
 
 use super::Server;
 use crate::grant::Granted;
@@ -80,14 +80,15 @@ impl Request<'_> {
         self.server.incoming.item(index).map(|item| item.copy_into(target))
     }
 
-    /// String item `index` where the client put it, with [`crate::ServerOptions::items_in_place`]; `None`
-    /// for one that has been copied, which [`Self::item`] shows: one of a message that came in pieces,
-    /// or from within this address space.
+    /// String item `index` where the client put it, with [`crate::ServerOptions::items_in_place`];
+    /// `None` for one that has been copied, which [`Self::item`] shows: one of a message that came
+    /// in pieces, or from within this address space.
     ///
-    /// The client can change these bytes at any moment, and a hostile one will. Each load gives *some*
-    /// value that was there; nothing follows from it for the next. So what is decided on must be
-    /// copied first, the copy be checked, and the copy alone be used; what is only passed on (hashed,
-    /// written to a file) can be read where it is, if any bytes will do. [`Span::load`] loads a word.
+    /// The client can change these bytes at any moment, and a hostile one will. Each load gives
+    /// *some* value that was there; nothing follows from it for the next. So what is decided on
+    /// must be copied first, the copy be checked, and the copy alone be used; what is only passed
+    /// on (hashed, written to a file) can be read where it is, if any bytes will do. [`Span::load`]
+    /// loads a word.
     pub fn item_span(&self, index: usize) -> Option<Span<'_>> {
         let incoming = &self.server.incoming;
         let (at, len) = incoming.item_place(index)?;

@@ -77,8 +77,8 @@ impl Server {
         }
     }
 
-    /// Sleeps on a kernel that cannot wait on several futexes at once: all lanes are cold meanwhile, so
-    /// whoever has something says so to the control thread, which posts a note.
+    /// Sleeps on a kernel that cannot wait on several futexes at once: all lanes are cold
+    /// meanwhile, so whoever has something says so to the control thread, which posts a note.
     #[cold]
     fn park_on_mailbox(&mut self, deadline: Deadline) {
         let poke = self.mailbox.poke.load(Ordering::Acquire);

@@ -36,8 +36,8 @@ impl Process {
         Self { child, input, output }
     }
 
-    /// Waits for the child to say `word` ([`say`]); answers what else it said on that line. `None` if
-    /// it ended without.
+    /// Waits for the child to say `word` ([`say`]); answers what else it said on that line. `None`
+    /// if it ended without.
     pub fn hear(&mut self, word: &str) -> Option<String> {
         let mark = format!("@{word} ");
         let mut line = String::new();

@@ -1,8 +1,9 @@
 //! One connection: question and answer, and bulk.
 //!
-//! A connection begins with the size of its frames, 3 bytes, and where they begin in a page, 1 byte. The first byte of every frame says what the server is to
-//! do with it (`SEND_BACK` and the others). So the server never has to be told beforehand, and
-//! both sides make nothing but plain blocking reads and writes of whole frames.
+//! A connection begins with the size of its frames, 3 bytes, and where they begin in a page, 1
+//! byte. The first byte of every frame says what the server is to do with it (`SEND_BACK` and the
+//! others). So the server never has to be told beforehand, and both sides make nothing but plain
+//! blocking reads and writes of whole frames.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
@@ -55,8 +56,9 @@ pub fn serve(mut end: End) {
     }
 }
 
-/// Processor time of another process so far: of its threads that are still there, which is all of them in a server. Zero if
-/// it is gone. See proc_pid_schedstat in the kernel's sched-stats documentation.
+/// Processor time of another process so far: of its threads that are still there, which is all of
+/// them in a server. Zero if it is gone. See proc_pid_schedstat in the kernel's sched-stats
+/// documentation.
 pub fn cpu_ns_of(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_task = |task: std::fs::DirEntry| {
@@ -229,8 +231,9 @@ impl Gaps {
     }
 }
 
-/// The other way: the server sends without a pause, as it is always asked for more before it has sent what it was asked for. Says
-/// also the longest times between two reads that gave something, for each tenth of a second.
+/// The other way: the server sends without a pause, as it is always asked for more before it has
+/// sent what it was asked for. Says also the longest times between two reads that gave something,
+/// for each tenth of a second.
 pub fn pull(end: End, options: &Options) -> Result<Value> {
     let mut client = Client::new(end, options)?;
     client.call_for(options.warm)?;

@@ -1,5 +1,6 @@
-//! What programs do that measure one connection: question and answer, bytes to the server, bytes from it ([`flow`]), over whatever
-//! reads and writes ([`End`]). `lab-bench` does it with the kernel's sockets; rivals with a protocol implementation of their own.
+//! What programs do that measure one connection: question and answer, bytes to the server, bytes
+//! from it ([`flow`]), over whatever reads and writes ([`End`]). `lab-bench` does it with the
+//! kernel's sockets; rivals with a protocol implementation of their own.
 //!
 //! Nothing of Sojourn, and no check of what was transferred (that is `lab-peer`'s).
 
@@ -14,7 +15,8 @@ use std::process::Child;
 pub use histogram::Histogram;
 pub use options::{Options, pin};
 
-/// One end of a connection. Closing it closes the connection; a child that was started for it is waited for.
+/// One end of a connection. Closing it closes the connection; a child that was started for it is
+/// waited for.
 #[allow(missing_debug_implementations, reason = "what reads and writes has none")]
 pub struct End {
     /// What comes.
@@ -23,7 +25,8 @@ pub struct End {
     pub output: Box<dyn Write + Send>,
     /// The server, if it was started for this.
     pub child: Option<Child>,
-    /// Every write is a message of its own, and a read gives one message: nothing else may be sent but frames.
+    /// Every write is a message of its own, and a read gives one message: nothing else may be sent
+    /// but frames.
     pub is_datagrams: bool,
 }
 

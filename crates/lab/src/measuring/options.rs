@@ -34,13 +34,15 @@ pub struct Options {
     pub congestion: Option<String>,
     /// Processes whose processor time counts, too (`--watch PID`, may be given several times).
     pub watched: Vec<u32>,
-    /// Instead of measuring: make this file when everything is warm, and go on until it is gone (`--ready`).
+    /// Instead of measuring: make this file when everything is warm, and go on until it is gone
+    /// (`--ready`).
     pub ready: Option<PathBuf>,
     /// Calls a second (`--pace`); otherwise as many as there can be.
     pub pace: Option<u64>,
     /// Where frames begin, in bytes behind a page (`--offset`, below 256), at both ends.
     pub offset: usize,
-    /// Each frame is at another place, of more memory than caches have, where this end sends or receives (`--cold 1`).
+    /// Each frame is at another place, of more memory than caches have, where this end sends or
+    /// receives (`--cold 1`).
     pub is_cold: bool,
 }
 
@@ -120,7 +122,8 @@ impl Options {
         self.mark.as_ref().map_or(Ok(()), |path| std::fs::write(path, ""))
     }
 
-    /// Connects. The congestion control is chosen before: one that paces and is replaced later leaves its pacing behind.
+    /// Connects. The congestion control is chosen before: one that paces and is replaced later
+    /// leaves its pacing behind.
     ///
     /// # Errors
     /// As connect(2).

@@ -1,5 +1,5 @@
-//! Question and answer at a pace: so many calls a second, each timed alone, with a pause in between whose own processor
-//! time does not count.
+//! Question and answer at a pace: so many calls a second, each timed alone, with a pause in between
+//! whose own processor time does not count.
 
 use super::{Client, Histogram, Options, Result, Value, json};
 use std::time::{Duration, Instant};

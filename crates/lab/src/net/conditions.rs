@@ -1,4 +1,5 @@
-//! What a link does to frames, as a model without I/O: frames and times go in, frames come out when they are due.
+//! What a link does to frames, as a model without I/O: frames and times go in, frames come out when
+//! they are due.
 //!
 //! Not the sockets and the thread: see `relay`. Everything random comes from one seed.
 
@@ -8,7 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
-/// What a link does to the frames of one direction. Probabilities are from 0 to 1. The default does nothing to them.
+/// What a link does to the frames of one direction. Probabilities are from 0 to 1. The default does
+/// nothing to them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
     /// How likely a frame is lost.
@@ -17,7 +19,8 @@ pub struct Conditions {
     pub duplicate: f64,
     /// How likely one bit of a frame, behind the Ethernet header, is changed.
     pub corrupt: f64,
-    /// How likely a frame whose sender takes part in congestion notification is marked (RFC 3168); others are not touched.
+    /// How likely a frame whose sender takes part in congestion notification is marked (RFC 3168);
+    /// others are not touched.
     pub mark: f64,
     /// How likely a frame is overtaken by those that follow it within [`Conditions::reorder_by`].
     pub reorder: f64,
@@ -96,7 +99,8 @@ impl Random {
     }
 }
 
-/// Marks an Ethernet frame as having met congestion, if its sender takes part (RFC 3168 section 5); whether it is now.
+/// Marks an Ethernet frame as having met congestion, if its sender takes part (RFC 3168 section 5);
+/// whether it is now.
 fn mark(frame: &mut [u8]) -> bool {
     let Ok((link, packet)) = ethernet::Header::parse(frame) else { return false };
     let at = frame.len() - packet.len();

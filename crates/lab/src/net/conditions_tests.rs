@@ -15,7 +15,8 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes([bytes[96], bytes[97], bytes[98], bytes[99]])
 }
 
-/// Offers `count` frames, one per millisecond, and returns which arrive, in their order, with the time since the start.
+/// Offers `count` frames, one per millisecond, and returns which arrive, in their order, with the
+/// time since the start.
 fn pass(channel: &mut Channel, count: u32, conditions: &Conditions) -> Vec<(u32, Duration)> {
     let start = Instant::now();
     let mut seen = Vec::new();

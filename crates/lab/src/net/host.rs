@@ -1,4 +1,5 @@
-//! A host: a network namespace, with programs and sockets in it. Not what joins it to others: see `link`.
+//! A host: a network namespace, with programs and sockets in it. Not what joins it to others: see
+//! `link`.
 
 #![allow(unsafe_code, reason = "a hook between fork and exec")]
 
@@ -14,7 +15,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A host, with a loopback interface that is up. Clones are the same host; it goes with the last, and what runs in it is killed.
+/// A host, with a loopback interface that is up. Clones are the same host; it goes with the last,
+/// and what runs in it is killed.
 #[derive(Clone, Debug)]
 pub struct Host {
     namespace: Arc<Namespace>,
@@ -69,8 +71,9 @@ impl Host {
         &self.namespace.name
     }
 
-    /// Runs `work` in a thread that is on this host: what it opens (sockets, `/proc/sys/net`) is the host's, and stays so. Threads
-    /// and processes that it starts are on the host too. `/proc/net` is the first thread's: read `/proc/thread-self/net`.
+    /// Runs `work` in a thread that is on this host: what it opens (sockets, `/proc/sys/net`) is
+    /// the host's, and stays so. Threads and processes that it starts are on the host too.
+    /// `/proc/net` is the first thread's: read `/proc/thread-self/net`.
     ///
     /// # Errors
     /// If the thread cannot go there.
@@ -88,14 +91,16 @@ impl Host {
         })
     }
 
-    /// Makes `command` run on this host; everything else about it stays. The host lives as long as the command may be started.
+    /// Makes `command` run on this host; everything else about it stays. The host lives as long as
+    /// the command may be started.
     pub fn place(&self, command: &mut Command) {
         let namespace = Arc::clone(&self.namespace);
         let enter = move || {
             let network = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(namespace.file.as_fd(), network).map_err(Into::into)
         };
-        // SAFETY: setns is one system call with a descriptor that is open; nothing is allocated, no lock is taken.
+        // SAFETY: setns is one system call with a descriptor that is open; nothing is allocated, no
+        // lock is taken.
         unsafe { command.pre_exec(enter) };
     }
 

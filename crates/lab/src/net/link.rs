@@ -1,4 +1,5 @@
-//! A link between two hosts: interfaces, addresses, and what is in the middle. What happens to frames there is `conditions`.
+//! A link between two hosts: interfaces, addresses, and what is in the middle. What happens to
+//! frames there is `conditions`.
 
 use super::Host;
 use super::conditions::{Conditions, Counts};
@@ -44,7 +45,8 @@ struct Middle {
     place: Host,
 }
 
-/// A link: an interface of the same name on each of two hosts, with an IPv4 and an IPv6 address. Gone when dropped.
+/// A link: an interface of the same name on each of two hosts, with an IPv4 and an IPv6 address.
+/// Gone when dropped.
 #[derive(Debug)]
 pub struct Link {
     hosts: [Host; 2],
@@ -66,8 +68,9 @@ impl Link {
         Ok(link)
     }
 
-    /// Two veth pairs, and between them a thread that does to the frames of both directions what `conditions` says, by chances from
-    /// `seed`. The hosts' ends do no checksum and segmentation offload: frames are packets as on a wire. No VLAN tags.
+    /// Two veth pairs, and between them a thread that does to the frames of both directions what
+    /// `conditions` says, by chances from `seed`. The hosts' ends do no checksum and segmentation
+    /// offload: frames are packets as on a wire. No VLAN tags.
     ///
     /// # Errors
     /// If interfaces or sockets cannot be made.
@@ -109,7 +112,8 @@ impl Link {
             let (host, name) = (self.host(end), self.interface());
             let (v4, v6) = (format!("{}/24", self.v4(end)), format!("{}/64", self.v6(end)));
             host.ip(&["address", "add", &v4, "dev", name])?;
-            // Duplicates are not looked for: the address is usable at once. It survives a carrier that is lost.
+            // Duplicates are not looked for: the address is usable at once. It survives a carrier
+            // that is lost.
             host.ip(&["address", "add", &v6, "dev", name, "nodad"])?;
             host.ip(&["link", "set", "dev", name, "up"])?;
         }
@@ -169,7 +173,8 @@ impl Link {
         Ok(self.middle()?.relay.counts(from.index()))
     }
 
-    /// Takes the carrier away from both hosts' interfaces, as when a cable is pulled, or gives it back.
+    /// Takes the carrier away from both hosts' interfaces, as when a cable is pulled, or gives it
+    /// back.
     ///
     /// # Errors
     /// For a direct link.

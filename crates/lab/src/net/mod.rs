@@ -1,16 +1,18 @@
 //! Hosts and links for tests: hosts are network namespaces of this process, links join two of them.
 //!
-//! A [`Link`] is direct (a veth pair, offloads on) or goes through a thread of the test that does to frames what networks do to them
-//! ([`Conditions`]): this kernel has no netem. Hosts further apart are joined through a host that forwards ([`Host::router`]). Everything
-//! is gone when the values are dropped; what a killed test left is removed when the next one makes its first host. Needs root's
-//! rights and `ip` (iproute2): see [`is_possible`].
+//! A [`Link`] is direct (a veth pair, offloads on) or goes through a thread of the test that does
+//! to frames what networks do to them ([`Conditions`]): this kernel has no netem. Hosts further
+//! apart are joined through a host that forwards ([`Host::router`]). Everything is gone when the
+//! values are dropped; what a killed test left is removed when the next one makes its first host.
+//! Needs root's rights and `ip` (iproute2): see [`is_possible`].
 //!
 //! ```no_run
 //! # use sojourn_lab::net::{Conditions, End, Host, Link};
 //! # use std::time::Duration;
 //! # fn main() -> anyhow::Result<()> {
 //! let (a, b) = (Host::new()?, Host::new()?);
-//! let conditions = Conditions { loss: 0.01, delay: Duration::from_millis(5), ..Conditions::default() };
+//! let delay = Duration::from_millis(5);
+//! let conditions = Conditions { loss: 0.01, delay, ..Conditions::default() };
 //! let link = Link::through(&a, &b, 1500, 1, conditions)?;
 //! let listener = b.enter(|| std::net::TcpListener::bind((link.v4(End::B), 80)))??;
 //! let mut curl = std::process::Command::new("curl");

@@ -1,4 +1,5 @@
-//! Network namespaces by name: made, removed, and removed for owners that are gone. Names say whose they are: `sj-lab-PID-N`.
+//! Network namespaces by name: made, removed, and removed for owners that are gone. Names say whose
+//! they are: `sj-lab-PID-N`.
 //!
 //! Not what is in one: see `host`.
 
@@ -22,7 +23,8 @@ pub(super) fn ip(words: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether hosts can be made here: root's rights over networks and namespaces, and `ip`. A test that cannot says so and passes.
+/// Whether hosts can be made here: root's rights over networks and namespaces, and `ip`. A test
+/// that cannot says so and passes.
 #[must_use]
 pub fn is_possible() -> bool {
     use rustix::thread::CapabilitySet;
@@ -96,7 +98,8 @@ pub fn sweep() {
     }
 }
 
-/// Removes this process's namespaces, with the programs in them: for a process that ends without dropping its hosts.
+/// Removes this process's namespaces, with the programs in them: for a process that ends without
+/// dropping its hosts.
 pub fn sweep_own() {
     leftovers(std::process::id()).iter().for_each(|name| remove(name));
 }

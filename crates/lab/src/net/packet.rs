@@ -1,4 +1,5 @@
-//! A packet socket for a link's relay: packet(7), one frame per call; and switching an interface's offloads off.
+//! A packet socket for a link's relay: packet(7), one frame per call; and switching an interface's
+//! offloads off.
 //!
 //! Nothing here knows what a frame says.
 
@@ -84,7 +85,8 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Makes the kernel send whole packets with whole checksums through the interface of this name in the thread's namespace.
+/// Makes the kernel send whole packets with whole checksums through the interface of this name in
+/// the thread's namespace.
 pub(super) fn offloads_off(interface: &str) -> Result<()> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
@@ -96,7 +98,8 @@ pub(super) fn offloads_off(interface: &str) -> Result<()> {
         *place = byte.cast_signed();
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the request and the value that it points to are the kernel's types and live through the call.
+    // SAFETY: the request and the value that it points to are the kernel's types and live through
+    // the call.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()).with_context(|| format!("offloads of {interface}")),

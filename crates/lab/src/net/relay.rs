@@ -1,4 +1,5 @@
-//! The thread between the two ends of a link: takes frames at one end, and puts them on the other when `conditions` says so.
+//! The thread between the two ends of a link: takes frames at one end, and puts them on the other
+//! when `conditions` says so.
 //!
 //! Ends when its owner drops it, or dies: it is a thread of the owner's process.
 

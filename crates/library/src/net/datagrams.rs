@@ -1,4 +1,5 @@
-//! UDP sockets that this process carries: how they come, send and go. Receiving is `crate::datagrams`.
+//! UDP sockets that this process carries: how they come, send and go. Receiving is
+//! `crate::datagrams`.
 //!
 //! Read the head of `net` first, then `sojourn_pump::Datagrams`.
 
@@ -26,10 +27,12 @@ use std::sync::{Arc, Mutex};
 /// Bytes of payload that may wait in one socket, at least (one datagram) and at most.
 const WAITING_MIN: u32 = 64 << 10;
 const WAITING_MAX: u32 = 16 << 20;
-/// For so many bytes of the receive buffer there is a place for one datagram more: what the smallest counts with its overhead.
+/// For so many bytes of the receive buffer there is a place for one datagram more: what the
+/// smallest counts with its overhead.
 const BYTES_FOR_ONE: u32 = 512;
 
-/// How long the server may take to give back what was never carried here, and how often it is looked whether it has.
+/// How long the server may take to give back what was never carried here, and how often it is
+/// looked whether it has.
 const STRAYS_LIMIT: Duration = Duration::from_millis(200);
 const STRAYS_SLICE: Duration = Duration::from_micros(100);
 
@@ -49,8 +52,8 @@ fn limits_of(record: &SessionRecord) -> Option<Limits> {
 }
 
 impl Net {
-    /// Carries the socket's datagrams from now on. `other`: the side of its stream that the server had. False: they are not carried; the
-    /// server finds that out when the session leaves.
+    /// Carries the socket's datagrams from now on. `other`: the side of its stream that the server
+    /// had. False: they are not carried; the server finds that out when the session leaves.
     pub(crate) fn begin_datagrams(
         &self,
         session: &Session,
@@ -67,7 +70,8 @@ impl Net {
         if !self.has_link(&mut pump, lent, packets) {
             return false;
         }
-        // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`, as in `Net::begin`.
+        // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`, as in
+        // `Net::begin`.
         fence(Ordering::SeqCst);
         if !other.claim() {
             drop(pump);
@@ -85,8 +89,8 @@ impl Net {
         true
     }
 
-    /// The socket was called home before it was carried here. What has come for it since the filter was told is here, and nobody knows of it: the
-    /// server says it to the kernel.
+    /// The socket was called home before it was carried here. What has come for it since the filter
+    /// was told is here, and nobody knows of it: the server says it to the kernel.
     fn return_strays(
         &self,
         (slot, lent): (u32, &LendT),
@@ -107,7 +111,8 @@ impl Net {
         }
     }
 
-    /// Its datagrams come to the kernel again, and what was on its way has been taken: ends carrying it. Its token, and what was not read.
+    /// Its datagrams come to the kernel again, and what was on its way has been taken: ends
+    /// carrying it. Its token, and what was not read.
     pub(crate) fn end_datagrams(&self, slot: u32) -> (Option<u64>, Option<SessionRecord>) {
         let mut pump = lock(&self.pump);
         let removed = pump.remove_datagrams(slot, now());
@@ -148,7 +153,8 @@ impl Net {
         segment: Option<u16>,
     ) -> bool {
         let mut pump = lock(&self.pump);
-        // It may have been withdrawn before the lock was had: what is sent by a port after that is nobody's any more.
+        // It may have been withdrawn before the lock was had: what is sent by a port after that is
+        // nobody's any more.
         if !session.is_lent() {
             self.leave(pump);
             return false;

@@ -1,7 +1,9 @@
-//! The protocol thread's part in a join and its end: what a session needs beside itself, and until when.
+//! The protocol thread's part in a join and its end: what a session needs beside itself, and until
+//! when.
 //!
-//! Inboxes, the peer's process, the kernel's descriptor. The server counts in the same way who has which descriptors
-//! (`idl/session.idl`, `inbox_t`). Not here: what joining means for the session (`crate::join`).
+//! Inboxes, the peer's process, the kernel's descriptor. The server counts in the same way who has
+//! which descriptors (`idl/session.idl`, `inbox_t`). Not here: what joining means for the session
+//! (`crate::join`).
 
 use super::outside::{Brought, address_space};
 use super::{FLUSH, Joined, OwnInbox, SESSION, Thread};
@@ -26,7 +28,8 @@ impl Thread {
     pub(super) fn join(&mut self, brought: Brought, placed: Option<Vec<Held>>) {
         fault::point("library.join");
         let Brought { join, region, own, peer, has_peer, .. } = brought;
-        // First, and whatever becomes of the session: the server counts on it that we have what it sends once.
+        // First, and whatever becomes of the session: the server counts on it that we have what it
+        // sends once.
         let mut events = placed.unwrap_or_default().into_iter();
         self.keep_own_inbox(join.own.id, own, &mut events);
         self.keep_peer_inbox(join.peer.id, peer, &mut events);
@@ -57,7 +60,8 @@ impl Thread {
         let own_inbox = Arc::clone(&own.inbox);
         let (peer, _) = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
         let region = region.ok_or(ReasonT::Resources)?;
-        // An inbox with both roles. Where the two ends have different inboxes, the second join sees it.
+        // An inbox with both roles. Where the two ends have different inboxes, the second join sees
+        // it.
         if [join.own.id, join.peer.id]
             .iter()
             .any(|id| self.own_inboxes.contains_key(id) && self.peer_inboxes.contains_key(id))
@@ -149,7 +153,8 @@ impl Thread {
         }
     }
 
-    /// A session's descriptor is the kernel's alone again, and its slot in the inbox may soon be another's.
+    /// A session's descriptor is the kernel's alone again, and its slot in the inbox may soon be
+    /// another's.
     pub(super) fn unwatch(&mut self, local: u64, reason: ReasonT) {
         let Some(joined) = self.joined.get(&local) else { return };
         // Before a close that has been done: see `Session::close`.
@@ -179,7 +184,8 @@ impl Thread {
         self.release(joined.own_inbox, joined.peer_inbox, joined.peer_pid);
     }
 
-    /// Lets go of those that no session needs. The server counts in the same way, and gives others next time.
+    /// Lets go of those that no session needs. The server counts in the same way, and gives others
+    /// next time.
     fn release(&mut self, own_inbox: u64, peer_inbox: u64, peer_pid: u32) {
         if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.uses == 0)
             && let Some(OwnInbox { number, .. }) = self.own_inboxes.remove(&own_inbox)

@@ -1,8 +1,11 @@
-//! A process whose own last thread has ended is to end, whatever threads of the library's there are.
+//! A process whose own last thread has ended is to end, whatever threads of the library's there
+//! are.
 //!
-//! The C library ends it when the last of its threads ends, and ours count as such. As a rule a process ends when its first thread does. Where that may
-//! be otherwise (`Library::may_outlive_first`) the protocol thread looks whether the first has ended, and then watches another one, until there is none.
-//! Not here: what ending is (the shell's `Host::last_thread_ended`).
+//! The C library ends it when the last of its threads ends, and ours count as such. As a rule a
+//! process ends when its first thread does. Where that may be otherwise
+//! (`Library::may_outlive_first`) the protocol thread looks whether the first has ended, and then
+//! watches another one, until there is none. Not here: what ending is (the shell's
+//! `Host::last_thread_ended`).
 
 use super::{LIVING, Thread};
 use crate::Library;
@@ -14,7 +17,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// How often is looked where nothing tells of an end: that of the first thread no kernel tells, as long as there are others.
+/// How often is looked where nothing tells of an end: that of the first thread no kernel tells, as
+/// long as there are others.
 const PERIOD: Duration = Duration::from_millis(20);
 /// `PIDFD_THREAD`, pidfd_open(2), since Linux 6.9.
 const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL.bits());

@@ -1,8 +1,10 @@
-//! What the protocol thread has outside the program's table of descriptors: the connection with the server, what comes through it, what is slept in.
+//! What the protocol thread has outside the program's table of descriptors: the connection with the
+//! server, what comes through it, what is slept in.
 //!
-//! A second thread has it, with a table of its own (`sojourn_shm::aside`), and does there what the protocol thread asks for. Nothing that is
-//! answered has a descriptor in it: memory is mapped here, and what the program's threads need goes through the bell's socket (`crate::own`).
-//! Not here: what is said to the server, and what its events mean (`super`).
+//! A second thread has it, with a table of its own (`sojourn_shm::aside`), and does there what the
+//! protocol thread asks for. Nothing that is answered has a descriptor in it: memory is mapped
+//! here, and what the program's threads need goes through the bell's socket (`crate::own`). Not
+//! here: what is said to the server, and what its events mean (`super`).
 
 use super::living::watch_thread;
 use super::server::open_connection;
@@ -41,7 +43,8 @@ pub(crate) struct Outside {
     inboxes_seen: u64,
     /// A thread of the program's.
     living: Option<OwnedFd>,
-    /// Somebody has rung while the bell was read for something else: there is to be no sleep before a look at the jobs.
+    /// Somebody has rung while the bell was read for something else: there is to be no sleep before
+    /// a look at the jobs.
     is_rung: bool,
 }
 
@@ -82,8 +85,8 @@ pub(crate) struct Lent {
     pub(super) passed: usize,
 }
 
-/// What shows the server that this program may have packets, if it may; without the right nothing is tried, for that could be noted
-/// against the program.
+/// What shows the server that this program may have packets, if it may; without the right nothing
+/// is tried, for that could be noted against the program.
 fn unbound_packets() -> Option<OwnedFd> {
     const NET_RAW: u64 = 1 << 13;
     // The program's first thread's: this one may have kept what the program has given up.
@@ -200,7 +203,8 @@ impl Outside {
     }
 
     fn bring(&mut self, mut join: JoinT, mapped: &AtomicU64) -> Brought {
-        // Whatever becomes of it, it is taken: what is answered may have no descriptor of this table in it.
+        // Whatever becomes of it, it is taken: what is answered may have no descriptor of this
+        // table in it.
         let region = take(&mut join.region);
         let region = Layout::new(join.ring_bytes)
             .filter(|layout| leaves_addresses(layout.len(), mapped.load(Ordering::Relaxed)))
@@ -252,8 +256,8 @@ impl Outside {
     /// No session with that process is left.
     pub(super) fn forget_peer(&mut self, pid: u32) {
         if let Some(process) = self.peers.remove(&pid) {
-            // Closing does not take it out: the server has the same open file. And it would be in the way when
-            // the peer comes again under this number.
+            // Closing does not take it out: the server has the same open file. And it would be in
+            // the way when the peer comes again under this number.
             let _ = epoll::delete(&self.set, &process);
         }
     }
@@ -277,7 +281,8 @@ fn take(fd: &mut rt::Descriptor) -> Option<OwnedFd> {
     core::mem::replace(fd, rt::Descriptor::NONE).into_owned().ok().flatten()
 }
 
-/// Whether a program whose address space is limited has most of it for itself, with a stream of that length beside those that take `mapped`.
+/// Whether a program whose address space is limited has most of it for itself, with a stream of
+/// that length beside those that take `mapped`.
 fn leaves_addresses(len: usize, mapped: u64) -> bool {
     let allowed = rustix::process::getrlimit(rustix::process::Resource::As).current;
     allowed.is_none_or(|allowed| mapped.saturating_add(len as u64) <= allowed / ADDRESSES_PART)
@@ -299,7 +304,8 @@ fn open_inbox(inbox: &mut InboxT) -> Option<(Mapping, [OwnedFd; 2])> {
     Some((memory, [events.0?, events.1?]))
 }
 
-/// The protocol thread's way to look at descriptors of the program's, whose table is that of the thread `tid`.
+/// The protocol thread's way to look at descriptors of the program's, whose table is that of the
+/// thread `tid`.
 pub(super) struct Looker<'a>(pub(super) &'a mut Aside<Outside>, pub(super) i32);
 
 impl Look for Looker<'_> {

@@ -117,7 +117,8 @@ impl Thread {
         }
         self.engine.set_served(false);
         self.aside.call(|outside| outside.client = None);
-        // Those that it had begun to carry wait for the next one; those that it had not taken out are the kernel's still.
+        // Those that it had begun to carry wait for the next one; those that it had not taken out
+        // are the kernel's still.
         let slots: Vec<u32> = self.joined.values().map(|joined| joined.slot).collect();
         for session in slots.into_iter().filter_map(|slot| self.engine.pool.session(slot)) {
             session.carrier_is_lost();

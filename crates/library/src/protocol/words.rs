@@ -1,7 +1,8 @@
 //! What the server says to the protocol thread, taken in turn.
 //!
-//! A join or a loan brings descriptors that the program's threads need. They wait in the bell's socket until a thread may take them
-//! into the program's table (`crate::own`), and all that the server says after them waits for that. Not here: what joins need (`super::joins`).
+//! A join or a loan brings descriptors that the program's threads need. They wait in the bell's
+//! socket until a thread may take them into the program's table (`crate::own`), and all that the
+//! server says after them waits for that. Not here: what joins need (`super::joins`).
 
 use super::outside::{Lent, Word};
 use super::{Joined, Thread};
@@ -11,8 +12,9 @@ use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};
 use sojourn_shm::{Deadline, Held};
 
-/// How long the program's one thread has to make a call in which it takes what waits. It is in one, as a rule, all the time: sessions
-/// that move are busy. One that sleeps is not likely to open something just when this thread does it instead.
+/// How long the program's one thread has to make a call in which it takes what waits. It is in one,
+/// as a rule, all the time: sessions that move are busy. One that sleeps is not likely to open
+/// something just when this thread does it instead.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How long those of the program's calls that are under way are waited for until the next attempt.
 const AGAIN: Duration = Duration::from_millis(5);

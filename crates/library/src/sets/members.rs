@@ -1,4 +1,5 @@
-//! The members of sets: descriptors that are put in and taken out, whose sessions move and come home, and that are closed.
+//! The members of sets: descriptors that are put in and taken out, whose sessions move and come
+//! home, and that are closed.
 
 use super::{SetAt, Slot};
 use crate::session::lock;
@@ -9,7 +10,8 @@ use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 
 impl Library {
-    /// A session joins a stream; it has not consented yet. False: its set cannot take it, now or ever.
+    /// A session joins a stream; it has not consented yet. False: its set cannot take it, now or
+    /// ever.
     pub(crate) fn set_joined(&self, fd: i32, session: &Session) -> bool {
         let Some(entry) = self.table.known(fd) else { return true };
         let Some((_, slot)) = self.own_set(entry.set.load(Ordering::SeqCst)) else { return true };
@@ -35,7 +37,8 @@ impl Library {
         }
     }
 
-    /// A non-blocking send found no room, or not enough. Not under the locks of the session's directions.
+    /// A non-blocking send found no room, or not enough. Not under the locks of the session's
+    /// directions.
     #[cold]
     pub(crate) fn set_full(&self, session: &Session) {
         // One by one: the lock of a set comes before those of a session, this one too.
@@ -90,7 +93,8 @@ impl Library {
     pub(super) fn added(&self, word: u32, slot: &Slot, fd: i32) {
         let Some(entry) = self.table.entry(fd) else { return };
         self.set_shared(fd);
-        // The word of the first set stays: that is where a session that has moved must come home from.
+        // The word of the first set stays: that is where a session that has moved must come home
+        // from.
         let before = entry.set.compare_exchange(0, word, Ordering::SeqCst, Ordering::SeqCst);
         if before.is_err_and(|before| before != word) {
             self.unfit(fd);

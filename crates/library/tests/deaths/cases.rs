@@ -56,8 +56,8 @@ impl Case {
         if alive.begun == dead.got || self.kind == "pipe" {
             assert_eq!(alive.end & end::RESET, 0, "a reset, though nothing was unread: {said}");
         } else if self.point.starts_with("stream.read") && alive.begun == alive.sent {
-            // At that point it has something to read. (Elsewhere we may have sent after its death; and a call
-            // that has sent a part tells that, not the reset.)
+            // At that point it has something to read. (Elsewhere we may have sent after its death;
+            // and a call that has sent a part tells that, not the reset.)
             assert_ne!(alive.end & end::RESET, 0, "no reset, though bytes were unread: {said}");
         }
     }

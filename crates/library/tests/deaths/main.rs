@@ -1,13 +1,14 @@
-//! `kill -9` of either program and of the server at every labelled step of a move and of a stream's life
-//! (`sojourn_shm::fault`), for TCP, Unix sockets and pipes.
+//! `kill -9` of either program and of the server at every labelled step of a move and of a stream's
+//! life (`sojourn_shm::fault`), for TCP, Unix sockets and pipes.
 //!
-//! Two processes with the library talk, a real server beside them, sessions go out and home all the time, and one of
-//! the three dies at a label. The survivor must see what the kernel would have shown: all that was sent, then the
-//! end, or a reset where bytes were left unread. Nothing may be left behind. A new server takes over what lives.
+//! Two processes with the library talk, a real server beside them, sessions go out and home all the
+//! time, and one of the three dies at a label. The survivor must see what the kernel would have
+//! shown: all that was sent, then the end, or a reset where bytes were left unread. Nothing may be
+//! left behind. A new server takes over what lives.
 //!
-//! The processes are this very test program, run again with a role (`program`). The labels are in debug builds only.
-//! Not here: deaths within the IPC (`crates/ipc/tests/death.rs`). `DEATHS_ONLY=WORD` runs the cases whose name
-//! has the word.
+//! The processes are this very test program, run again with a role (`program`). The labels are in
+//! debug builds only. Not here: deaths within the IPC (`crates/ipc/tests/death.rs`).
+//! `DEATHS_ONLY=WORD` runs the cases whose name has the word.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 #![allow(unsafe_code, reason = "plain numbers of descriptors")]
@@ -113,8 +114,8 @@ fn main() {
         println!("skipped: fault points are in debug builds only");
         return;
     }
-    // What a session inherits is not trusted if somebody of it may not be inspected. As is already so if this is
-    // its leader.
+    // What a session inherits is not trusted if somebody of it may not be inspected. As is already
+    // so if this is its leader.
     let _ = rustix::process::setsid();
     let threads = ["tcp", "unix", "pipe"].map(|kind| std::thread::spawn(move || run_kind(kind)));
     let results = threads.map(std::thread::JoinHandle::join);

@@ -1,4 +1,5 @@
-//! A program with the library: asks or answers until the other side has gone, and records what it saw.
+//! A program with the library: asks or answers until the other side has gone, and records what it
+//! saw.
 
 use crate::record::{Record, end};
 use crate::shell::{read, write};
@@ -179,7 +180,8 @@ impl Talk {
         Over
     }
 
-    /// What was sent before the end is there, then the end, which stays; and nothing can be sent any more.
+    /// What was sent before the end is there, then the end, which stays; and nothing can be sent
+    /// any more.
     fn see_the_end(&mut self) {
         while self.receive_some(READ_MAX).is_ok() {}
         let before = self.record.now;
@@ -192,8 +194,8 @@ impl Talk {
         loop {
             match write(self.output, b"x") {
                 Err(Errno::PIPE | Errno::CONNRESET) => break,
-                // TCP learns only by the answer that nobody is there; and where the way is the ring, the protocol
-                // thread must have learnt it.
+                // TCP learns only by the answer that nobody is there; and where the way is the
+                // ring, the protocol thread must have learnt it.
                 Ok(_) if begun.elapsed() < Duration::from_secs(10) => {}
                 other => panic!("sent to a dead peer: {other:?}"),
             }

@@ -1,7 +1,9 @@
-//! Two hosts and a link between them, for tests: network namespaces with a veth pair, gone when dropped.
+//! Two hosts and a link between them, for tests: network namespaces with a veth pair, gone when
+//! dropped.
 //!
-//! Needs root and `ip`; without them [`Lab::new`] says so and the test is skipped. The near host has no addresses, so its kernel answers
-//! nothing: whoever tests speaks for it. Names begin with `sj-netif-`.
+//! Needs root and `ip`; without them [`Lab::new`] says so and the test is skipped. The near host
+//! has no addresses, so its kernel answers nothing: whoever tests speaks for it. Names begin with
+//! `sj-netif-`.
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(unsafe_code, reason = "system calls that nothing else has a function for")]
 
@@ -41,8 +43,9 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// For a test, whose thread stays on its processor: what is sent over veth from one processor stays in order, from two it does not.
-    /// `None`, with a message, where namespaces cannot be made.
+    /// For a test, whose thread stays on its processor: what is sent over veth from one processor
+    /// stays in order, from two it does not. `None`, with a message, where namespaces cannot be
+    /// made.
     pub(crate) fn new() -> Option<Self> {
         let mut here = CpuSet::new();
         here.set(sched_getcpu());
@@ -51,7 +54,8 @@ impl Lab {
         Self::for_several()
     }
 
-    /// For several threads on their own processors. `None`, with a message, where namespaces cannot be made.
+    /// For several threads on their own processors. `None`, with a message, where namespaces cannot
+    /// be made.
     pub(crate) fn for_several() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         use rustix::thread::CapabilitySet;
@@ -86,7 +90,8 @@ impl Lab {
         Some(lab)
     }
 
-    /// Waits until the link carries: it begins to some time after both interfaces are up, and what is sent before is lost silently.
+    /// Waits until the link carries: it begins to some time after both interfaces are up, and what
+    /// is sent before is lost silently.
     fn settle(&self) {
         let options = PacketOptions::default();
         let mut near = self.near(|| Message::open(NEAR_DEVICE, &options).unwrap());
@@ -158,7 +163,8 @@ fn in_namespace<T: Send>(name: &str, action: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Sleeps until the interface has something, or for a little; `false` if the time of the test is over.
+/// Sleeps until the interface has something, or for a little; `false` if the time of the test is
+/// over.
 pub(crate) fn wait(interface: &dyn Interface, deadline: Instant) -> bool {
     if Instant::now() > deadline {
         return false;

@@ -1,4 +1,5 @@
-//! A tun device: a link without link headers, of which one end is a descriptor. The kernel's `Documentation/networking/tuntap.rst`.
+//! A tun device: a link without link headers, of which one end is a descriptor. The kernel's
+//! `Documentation/networking/tuntap.rst`.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
@@ -17,7 +18,8 @@ pub(crate) struct Tun {
 }
 
 impl Tun {
-    /// Makes a device of that name in this thread's network namespace; `None`, with a message, where there are none.
+    /// Makes a device of that name in this thread's network namespace; `None`, with a message,
+    /// where there are none.
     pub(crate) fn new(name: &str) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(fd) = open("/dev/net/tun", flags, Mode::empty()) else {

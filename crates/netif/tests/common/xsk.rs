@@ -1,7 +1,9 @@
-//! An XDP program of six instructions that gives every frame of a queue to an AF_XDP socket. bpf(2).
+//! An XDP program of six instructions that gives every frame of a queue to an AF_XDP socket.
+//! bpf(2).
 //!
-//! The project's own programs are the filter's; this one only lets a socket be tested by itself. It is attached in generic mode, which
-//! leaves the other end of a veth its segmentation, and goes with its link's descriptor.
+//! The project's own programs are the filter's; this one only lets a socket be tested by itself. It
+//! is attached in generic mode, which leaves the other end of a veth its segmentation, and goes
+//! with its link's descriptor.
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 

@@ -1,7 +1,8 @@
 //! One submission of a ring: which descriptors it concerns, and what the library is told of it.
 //!
-//! Opcodes and fields are those of `include/uapi/linux/io_uring.h`. An opcode that is not known here concerns the descriptor it names, as nearly all do.
-//! Not here: rings, and which of their submissions are looked at when (`rings`).
+//! Opcodes and fields are those of `include/uapi/linux/io_uring.h`. An opcode that is not known
+//! here concerns the descriptor it names, as nearly all do. Not here: rings, and which of their
+//! submissions are looked at when (`rings`).
 
 use crate::library::{EpollEvent, Library};
 use crate::{buffers, messages};
@@ -130,7 +131,8 @@ impl Submission {
         self.flags & CHAINED == 0 && self.personality == 0
     }
 
-    /// Whether it is about files, whatever else there may be at that number later. With `concern`, what it concerns.
+    /// Whether it is about files, whatever else there may be at that number later. With `concern`,
+    /// what it concerns.
     pub(super) fn is_of_files(&self, concern: &Concern) -> bool {
         match concern {
             Concern::Nothing => true,
@@ -227,7 +229,8 @@ fn files(library: &'static Library, at: usize, count: usize) {
     all.unwrap_or_default().iter().filter(|fd| **fd >= 0).for_each(|fd| library.ring_uses(*fd));
 }
 
-/// `io_uring_register(2)`: `what` with `count` at `at`. False: the ring becomes another one by it, or may.
+/// `io_uring_register(2)`: `what` with `count` at `at`. False: the ring becomes another one by it,
+/// or may.
 pub(super) fn register(library: &'static Library, what: usize, at: usize, count: usize) -> bool {
     const FILES: usize = 2;
     const FILES_UPDATE: usize = 6;

@@ -18,7 +18,8 @@ fn profile() -> PathBuf {
     test.parent().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// Has a package built as this test is. Cargo builds neither a `cdylib` nor another package's program for a test.
+/// Has a package built as this test is. Cargo builds neither a `cdylib` nor another package's
+/// program for a test.
 pub(crate) fn built(package: &str) -> PathBuf {
     let profile = profile();
     let mut build = Command::new(env!("CARGO"));
@@ -51,8 +52,8 @@ pub(crate) fn library() -> &'static Path {
     })
 }
 
-/// Has what ships built, and says where. All in one call: with other packages beside them some would
-/// be built with other features, again and again.
+/// Has what ships built, and says where. All in one call: with other packages beside them some
+/// would be built with other features, again and again.
 fn shipped() -> PathBuf {
     let target = profile().parent().unwrap().to_path_buf();
     let mut build = Command::new(env!("CARGO"));
@@ -86,8 +87,9 @@ pub(crate) fn build_with(name: &str, user: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs to the end, in a session (setsid(2)) of its own, or kills after a minute. Tests may run among kin that nobody
-/// here may inspect, and a server does not trust what a session with such kin inherits.
+/// Runs to the end, in a session (setsid(2)) of its own, or kills after a minute. Tests may run
+/// among kin that nobody here may inspect, and a server does not trust what a session with such kin
+/// inherits.
 pub(crate) fn run(mut command: Command) -> Output {
     // SAFETY: setsid is async-signal-safe and touches no memory of ours.
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };

@@ -1,7 +1,9 @@
-//! CUBIC (RFC 9438): the window as a cubic function of the time since the last reduction, flat where that reduction was.
+//! CUBIC (RFC 9438): the window as a cubic function of the time since the last reduction, flat
+//! where that reduction was.
 //!
-//! Not here: slow start ([`super::hystart`]) and recovery. Section numbers are the RFC's. Its windows are in segments and its times in
-//! seconds; here they are bytes and microseconds, in integers, so that a run is the same on every machine.
+//! Not here: slow start ([`super::hystart`]) and recovery. Section numbers are the RFC's. Its
+//! windows are in segments and its times in seconds; here they are bytes and microseconds, in
+//! integers, so that a run is the same on every machine.
 
 use super::{Acked, Signal, Window};
 use crate::time::{Duration, Instant};
@@ -49,8 +51,8 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// What is known at the beginning. A connection that comes with a threshold, but without `w_max`, has been reduced before: the
-    /// window then was about the threshold divided by beta.
+    /// What is known at the beginning. A connection that comes with a threshold, but without
+    /// `w_max`, has been reduced before: the window then was about the threshold divided by beta.
     pub fn new(window: &Window, w_max: u64) -> Cubic {
         let reduced = window.ssthresh != u64::MAX;
         let guess = if reduced { window.ssthresh.saturating_mul(10) / BETA } else { 0 };
@@ -154,8 +156,9 @@ impl Epoch {
         }
     }
 
-    /// 4.3: `W_est` grows by alpha segments for every window that is acknowledged. Alpha is 3 (1 - beta) / (1 + beta), which is 9/17
-    /// for beta 0.7; once `W_est` is where the last reduction was, it is 1.
+    /// 4.3: `W_est` grows by alpha segments for every window that is acknowledged. Alpha is 3 (1 -
+    /// beta) / (1 + beta), which is 9/17 for beta 0.7; once `W_est` is where the last reduction
+    /// was, it is 1.
     fn estimate_reno(&mut self, window: &Window, bytes: u64, prior: u64) {
         let alpha = if self.estimate >= prior { 17 } else { 9 };
         let unit = 17 * window.cwnd;

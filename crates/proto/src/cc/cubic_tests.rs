@@ -18,7 +18,8 @@ fn cubic_roots() {
     }
 }
 
-/// Equation 2 with numbers: W_max 100 segments, after the reduction 70: K is the cubic root of 30 / 0.4, which is 4.217 s.
+/// Equation 2 with numbers: W_max 100 segments, after the reduction 70: K is the cubic root of 30 /
+/// 0.4, which is 4.217 s.
 #[test]
 fn the_curve_is_back_at_its_maximum_after_k() {
     let window = Window { cwnd: 70 * MSS, ssthresh: 70 * MSS, mss: MSS, max: u64::MAX };
@@ -44,7 +45,8 @@ fn fast_convergence() {
     assert_eq!(cubic.w_max, 68 * MSS);
 }
 
-/// Runs congestion avoidance for `seconds` with a full window acknowledged in every round trip, segment by segment.
+/// Runs congestion avoidance for `seconds` with a full window acknowledged in every round trip,
+/// segment by segment.
 fn run(cubic: &mut Cubic, window: &mut Window, seconds: u64, srtt: Duration) {
     let mut now = Instant::from_millis(1);
     let end = now + Duration::from_secs(seconds);
@@ -58,7 +60,8 @@ fn run(cubic: &mut Cubic, window: &mut Window, seconds: u64, srtt: Duration) {
     }
 }
 
-/// On a long path the window follows the curve: flat about the maximum after K, far above it after two.
+/// On a long path the window follows the curve: flat about the maximum after K, far above it after
+/// two.
 #[test]
 fn a_long_path_follows_the_curve() {
     let srtt = Duration::from_millis(200);

@@ -1,8 +1,9 @@
-//! HyStart++ (RFC 9406): leaves the first slow start when round-trip times rise, before anything is lost.
+//! HyStart++ (RFC 9406): leaves the first slow start when round-trip times rise, before anything is
+//! lost.
 //!
-//! Not here: later slow starts, which end at the threshold that the first congestion gave (RFC 9406, 4.3 says to use it for the first
-//! only). As in Linux the growth per acknowledgement is not limited (L is infinite), since receivers that merge segments acknowledge
-//! many at once.
+//! Not here: later slow starts, which end at the threshold that the first congestion gave (RFC
+//! 9406, 4.3 says to use it for the first only). As in Linux the growth per acknowledgement is not
+//! limited (L is infinite), since receivers that merge segments acknowledge many at once.
 
 use super::{Acked, Window};
 use crate::time::Duration;
@@ -63,8 +64,8 @@ impl HyStart {
         matches!(self.phase, Phase::Conservative { .. })
     }
 
-    /// Takes in an acknowledgement, sets the threshold to the window if slow start is to end, and gives the number by which growth is
-    /// divided.
+    /// Takes in an acknowledgement, sets the threshold to the window if slow start is to end, and
+    /// gives the number by which growth is divided.
     pub fn on_ack(&mut self, window: &mut Window, acked: &Acked) -> u64 {
         if matches!(self.phase, Phase::Done) {
             return 1;

@@ -4,7 +4,8 @@ use crate::time::Instant;
 
 const MSS: u64 = 1_000;
 
-/// A connection in its first slow start whose rounds of ten samples have the round-trip time that is given.
+/// A connection in its first slow start whose rounds of ten samples have the round-trip time that
+/// is given.
 struct Rounds {
     controller: Controller,
     window: Window,
@@ -47,7 +48,8 @@ fn steady_times_change_nothing() {
     assert_eq!(rounds.window.ssthresh, u64::MAX);
 }
 
-/// RFC 9406, 4.2: an eighth of 80 ms is 10 ms; after five rounds of a quarter of the growth slow start is over.
+/// RFC 9406, 4.2: an eighth of 80 ms is 10 ms; after five rounds of a quarter of the growth slow
+/// start is over.
 #[test]
 fn a_lasting_rise_ends_slow_start_after_five_careful_rounds() {
     let mut rounds = Rounds::new();

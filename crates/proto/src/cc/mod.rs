@@ -1,9 +1,10 @@
 //! Congestion control: how many bytes may be in the network.
 //!
-//! [`Window`] is what all algorithms move: the congestion window and the slow start threshold. [`Controller`] is the algorithm:
-//! [`cubic`] or [`reno`], each with [`hystart`] in its first slow start. [`usage`] tells whether the window is used at all, without
-//! which it must not grow. Not here: what happens inside a recovery ([`crate::prr`]), what is lost ([`crate::rack`]). All sizes are
-//! bytes; algorithms that their RFCs give in segments are scaled by the segment size.
+//! [`Window`] is what all algorithms move: the congestion window and the slow start threshold.
+//! [`Controller`] is the algorithm: [`cubic`] or [`reno`], each with [`hystart`] in its first slow
+//! start. [`usage`] tells whether the window is used at all, without which it must not grow. Not
+//! here: what happens inside a recovery ([`crate::prr`]), what is lost ([`crate::rack`]). All sizes
+//! are bytes; algorithms that their RFCs give in segments are scaled by the segment size.
 
 pub mod cubic;
 pub mod hystart;
@@ -110,7 +111,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that begins with `window`, and with what CUBIC remembered as `W_max` (0 if nothing).
+    /// A controller that begins with `window`, and with what CUBIC remembered as `W_max` (0 if
+    /// nothing).
     pub fn new(kind: Kind, window: &Window, w_max: u64) -> Controller {
         let algorithm = match kind {
             Kind::Cubic => Algorithm::Cubic(Cubic::new(window, w_max)),
@@ -154,8 +156,9 @@ impl Controller {
         }
     }
 
-    /// Lowers the threshold because of congestion; what happens to the window until it reaches the threshold is the caller's.
-    /// Remembers how things were, unless this is a further timeout of the same recovery (`again`).
+    /// Lowers the threshold because of congestion; what happens to the window until it reaches the
+    /// threshold is the caller's. Remembers how things were, unless this is a further timeout of
+    /// the same recovery (`again`).
     pub fn on_congestion(&mut self, window: &mut Window, signal: Signal, again: bool) {
         if !again || self.saved.is_none() {
             self.saved = Some((*window, self.algorithm));
@@ -173,8 +176,8 @@ impl Controller {
         self.saved = None;
     }
 
-    /// The last reduction was needless: the window is at least what it was (RFC 9438, 4.9; Linux's `tcp_undo_cwnd_reduction`). Gives
-    /// whether it could be taken back.
+    /// The last reduction was needless: the window is at least what it was (RFC 9438, 4.9; Linux's
+    /// `tcp_undo_cwnd_reduction`). Gives whether it could be taken back.
     pub fn undo(&mut self, window: &mut Window) -> bool {
         let Some((old, algorithm)) = self.saved.take() else { return false };
         window.set(window.cwnd.max(old.cwnd));
@@ -183,7 +186,8 @@ impl Controller {
         true
     }
 
-    /// Nothing was in the network for `idle`: time stands still for what grows with time (RFC 9438, 5.8).
+    /// Nothing was in the network for `idle`: time stands still for what grows with time (RFC 9438,
+    /// 5.8).
     pub fn on_idle(&mut self, idle: Duration) {
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
             cubic.on_idle(idle);

@@ -1,4 +1,5 @@
-//! NewReno's congestion avoidance (RFC 5681, 3.1; RFC 6582): one segment more for every window that was acknowledged.
+//! NewReno's congestion avoidance (RFC 5681, 3.1; RFC 6582): one segment more for every window that
+//! was acknowledged.
 
 use super::Window;
 

@@ -89,7 +89,8 @@ fn an_unused_window_does_not_grow() {
 }
 
 proptest! {
-    /// Between two losses no controller's window ever falls, and no acknowledgement more than doubles what it acknowledges.
+    /// Between two losses no controller's window ever falls, and no acknowledgement more than
+    /// doubles what it acknowledges.
     #[test]
     fn the_window_never_falls_between_losses(
         cubic in any::<bool>(),

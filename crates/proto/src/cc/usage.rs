@@ -1,5 +1,6 @@
-//! Whether the congestion window is what limits the sender. If not, it must not grow, and after a while it shrinks to what is used
-//! (RFC 7661's aim, with the rules of Linux's `tcp_cwnd_validate` and `tcp_cwnd_restart`).
+//! Whether the congestion window is what limits the sender. If not, it must not grow, and after a
+//! while it shrinks to what is used (RFC 7661's aim, with the rules of Linux's `tcp_cwnd_validate`
+//! and `tcp_cwnd_restart`).
 
 use super::Window;
 use crate::time::{Duration, Instant};
@@ -24,13 +25,15 @@ impl Usage {
         Usage { full_at: now, ..Usage::default() }
     }
 
-    /// Whether the window may grow: it was full in the last round trip, or in slow start at least half full.
+    /// Whether the window may grow: it was full in the last round trip, or in slow start at least
+    /// half full.
     pub fn is_limited(&self, window: &Window) -> bool {
         self.limited || (window.in_slow_start() && window.cwnd < 2 * self.outstanding_max)
     }
 
-    /// The output loop ended with `outstanding` bytes from `una` to `nxt`; `full`: because the window was used up. `rto` is the
-    /// retransmission timeout; `shrink`: whether an unused window may shrink now, and no further than to `floor`.
+    /// The output loop ended with `outstanding` bytes from `una` to `nxt`; `full`: because the
+    /// window was used up. `rto` is the retransmission timeout; `shrink`: whether an unused window
+    /// may shrink now, and no further than to `floor`.
     #[allow(clippy::too_many_arguments, reason = "each is a plain number that the caller has")]
     pub fn on_output_done(
         &mut self,
@@ -68,8 +71,8 @@ impl Usage {
         }
     }
 
-    /// Sending begins again after nothing was sent for `idle`: the window is halved for every timeout that passed, and no further than
-    /// to `floor` (RFC 5681, 4.1 would go there at once).
+    /// Sending begins again after nothing was sent for `idle`: the window is halved for every
+    /// timeout that passed, and no further than to `floor` (RFC 5681, 4.1 would go there at once).
     pub fn on_restart(
         &mut self,
         window: &mut Window,

@@ -1,7 +1,7 @@
 //! What an acknowledgement does: marks, round-trip times, loss detection, and the congestion state.
 //!
-//! Not here: the timers ([`super::timer`]) and when a reduction is taken back ([`super::undo`]). The order of the steps and the
-//! transitions are Linux's (`tcp_ack`, `tcp_fastretrans_alert`).
+//! Not here: the timers ([`super::timer`]) and when a reduction is taken back ([`super::undo`]).
+//! The order of the steps and the transitions are Linux's (`tcp_ack`, `tcp_fastretrans_alert`).
 
 use super::undo::{Partial, Undo};
 use super::{Ack, Acked, Recovery, State, Stopped};
@@ -14,7 +14,8 @@ use crate::scoreboard::Delivery;
 use crate::time::{Duration, Instant};
 use crate::tlp::Answer;
 
-/// Segments beyond a gap that leave no doubt about a loss (RFC 5681, 3.2; `DupThresh` in RFC 8985, 6.2).
+/// Segments beyond a gap that leave no doubt about a loss (RFC 5681, 3.2; `DupThresh` in RFC 8985,
+/// 6.2).
 const DUPLICATES: u32 = 3;
 
 /// What is gathered while the scoreboard takes in one acknowledgement.
@@ -24,11 +25,13 @@ struct News {
     delivered: u64,
     /// Bytes newly reported by SACK.
     reported: u64,
-    /// When the oldest and the latest segment was sent that was sent once and is acknowledged by number.
+    /// When the oldest and the latest segment was sent that was sent once and is acknowledged by
+    /// number.
     acked: Option<(Instant, Instant)>,
     /// The same of those reported by SACK.
     selected: Option<(Instant, Instant)>,
-    /// Something that was sent twice is acknowledged by number: then the times above do not count (Karn).
+    /// Something that was sent twice is acknowledged by number: then the times above do not count
+    /// (Karn).
     ambiguous: bool,
     /// Bytes sent once, and before the recovery point, have arrived.
     original: bool,
@@ -129,7 +132,8 @@ impl Recovery {
             }
         }
         news.advanced = self.board.una() - una;
-        // Without SACK a retransmission that filled the gap acknowledges what had arrived long before (`tcp_clean_rtx_queue`).
+        // Without SACK a retransmission that filled the gap acknowledges what had arrived long
+        // before (`tcp_clean_rtx_queue`).
         news.original &= self.config.sack || !news.ambiguous;
         self.statistics.delivered_total += news.delivered;
         news.duplicate_block = duplicate_block(ack);
@@ -139,7 +143,8 @@ impl Recovery {
         news
     }
 
-    /// RFC 3708: a D-SACK block answers something sent twice, unless the network made more copies than we did.
+    /// RFC 3708: a D-SACK block answers something sent twice, unless the network made more copies
+    /// than we did.
     fn on_duplicate_block(&mut self, block: Span) {
         self.statistics.duplicates_total += block.len();
         if self.statistics.duplicates_total > self.statistics.retransmitted_total {
@@ -153,7 +158,8 @@ impl Recovery {
         }
     }
 
-    /// RFC 5681, 2: what a duplicate acknowledgement is. Without SACK each stands for a segment that left the network.
+    /// RFC 5681, 2: what a duplicate acknowledgement is. Without SACK each stands for a segment
+    /// that left the network.
     fn count_duplicates(&mut self, ack: &Ack<'_>, news: &mut News) {
         news.duplicate = news.advanced == 0
             && ack.una == self.board.una()
@@ -209,7 +215,8 @@ impl Recovery {
             // What the network marked is congestion, whatever else was a mistake.
             self.controller.confirm();
         }
-        // Without SACK the end must be passed, or late duplicates would begin the next recovery (RFC 6582, 4.1).
+        // Without SACK the end must be passed, or late duplicates would begin the next recovery
+        // (RFC 6582, 4.1).
         let at_end = self.board.una() == self.point && !self.board.is_empty();
         if self.board.una() >= self.point && (self.config.sack || !at_end) {
             self.end_state(ack);
@@ -330,8 +337,8 @@ impl Recovery {
         }
     }
 
-    /// Whether three segments have arrived beyond a gap. The scoreboard knows bytes only, and segments may be small: so many
-    /// acknowledgements that told of some are as good.
+    /// Whether three segments have arrived beyond a gap. The scoreboard knows bytes only, and
+    /// segments may be small: so many acknowledgements that told of some are as good.
     pub(super) fn has_enough_duplicates(&self) -> bool {
         self.repeats >= DUPLICATES
             || self.board.sacked() > u64::from(DUPLICATES - 1) * self.window.mss
@@ -413,8 +420,8 @@ impl Recovery {
     }
 }
 
-/// The D-SACK block of an acknowledgement (RFC 2883, 4): the first block, if it lies below the acknowledgement number or within the
-/// second block.
+/// The D-SACK block of an acknowledgement (RFC 2883, 4): the first block, if it lies below the
+/// acknowledgement number or within the second block.
 fn duplicate_block(ack: &Ack<'_>) -> Option<Span> {
     let first = *ack.sack.first()?;
     let within = ack.sack.get(1).is_some_and(|second| second.covers(first));

@@ -1,17 +1,24 @@
-//! The sending side's judgement: what was delivered, what is lost, what may be sent now, and when to wake up for it.
+//! The sending side's judgement: what was delivered, what is lost, what may be sent now, and when
+//! to wake up for it.
 //!
-//! [`Recovery`] puts the parts together that each know one thing: the scoreboard, round-trip times, RACK and the tail loss probe,
-//! F-RTO, PRR, the congestion controller and pacing. A connection talks to this one only. Not here: bytes, segments, the peer's
-//! window, zero-window probes, keepalive, delayed acknowledgements; they are the connection's. Positions are [`crate::position`]'s.
+//! [`Recovery`] puts the parts together that each know one thing: the scoreboard, round-trip times,
+//! RACK and the tail loss probe, F-RTO, PRR, the congestion controller and pacing. A connection
+//! talks to this one only. Not here: bytes, segments, the peer's window, zero-window probes,
+//! keepalive, delayed acknowledgements; they are the connection's. Positions are
+//! [`crate::position`]'s.
 //!
 //! # How to call it
-//! * [`Recovery::on_ack`] for every acceptable segment with an acknowledgement that is in order or tells something by SACK.
+//! * [`Recovery::on_ack`] for every acceptable segment with an acknowledgement that is in order or
+//!   tells something by SACK.
 //! * Then, and after anything else that could allow sending, the output loop:
-//!   1. [`Recovery::retransmission`] while it gives a span: send it (or its first part), tell [`Recovery::on_transmit`].
-//!   2. [`Recovery::budget`] bytes of new data, as the peer's window allows: send, tell [`Recovery::on_transmit`].
+//!   1. [`Recovery::retransmission`] while it gives a span: send it (or its first part), tell
+//!      [`Recovery::on_transmit`].
+//!   2. [`Recovery::budget`] bytes of new data, as the peer's window allows: send, tell
+//!      [`Recovery::on_transmit`].
 //!   3. [`Recovery::on_output_done`] with what stopped the loop.
-//! * [`Recovery::next_timeout`] is one of the connection's timers; when it is due, [`Recovery::on_timeout`] says why, and the output
-//!   loop runs again. If that was [`Expired::Probe`], a tail loss probe is due: see [`Recovery::probe`].
+//! * [`Recovery::next_timeout`] is one of the connection's timers; when it is due,
+//!   [`Recovery::on_timeout`] says why, and the output loop runs again. If that was
+//!   [`Expired::Probe`], a tail loss probe is due: see [`Recovery::probe`].
 
 mod ack;
 mod timer;
@@ -53,9 +60,11 @@ pub struct Recovery {
     undo: Option<Undo>,
     /// The window was reduced, and the peer was not told by CWR.
     cwr_due: bool,
-    /// When the first of the bytes that were sent twice, and of which some are outstanding, was sent again.
+    /// When the first of the bytes that were sent twice, and of which some are outstanding, was
+    /// sent again.
     again_since: Option<Instant>,
-    /// Acknowledgements since the last progress that told of something beyond a gap, which is a segment each at least.
+    /// Acknowledgements since the last progress that told of something beyond a gap, which is a
+    /// segment each at least.
     repeats: u32,
     rto_at: Option<Instant>,
     probe_at: Option<Instant>,
@@ -76,7 +85,8 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Begins where a session record ended. This allocates the scoreboard; nothing after it allocates.
+    /// Begins where a session record ended. This allocates the scoreboard; nothing after it
+    /// allocates.
     pub fn new(config: Config, start: Start, now: Instant) -> Recovery {
         let mss = u64::from(config.mss.max(1));
         let mut window = Window { cwnd: 0, ssthresh: start.ssthresh, mss, max: config.window_max };
@@ -128,7 +138,8 @@ impl Recovery {
         }
     }
 
-    /// The next span to send again, if there is one and it may go now. Any first part of it may be sent; the whole fits the budget.
+    /// The next span to send again, if there is one and it may go now. Any first part of it may be
+    /// sent; the whole fits the budget.
     pub fn retransmission(&mut self, now: Instant) -> Option<Span> {
         if self.only_new || self.board.lost() == 0 {
             return None;
@@ -145,9 +156,10 @@ impl Recovery {
         if !self.board.has_room() { 0 } else { self.room(now) }
     }
 
-    /// The tail loss probe that is due, if one is: the span of the last segment, to be sent again with [`Transmission::Again`] unless
-    /// there is new data that the peer's window allows, of which one segment is then sent with [`Transmission::New`], whatever the
-    /// budget is. What is transmitted next counts as the probe.
+    /// The tail loss probe that is due, if one is: the span of the last segment, to be sent again
+    /// with [`Transmission::Again`] unless there is new data that the peer's window allows, of
+    /// which one segment is then sent with [`Transmission::New`], whatever the budget is. What is
+    /// transmitted next counts as the probe.
     pub fn probe(&self) -> Option<Span> {
         let tail = self.board.tail().filter(|_| self.probe_due)?;
         let start = tail.span.end.saturating_sub(self.window.mss).max(tail.span.start);
@@ -178,17 +190,20 @@ impl Recovery {
     pub fn on_output_done(&mut self, now: Instant, stopped: Stopped) {
         self.stopped = stopped;
         self.resume_at = None;
-        // Whoever waits for the window to be worth a burst is limited by it as well (`tcp_tso_should_defer`).
+        // Whoever waits for the window to be worth a burst is limited by it as well
+        // (`tcp_tso_should_defer`).
         let paced = self.pacing.release(now);
         let used_up = self.window_room() < self.window.mss;
         let wanted = stopped == Stopped::Window || self.board.lost() > 0;
         let full = wanted && (used_up || (stopped == Stopped::Window && paced.is_none()));
-        // As in Linux only what is sent, or kept from it by the window, says how much of the window is used.
+        // As in Linux only what is sent, or kept from it by the window, says how much of the window
+        // is used.
         if core::mem::take(&mut self.sent) || full {
             self.note_usage(now, full);
         }
         if self.only_new && stopped != Stopped::Window && self.board.lost() > 0 {
-            // There was nothing new to send after all: F-RTO cannot tell, so send again what is lost.
+            // There was nothing new to send after all: F-RTO cannot tell, so send again what is
+            // lost.
             self.only_new = false;
             self.resume_at = Some(now);
         } else if wanted && !used_up {
@@ -196,8 +211,9 @@ impl Recovery {
         }
     }
 
-    /// The size of a full segment changed. If it became smaller because the path said so (`too_big`), all that is outstanding is sent
-    /// again without a reduction of the window (Linux's `tcp_simple_retransmit`).
+    /// The size of a full segment changed. If it became smaller because the path said so
+    /// (`too_big`), all that is outstanding is sent again without a reduction of the window
+    /// (Linux's `tcp_simple_retransmit`).
     pub fn set_mss(&mut self, now: Instant, mss: u32, too_big: bool) {
         self.window.mss = u64::from(mss.max(1));
         self.window.set(self.window.cwnd);
@@ -219,13 +235,14 @@ impl Recovery {
         self.timeouts
     }
 
-    /// When the first of the retransmissions was sent that nothing has been heard of since, for `TCP_USER_TIMEOUT`.
+    /// When the first of the retransmissions was sent that nothing has been heard of since, for
+    /// `TCP_USER_TIMEOUT`.
     pub fn silent_since(&self) -> Option<Instant> {
         self.again_since.filter(|_| self.timeouts > 0)
     }
 
-    /// Whether the window was reduced, for whatever reason, so that on a connection with ECN the next new data carries CWR (RFC 3168,
-    /// 6.1.2).
+    /// Whether the window was reduced, for whatever reason, so that on a connection with ECN the
+    /// next new data carries CWR (RFC 3168, 6.1.2).
     pub fn cwr_due(&self) -> bool {
         self.cwr_due
     }
@@ -240,7 +257,8 @@ impl Recovery {
         self.board.in_flight()
     }
 
-    /// The congestion window in bytes, to be put into a record: during a recovery what it will be after it.
+    /// The congestion window in bytes, to be put into a record: during a recovery what it will be
+    /// after it.
     pub fn cwnd(&self) -> u64 {
         if self.is_reducing() {
             self.window.ssthresh.min(self.window.max)

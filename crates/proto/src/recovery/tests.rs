@@ -26,7 +26,8 @@ fn config() -> Config {
     }
 }
 
-/// A sender with endless data on a path of 100 ms, whose peer is the test. Segments have numbers; segment 0 is the first.
+/// A sender with endless data on a path of 100 ms, whose peer is the test. Segments have numbers;
+/// segment 0 is the first.
 struct Sender {
     recovery: Recovery,
     now: Instant,
@@ -194,7 +195,8 @@ fn the_tail_is_probed_after_two_round_trips() {
     assert_eq!(sender.expire(), Some(Expired::Probe));
     assert_eq!(sender.output(), [9], "the last segment once more");
     sender.wait(100);
-    // The probe was sent so much later that what is missing before it is lost; one segment goes for one that arrived.
+    // The probe was sent so much later that what is missing before it is lost; one segment goes for
+    // one that arrived.
     assert_eq!(sender.ack(7, &[(9, 10)]).lost, 2 * MSS);
     assert_eq!(sender.output(), [7]);
     sender.wait(100);

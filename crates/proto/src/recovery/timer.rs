@@ -1,6 +1,7 @@
 //! The timers of the sending side: retransmission timeout, tail loss probe, reordering.
 //!
-//! Not here: the connection's own timers. A timer is a point in time in a field; [`Recovery::next_timeout`] gives the earliest.
+//! Not here: the connection's own timers. A timer is a point in time in a field;
+//! [`Recovery::next_timeout`] gives the earliest.
 
 use super::undo::Undo;
 use super::{Expired, Recovery, State};
@@ -62,8 +63,8 @@ impl Recovery {
         self.probe_at = Some(self.rto_at.map_or(at, |rto_at| rto_at.min(at)));
     }
 
-    /// Lets RACK judge what is outstanding, and sets the reordering timer if something has to be waited for. Gives the bytes newly
-    /// lost, and how many of them had been sent again already.
+    /// Lets RACK judge what is outstanding, and sets the reordering timer if something has to be
+    /// waited for. Gives the bytes newly lost, and how many of them had been sent again already.
     pub(super) fn detect_loss(&mut self, now: Instant) -> (u64, u64) {
         let resent = self.board.resent();
         let window = self.reordering_window();
@@ -124,7 +125,8 @@ impl Recovery {
         Expired::Retransmission(self.timeouts)
     }
 
-    /// All is lost but what was sent only just now. If the peer threw away what it had reported, that is lost too.
+    /// All is lost but what was sent only just now. If the peer threw away what it had reported,
+    /// that is lost too.
     fn mark_after_timeout(&mut self, now: Instant) {
         if self.board.head().is_some_and(|head| head.mark == Mark::Sacked) {
             self.board.renege();

@@ -10,7 +10,8 @@ pub struct Config {
     pub mss: u32,
     /// Whether the peer permits SACK. Without it duplicate acknowledgements are counted (RFC 6582).
     pub sack: bool,
-    /// The unit of the timestamp clock, if timestamps are on: how far [`Ack::echo`] may be before the real time of sending.
+    /// The unit of the timestamp clock, if timestamps are on: how far [`Ack::echo`] may be before
+    /// the real time of sending.
     pub timestamp_unit: Option<Duration>,
     /// The congestion controller.
     pub controller: crate::cc::Kind,
@@ -68,11 +69,13 @@ pub struct Ack<'a> {
     pub una: u64,
     /// SACK blocks in the order they came in, a D-SACK block among them. Need not be valid.
     pub sack: &'a [Span],
-    /// When the segment was sent that the peer's timestamp echo names, in this engine's clock, rounded down to the clock's unit.
+    /// When the segment was sent that the peer's timestamp echo names, in this engine's clock,
+    /// rounded down to the clock's unit.
     pub echo: Option<Instant>,
     /// Whether the peer saw congestion marks (ECE) on a connection with ECN.
     pub ece: bool,
-    /// Whether the segment carries data, SYN or FIN: then it is not a duplicate acknowledgement (RFC 5681, 2).
+    /// Whether the segment carries data, SYN or FIN: then it is not a duplicate acknowledgement
+    /// (RFC 5681, 2).
     pub carries_data: bool,
     /// Whether it changed the peer's window: then it is not a duplicate acknowledgement either.
     pub window_changed: bool,

@@ -1,7 +1,9 @@
-//! Whether a reduction of the window was needless: all that was sent again had arrived before (D-SACK, RFC 2883 and 3708), or the
-//! timestamps say that an original was acknowledged (Eifel, RFC 3522).
+//! Whether a reduction of the window was needless: all that was sent again had arrived before
+//! (D-SACK, RFC 2883 and 3708), or the timestamps say that an original was acknowledged (Eifel, RFC
+//! 3522).
 //!
-//! Not here: F-RTO, which finds it out another way. The rules are Linux's (`tcp_may_undo` and the `tcp_try_undo_*` functions).
+//! Not here: F-RTO, which finds it out another way. The rules are Linux's (`tcp_may_undo` and the
+//! `tcp_try_undo_*` functions).
 
 use super::{Ack, Recovery, State};
 use crate::position::Span;
@@ -11,7 +13,8 @@ use crate::position::Span;
 pub(super) struct Undo {
     /// The first unacknowledged position when it was made.
     marker: u64,
-    /// Bytes sent again since then and not reported as duplicates; `None`: nothing was sent again yet.
+    /// Bytes sent again since then and not reported as duplicates; `None`: nothing was sent again
+    /// yet.
     again: Option<u64>,
 }
 
@@ -49,7 +52,8 @@ impl Undo {
 }
 
 impl Recovery {
-    /// Takes the last reduction back, unless a congestion mark asked for it as well. `absolve`: what is marked as lost is not.
+    /// Takes the last reduction back, unless a congestion mark asked for it as well. `absolve`:
+    /// what is marked as lost is not.
     pub(super) fn undo_reduction(&mut self, absolve: bool) {
         if self.controller.undo(&mut self.window) {
             self.cwr_due = false;
@@ -89,8 +93,9 @@ impl Recovery {
         undone
     }
 
-    /// A part is acknowledged during fast recovery. If that is by an original, the gap was filled by what had only been overtaken:
-    /// nothing more is to be deemed lost now, and if nothing sent again is under way, it is as if nothing had been.
+    /// A part is acknowledged during fast recovery. If that is by an original, the gap was filled
+    /// by what had only been overtaken: nothing more is to be deemed lost now, and if nothing sent
+    /// again is under way, it is as if nothing had been.
     pub(super) fn try_undo_partial(&mut self, ack: &Ack<'_>) -> Partial {
         if self.undo.is_none() || !self.answers_original(ack) {
             return Partial::Loss;

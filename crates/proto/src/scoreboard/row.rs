@@ -6,7 +6,8 @@ use super::{Entry, Mark, Scoreboard};
 use crate::position::Span;
 
 impl Scoreboard {
-    /// Cuts the entry at `at` so that the part within `block` is an entry, and gives its index; nothing if there is no room to.
+    /// Cuts the entry at `at` so that the part within `block` is an entry, and gives its index;
+    /// nothing if there is no room to.
     pub(super) fn isolate(&mut self, at: usize, block: Span) -> Option<usize> {
         let span = self.entries[at].span;
         let cuts = usize::from(span.start < block.start) + usize::from(block.end < span.end);
@@ -67,7 +68,8 @@ impl Scoreboard {
         }
     }
 
-    /// Makes two entries of the one at `at`, the second beginning at `position`; not if the memory is used up.
+    /// Makes two entries of the one at `at`, the second beginning at `position`; not if the memory
+    /// is used up.
     pub(super) fn split(&mut self, at: usize, position: u64) -> bool {
         if self.entries.len() >= 2 * self.limit {
             return false;
@@ -90,7 +92,8 @@ impl Scoreboard {
     pub(super) fn join_pair(&mut self, at: usize) -> bool {
         let (one, two) = (self.entries[at], self.entries[at + 1]);
         let alike = one.mark == two.mark && one.again == two.again;
-        // Of what was reported the time does not matter any more; of the rest it does while there is room to remember it.
+        // Of what was reported the time does not matter any more; of the rest it does while there
+        // is room to remember it.
         let timeless = one.mark == Mark::Sacked || self.entries.len() > self.limit;
         let same_time = (one.sent_first, one.sent_last, one.order)
             == (two.sent_first, two.sent_last, two.order);

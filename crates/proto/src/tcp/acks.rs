@@ -1,8 +1,10 @@
-//! When to acknowledge: delayed and quick acknowledgements, as Linux times them (`tcp_event_data_recv`, `__tcp_ack_snd_check`,
-//! `tcp_send_delayed_ack`; RFC 9293, 3.8.6.3; RFC 5681, 4.2).
+//! When to acknowledge: delayed and quick acknowledgements, as Linux times them
+//! (`tcp_event_data_recv`, `__tcp_ack_snd_check`, `tcp_send_delayed_ack`; RFC 9293, 3.8.6.3; RFC
+//! 5681, 4.2).
 //!
-//! A session begins by acknowledging at once (so that the peer's window can open), learns how far apart segments come, and delays
-//! when the program answers in time for the answer to carry the acknowledgement. Not here: what an acknowledgement says.
+//! A session begins by acknowledging at once (so that the peer's window can open), learns how far
+//! apart segments come, and delays when the program answers in time for the answer to carry the
+//! acknowledgement. Not here: what an acknowledgement says.
 
 use crate::record::{TcpOptions, TcpTuning};
 use crate::time::{Duration, Instant};
@@ -19,7 +21,8 @@ pub(super) struct Acks {
     scheduled: bool,
     /// It is acknowledged by the next output, whatever the timer says.
     now: bool,
-    /// Acknowledgements owed one by one: duplicates that a peer without SACK counts (RFC 5681, 3.2).
+    /// Acknowledgements owed one by one: duplicates that a peer without SACK counts (RFC 5681,
+    /// 3.2).
     owed: u32,
     /// When it is acknowledged at the latest.
     deadline: Option<Instant>,
@@ -143,7 +146,8 @@ impl Acks {
         self.quick = self.quick.max(count);
     }
 
-    /// Acknowledges the next segments at once (`tcp_enter_quickack_mode`), because something unusual came.
+    /// Acknowledges the next segments at once (`tcp_enter_quickack_mode`), because something
+    /// unusual came.
     pub(super) fn enter_quick(&mut self, window: u64, limit: u32) {
         self.raise_quick(window, limit);
         self.pingpong = 0;
@@ -225,7 +229,8 @@ impl Acks {
         }
     }
 
-    /// The program read: whether that calls for an acknowledgement (`tcp_cleanup_rbuf`), given how much is unacknowledged.
+    /// The program read: whether that calls for an acknowledgement (`tcp_cleanup_rbuf`), given how
+    /// much is unacknowledged.
     pub(super) fn on_read(&mut self, unacknowledged: u64, emptied: bool) {
         let much = unacknowledged > u64::from(self.segment);
         if self.scheduled && (much || (emptied && self.pushed && !self.in_pingpong())) {
@@ -233,7 +238,8 @@ impl Acks {
         }
     }
 
-    /// `TCP_QUICKACK` was set: on acknowledges at once what is owed and leaves the interactive mode, off enters it.
+    /// `TCP_QUICKACK` was set: on acknowledges at once what is owed and leaves the interactive
+    /// mode, off enters it.
     pub(super) fn set_quick(&mut self, on: bool) {
         self.pingpong = if on { 0 } else { self.threshold };
         if on && self.scheduled {

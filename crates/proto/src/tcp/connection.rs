@@ -1,6 +1,7 @@
 //! The structure of a connection, and what can be asked of it.
 //!
-//! What it does is in `input`, `output` and `timers`; what a program does with it in `program`. Read the module's head first.
+//! What it does is in `input`, `output` and `timers`; what a program does with it in `program`.
+//! Read the module's head first.
 
 use super::acks::Acks;
 use super::disposition::Tally;
@@ -20,14 +21,16 @@ use core::net::SocketAddr;
 /// What the embedding grants to a connection: memory, and how large a frame it can send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most bytes of the send ring; the ring is the next power of two, and larger if a record brings more.
+    /// Most bytes of the send ring; the ring is the next power of two, and larger if a record
+    /// brings more.
     pub send_ring_max: u64,
-    /// Not 0: the embedding itself keeps what was written until it is acknowledged, so many bytes at most, and there is no send ring. See
-    /// [`Connection::send_elsewhere`].
+    /// Not 0: the embedding itself keeps what was written until it is acknowledged, so many bytes
+    /// at most, and there is no send ring. See [`Connection::send_elsewhere`].
     pub send_elsewhere: u64,
     /// Most bytes of the receive ring, likewise.
     pub receive_ring_max: u64,
-    /// Most bytes of payload in one [`super::Transmit`]; below two segments, no segmentation is asked for. At most 65 535 less headers.
+    /// Most bytes of payload in one [`super::Transmit`]; below two segments, no segmentation is
+    /// asked for. At most 65 535 less headers.
     pub gso_max_bytes: u32,
     /// Most segments in one transmit.
     pub gso_max_segments: u32,
@@ -141,7 +144,8 @@ pub(super) struct Receiving {
     pub(super) fin: Option<u64>,
     pub(super) window: ReceiveWindow,
     pub(super) ring: Ring,
-    /// What of the stream's end the caller of [`Connection::on_segment_lent`] has and the ring has not.
+    /// What of the stream's end the caller of [`Connection::on_segment_lent`] has and the ring has
+    /// not.
     pub(super) lent: Option<Span>,
     pub(super) assembler: Assembler,
     /// The program reads no more.
@@ -233,7 +237,8 @@ impl Connection {
         self.closed
     }
 
-    /// Whether urgent data came. It was not taken; the session has to move to the kernel, where the peer's repetition will find it.
+    /// Whether urgent data came. It was not taken; the session has to move to the kernel, where the
+    /// peer's repetition will find it.
     pub fn is_urgent(&self) -> bool {
         self.urgent
     }
@@ -243,7 +248,8 @@ impl Connection {
         self.exported
     }
 
-    /// Whether bytes wait beyond a gap. The kernel's repair interface cannot take those: better go home when there are none.
+    /// Whether bytes wait beyond a gap. The kernel's repair interface cannot take those: better go
+    /// home when there are none.
     pub fn has_gaps(&self) -> bool {
         !self.rcv.assembler.is_empty()
     }

@@ -1,6 +1,7 @@
 //! What became of a segment, and how often: the answer to "why was it dropped".
 //!
-//! Linux's names for the same are `SKB_DROP_REASON_*` and the counters of `nstat`. Not here: the decisions; they are `input`'s.
+//! Linux's names for the same are `SKB_DROP_REASON_*` and the counters of `nstat`. Not here: the
+//! decisions; they are `input`'s.
 
 /// What became of a segment that was given to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub enum Disposition {
     Duplicate,
     /// The connection was reset by it (RFC 9293, 3.10.7.4, second; RFC 5961, 3).
     Reset,
-    /// A pure duplicate acknowledgement in disorder with an old timestamp: ignored, see `timestamps`.
+    /// A pure duplicate acknowledgement in disorder with an old timestamp: ignored, see
+    /// `timestamps`.
     OldTimestamp,
     /// All of it lies before the window (RFC 9293, 3.10.7.4, first).
     BeforeWindow,
@@ -84,8 +86,8 @@ impl Disposition {
         )
     }
 
-    /// Whether the segment was not worth a look at what it carries: not the peer's, or of another time. What lies before the window may still have a
-    /// FIN at its front.
+    /// Whether the segment was not worth a look at what it carries: not the peer's, or of another
+    /// time. What lies before the window may still have a FIN at its front.
     pub const fn is_refused(self) -> bool {
         matches!(
             self,

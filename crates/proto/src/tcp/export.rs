@@ -7,9 +7,11 @@ use crate::time::{Duration, Instant};
 use alloc::vec::Vec;
 
 impl Connection {
-    /// Makes the record with which the session goes elsewhere, and falls silent: segments are not taken and nothing is sent any more.
+    /// Makes the record with which the session goes elsewhere, and falls silent: segments are not
+    /// taken and nothing is sent any more.
     ///
-    /// None if the record was taken before: a session has one home. This allocates the queues' copies; it is not on the data path.
+    /// None if the record was taken before: a session has one home. This allocates the queues'
+    /// copies; it is not on the data path.
     pub fn export(&mut self, now: Instant) -> Option<SessionRecord> {
         if self.exported {
             return None;
@@ -20,8 +22,9 @@ impl Connection {
         Some(record)
     }
 
-    /// A record without queues, and only with what changes with each segment: sequence numbers, windows, timestamps. Together with an
-    /// earlier record and the bytes, it tells where the connection stands. Allocates nothing.
+    /// A record without queues, and only with what changes with each segment: sequence numbers,
+    /// windows, timestamps. Together with an earlier record and the bytes, it tells where the
+    /// connection stands. Allocates nothing.
     pub fn position(&self, now: Instant) -> TcpRecord {
         let mut tcp = self.sequence_numbers();
         tcp.timestamps = self.stamps.map(|stamps| stamps.export(now));

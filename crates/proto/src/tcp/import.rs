@@ -1,4 +1,5 @@
-//! From a session record to a connection. The way back is `export`; the record is described in `record`.
+//! From a session record to a connection. The way back is `export`; the record is described in
+//! `record`.
 
 use super::acks::Acks;
 use super::connection::{Connection, Limits, Receiving, Sending, Sizes};
@@ -45,10 +46,12 @@ impl core::error::Error for ImportError {}
 impl Connection {
     /// Takes over the session that `record` describes, with all the memory it will ever use.
     ///
-    /// What was sent and not acknowledged counts as sent now. An acknowledgement that is owed goes with the first output.
+    /// What was sent and not acknowledged counts as sent now. An acknowledgement that is owed goes
+    /// with the first output.
     ///
     /// # Errors
-    /// [`ImportError`]: the record cannot be true or is another protocol's. It is left as it is and can go elsewhere.
+    /// [`ImportError`]: the record cannot be true or is another protocol's. It is left as it is and
+    /// can go elsewhere.
     pub fn import(
         record: &SessionRecord,
         limits: &Limits,

@@ -1,7 +1,9 @@
-//! What `getsockopt(TCP_INFO)` would answer. Field names are those of Linux's `struct tcp_info` without the prefix.
+//! What `getsockopt(TCP_INFO)` would answer. Field names are those of Linux's `struct tcp_info`
+//! without the prefix.
 //!
-//! The program's C structure is the embedding's to fill; times are in the structure's own units, which the comments name. Counts of
-//! segments are bytes divided by the segment size, rounded up, where the engine counts bytes.
+//! The program's C structure is the embedding's to fill; times are in the structure's own units,
+//! which the comments name. Counts of segments are bytes divided by the segment size, rounded up,
+//! where the engine counts bytes.
 
 use super::connection::Connection;
 use crate::record::{TcpCounters, TcpState, TimestampUnit};
@@ -218,7 +220,8 @@ impl Connection {
         totals
     }
 
-    /// Bytes that the peer has acknowledged and bytes that were received in order, over the session's life.
+    /// Bytes that the peer has acknowledged and bytes that were received in order, over the
+    /// session's life.
     pub fn bytes_moved(&self) -> u64 {
         self.counters.bytes_acked.wrapping_add(self.counters.bytes_received)
     }
@@ -228,7 +231,8 @@ impl Connection {
         self.state as u8
     }
 
-    /// Whether the session could live on in a kernel socket: both directions are whole, or only the peer's is closed.
+    /// Whether the session could live on in a kernel socket: both directions are whole, or only the
+    /// peer's is closed.
     pub fn can_go_home(&self) -> bool {
         let whole = matches!(self.state, TcpState::Established | TcpState::CloseWait);
         whole && self.closed.is_none()

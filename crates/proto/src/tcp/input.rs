@@ -1,6 +1,8 @@
-//! A segment comes in: the checks of RFC 9293, 3.10.7.4 in their order, with challenge acknowledgements (RFC 5961) and PAWS (RFC 7323, 5).
+//! A segment comes in: the checks of RFC 9293, 3.10.7.4 in their order, with challenge
+//! acknowledgements (RFC 5961) and PAWS (RFC 7323, 5).
 //!
-//! What passes goes to `input_ack` and `input_data`. The order and the limits of answers are Linux's (`tcp_validate_incoming`).
+//! What passes goes to `input_ack` and `input_data`. The order and the limits of answers are
+//! Linux's (`tcp_validate_incoming`).
 
 use super::connection::Connection;
 use super::disposition::Disposition;
@@ -9,7 +11,8 @@ use crate::record::{CloseReason, TcpState};
 use crate::time::{Duration, Instant};
 use sojourn_wire::tcp::{Flags, Header};
 
-/// A segment, or several of one sender merged into one (receive offload), with a checksum that was verified.
+/// A segment, or several of one sender merged into one (receive offload), with a checksum that was
+/// verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     /// The header; of merged segments the first's, with the last's acknowledgement and flags.
@@ -51,7 +54,8 @@ impl Incoming<'_> {
     }
 }
 
-/// Holds back answers to segments that should not have come (`tcp_invalid_ratelimit`, `tcp_challenge_ack_limit`).
+/// Holds back answers to segments that should not have come (`tcp_invalid_ratelimit`,
+/// `tcp_challenge_ack_limit`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AnswerLimit {
     last: Option<Instant>,
@@ -84,17 +88,20 @@ impl AnswerLimit {
 }
 
 impl Connection {
-    /// Takes a segment of this connection; ports and addresses were looked at by whoever found the connection.
+    /// Takes a segment of this connection; ports and addresses were looked at by whoever found the
+    /// connection.
     ///
-    /// What it gives is counted, see [`Connection::tally`]. Ask [`Connection::poll_transmit`] afterwards.
+    /// What it gives is counted, see [`Connection::tally`]. Ask [`Connection::poll_transmit`]
+    /// afterwards.
     pub fn on_segment(&mut self, now: Instant, arrival: &Arrival<'_>) -> Disposition {
         let disposition = self.dispose(now, arrival);
         self.tally.add(disposition);
         disposition
     }
 
-    /// As [`Connection::on_segment`], but does not copy the payload if all that came before it has been read. Then it gives the part of the payload
-    /// that is new: the caller says with [`Connection::settle`] how much of that was read at once, before it does anything else here.
+    /// As [`Connection::on_segment`], but does not copy the payload if all that came before it has
+    /// been read. Then it gives the part of the payload that is new: the caller says with
+    /// [`Connection::settle`] how much of that was read at once, before it does anything else here.
     pub fn on_segment_lent<'a>(
         &mut self,
         now: Instant,
@@ -191,7 +198,8 @@ impl Connection {
         (!segment.has(Flags::ACK)).then_some(Disposition::NoAck)
     }
 
-    /// PAWS (RFC 7323, 5.3, R1). A segment without the option is let through, as Linux does for the sake of middleboxes.
+    /// PAWS (RFC 7323, 5.3, R1). A segment without the option is let through, as Linux does for the
+    /// sake of middleboxes.
     fn is_old_duplicate(&self, now: Instant, segment: &Incoming<'_>) -> bool {
         let (Some(stamps), Some(option)) = (&self.stamps, segment.header.options.timestamps) else {
             return false;
@@ -200,8 +208,8 @@ impl Connection {
             && !self.is_disordered_ack(segment, stamps.behind(option.value))
     }
 
-    /// A pure duplicate acknowledgement that the network has overtaken (Linux's `tcp_disordered_ack`): it does no harm and may tell of
-    /// a loss.
+    /// A pure duplicate acknowledgement that the network has overtaken (Linux's
+    /// `tcp_disordered_ack`): it does no harm and may tell of a loss.
     fn is_disordered_ack(&self, segment: &Incoming<'_>, behind: i32) -> bool {
         let tick = self.stamps.map_or(1, |stamps| stamps.tick().as_micros());
         let window = u64::from(segment.header.window) << self.snd.scale;
@@ -213,7 +221,8 @@ impl Connection {
             && behind.unsigned_abs() as u64 * tick <= self.rto_base().as_micros()
     }
 
-    /// Whether none of the segment lies where something is expected (RFC 9293, 3.10.7.4, first; Linux's `tcp_sequence`).
+    /// Whether none of the segment lies where something is expected (RFC 9293, 3.10.7.4, first;
+    /// Linux's `tcp_sequence`).
     fn outside(&self, segment: &Incoming<'_>) -> Option<Disposition> {
         if segment.end < self.rcv.window.wup {
             return Some(Disposition::BeforeWindow);
@@ -221,8 +230,9 @@ impl Connection {
         (segment.seq > self.rcv.window.edge.max(self.rcv.nxt)).then_some(Disposition::BeyondWindow)
     }
 
-    /// Answers a segment that is not acceptable with an acknowledgement (RFC 9293, 3.10.7.4), a duplicate of data with D-SACK. Segments
-    /// without data are answered seldom, so that two ends never answer each other for ever.
+    /// Answers a segment that is not acceptable with an acknowledgement (RFC 9293, 3.10.7.4), a
+    /// duplicate of data with D-SACK. Segments without data are answered seldom, so that two ends
+    /// never answer each other for ever.
     fn answer_unacceptable(&mut self, now: Instant, segment: &Incoming<'_>) {
         if segment.seq < segment.data_end {
             self.note_duplicate(segment);
@@ -241,7 +251,8 @@ impl Connection {
         }
     }
 
-    /// RFC 5961, 3.2: only the exact sequence number resets; any other in the window asks the peer to say it again.
+    /// RFC 5961, 3.2: only the exact sequence number resets; any other in the window asks the peer
+    /// to say it again.
     fn take_reset(&mut self, now: Instant, segment: &Incoming<'_>) -> Disposition {
         if segment.seq != self.rcv.nxt {
             self.challenge(now);
@@ -250,7 +261,8 @@ impl Connection {
         self.end_by_reset()
     }
 
-    /// Some systems reset after their FIN with the FIN's own sequence number (Linux's `tcp_reset_check`).
+    /// Some systems reset after their FIN with the FIN's own sequence number (Linux's
+    /// `tcp_reset_check`).
     fn resets_before_fin(&self, segment: &Incoming<'_>) -> bool {
         let waits =
             matches!(self.state, TcpState::CloseWait | TcpState::LastAck | TcpState::Closing);
@@ -276,7 +288,8 @@ impl Connection {
         }
     }
 
-    /// RFC 7323, 4.3: the timestamp to echo is that of the segment with which the last acknowledgement ended.
+    /// RFC 7323, 4.3: the timestamp to echo is that of the segment with which the last
+    /// acknowledgement ended.
     fn update_recent(&mut self, now: Instant, segment: &Incoming<'_>) {
         if let (Some(stamps), Some(option)) = (&mut self.stamps, segment.header.options.timestamps)
             && segment.seq <= self.rcv.window.wup

@@ -1,4 +1,5 @@
-//! The acknowledgement in a segment: RFC 9293, 3.10.7.4, fifth; RFC 5961, 5. What is lost and what may be sent is `recovery`'s to say.
+//! The acknowledgement in a segment: RFC 9293, 3.10.7.4, fifth; RFC 5961, 5. What is lost and what
+//! may be sent is `recovery`'s to say.
 
 use super::connection::Connection;
 use super::disposition::Disposition;
@@ -78,7 +79,8 @@ impl Connection {
         let (before, end) = (self.snd.una, self.snd.end);
         self.timers.silent_since = None;
         self.counters.bytes_acked += una.min(end) - before.min(end);
-        // The window's right edge is told anew with each acknowledgement; until then it stays where it was.
+        // The window's right edge is told anew with each acknowledgement; until then it stays where
+        // it was.
         self.snd.una = una;
         self.snd.small_end = self.snd.small_end.max(una);
         let Some(ring) = &mut self.snd.ring else { return };
@@ -86,14 +88,16 @@ impl Connection {
             ring.rewind(end);
         }
         if !self.options.sndbuf_locked {
-            // Twice the congestion window (`tcp_sndbuf_expand`): one window in flight, one to follow it.
+            // Twice the congestion window (`tcp_sndbuf_expand`): one window in flight, one to
+            // follow it.
             let wanted = self.recovery.cwnd().saturating_mul(2);
             self.snd.limit = self.snd.limit.max(wanted.min(self.snd.capacity));
         }
     }
 
-    /// RFC 9293, 3.10.7.4, fifth, as Linux decides it (`tcp_may_update_window`): newer segments tell the window, and of equally new ones
-    /// those that open it, or close it. Gives whether it changed.
+    /// RFC 9293, 3.10.7.4, fifth, as Linux decides it (`tcp_may_update_window`): newer segments
+    /// tell the window, and of equally new ones those that open it, or close it. Gives whether it
+    /// changed.
     fn update_window(&mut self, segment: &Incoming<'_>, told: u64) -> bool {
         let snd = &mut self.snd;
         let window = u64::from(segment.header.window) << snd.scale;

@@ -1,6 +1,7 @@
 //! The data in a segment, and the FIN: RFC 9293, 3.10.7.4, seventh and eighth.
 //!
-//! Bytes are copied once, to their place in the receive ring, or not at all if the embedding takes them as they come; what of the ring is filled beyond a gap is the assembler's to know.
+//! Bytes are copied once, to their place in the receive ring, or not at all if the embedding takes
+//! them as they come; what of the ring is filled beyond a gap is the assembler's to know.
 
 use super::connection::Connection;
 use super::disposition::Disposition;
@@ -60,7 +61,8 @@ impl Connection {
         self.advance_receiving(now, segment, self.rcv.nxt, had_gaps)
     }
 
-    /// Congestion marks and their confirmation (RFC 3168, 6.1.3): from a mark on, acknowledgements carry ECE until CWR comes.
+    /// Congestion marks and their confirmation (RFC 3168, 6.1.3): from a mark on, acknowledgements
+    /// carry ECE until CWR comes.
     fn take_marks(&mut self, segment: &Incoming<'_>) {
         if !self.ecn.negotiated {
             return;
@@ -89,7 +91,8 @@ impl Connection {
         Disposition::Duplicate
     }
 
-    /// Where the segment's data ends for us: at the window's edge, and at the FIN. Notes the FIN, wherever it is.
+    /// Where the segment's data ends for us: at the window's edge, and at the FIN. Notes the FIN,
+    /// wherever it is.
     fn note_fin(&mut self, segment: &Incoming<'_>, edge: u64) -> u64 {
         let end = segment.data_end.min(edge);
         if segment.has(Flags::FIN) && end == segment.data_end && self.rcv.fin.is_none() {
@@ -101,7 +104,8 @@ impl Connection {
         self.rcv.fin.map_or(end, |fin| end.min(fin))
     }
 
-    /// Beyond a gap, or nowhere: the peer is told at once (RFC 5681, 4.2), each time if it has to count (RFC 6582).
+    /// Beyond a gap, or nowhere: the peer is told at once (RFC 5681, 4.2), each time if it has to
+    /// count (RFC 6582).
     fn answer_disorder(&mut self, inserted: Inserted) -> Disposition {
         self.counters.rcv_ooopack += 1;
         if self.sack {
@@ -175,8 +179,8 @@ impl Connection {
         }
     }
 
-    /// Now, or later (`__tcp_ack_snd_check`): at once after more than a segment if the window can move along, in quick mode, while there
-    /// are gaps or one was just filled (RFC 5681, 4.2).
+    /// Now, or later (`__tcp_ack_snd_check`): at once after more than a segment if the window can
+    /// move along, in quick mode, while there are gaps or one was just filled (RFC 5681, 4.2).
     fn schedule_ack(&mut self, now: Instant, had_gaps: bool) {
         let unacknowledged = self.rcv.nxt - self.rcv.window.wup;
         let window_moves = self.rcv.readable().len() < u64::from(self.options.rcvlowat)

@@ -1,24 +1,31 @@
 //! A TCP connection from ESTABLISHED on (RFC 9293), without I/O and without a clock.
 //!
-//! A [`Connection`] is made by importing a session record and ends by exporting one. Not here: handshakes and listening (every session is
-//! born in the kernel), routes, sockets, readiness.
+//! A [`Connection`] is made by importing a session record and ends by exporting one. Not here:
+//! handshakes and listening (every session is born in the kernel), routes, sockets, readiness.
 //!
 //! # How to embed it
-//! 1. [`Connection::on_segment`] for each segment that came for it. Its [`Disposition`] says what became of it.
-//! 2. [`Connection::poll_transmit`] until it gives nothing; each [`Transmit`] is one frame, cut into segments by whoever sends it.
-//! 3. Call [`Connection::on_timeout`] at [`Connection::next_timeout`], which step 2 may have changed, then step 2 again.
-//! 4. [`Connection::send`], [`Connection::recv`], `shutdown` and setters at any time, each followed by step 2.
+//! 1. [`Connection::on_segment`] for each segment that came for it. Its [`Disposition`] says what
+//!    became of it.
+//! 2. [`Connection::poll_transmit`] until it gives nothing; each [`Transmit`] is one frame, cut
+//!    into segments by whoever sends it.
+//! 3. Call [`Connection::on_timeout`] at [`Connection::next_timeout`], which step 2 may have
+//!    changed, then step 2 again.
+//! 4. [`Connection::send`], [`Connection::recv`], `shutdown` and setters at any time, each followed
+//!    by step 2.
 //!
-//! Time is an argument and must never go back. All memory is taken at import; nothing is allocated afterwards.
+//! Time is an argument and must never go back. All memory is taken at import; nothing is allocated
+//! afterwards.
 //!
 //! # Theory of operation
-//! The stream of each direction is counted in positions ([`crate::position`]) that do not wrap. `snd.una <= snd.nxt <= snd.end (+ 1 for
-//! a FIN)`; the send ring holds `[snd.una, snd.end)`. The receive ring holds `[rcv.read, rcv.nxt)` in order and, beyond gaps, what the
-//! assembler says, up to the window's edge. `recovery` judges what of `[una, nxt)` is lost and how much may be sent; this module
-//! knows the peer's window, Nagle's rule and probes, and puts segments together.
+//! The stream of each direction is counted in positions ([`crate::position`]) that do not wrap.
+//! `snd.una <= snd.nxt <= snd.end (+ 1 for a FIN)`; the send ring holds `[snd.una, snd.end)`. The
+//! receive ring holds `[rcv.read, rcv.nxt)` in order and, beyond gaps, what the assembler says, up
+//! to the window's edge. `recovery` judges what of `[una, nxt)` is lost and how much may be sent;
+//! this module knows the peer's window, Nagle's rule and probes, and puts segments together.
 //!
-//! Files: `connection` (the structure; what a program calls), `import` and `export`, `input` (segments; `input_ack`, `input_data`),
-//! `output` (what to send; `segment` how), `timers`, and parts without knowledge of a connection: `window`, `acks`, `timestamps`.
+//! Files: `connection` (the structure; what a program calls), `import` and `export`, `input`
+//! (segments; `input_ack`, `input_data`), `output` (what to send; `segment` how), `timers`, and
+//! parts without knowledge of a connection: `window`, `acks`, `timestamps`.
 
 mod acks;
 mod connection;

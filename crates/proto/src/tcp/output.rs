@@ -1,7 +1,8 @@
 //! What is sent next: a reset, a probe, what was lost, new data, an acknowledgement, in this order.
 //!
-//! How much may be under way is `recovery`'s to say; here are the peer's window, Nagle's rule (RFC 9293, 3.7.4), silly-window avoidance
-//! (RFC 9293, 3.8.6.2.1), and the size of what is handed to segmentation. How a segment looks is `segment`'s.
+//! How much may be under way is `recovery`'s to say; here are the peer's window, Nagle's rule (RFC
+//! 9293, 3.7.4), silly-window avoidance (RFC 9293, 3.8.6.2.1), and the size of what is handed to
+//! segmentation. How a segment looks is `segment`'s.
 
 use super::connection::Connection;
 use super::segment::{Plan, Transmit};
@@ -12,7 +13,8 @@ use crate::time::{Duration, Instant};
 use core::mem;
 use sojourn_wire::tcp::Flags;
 
-/// Below this window the peer is taken by its word; above, a segment is at most half of it (Linux's `tcp_bound_to_half_wnd`).
+/// Below this window the peer is taken by its word; above, a segment is at most half of it (Linux's
+/// `tcp_bound_to_half_wnd`).
 const SMALL_WINDOW: u64 = 536;
 /// Only who has just sent waits to send more at once.
 const DEFER_MAX: Duration = Duration::from_millis(1);
@@ -20,15 +22,16 @@ const DEFER_MAX: Duration = Duration::from_millis(1);
 const SEGMENT_MIN: u64 = 8;
 
 impl Connection {
-    /// The next frame to be sent now, if there is one. Each is final: it counts as sent. After the last, [`Connection::next_timeout`]
-    /// tells when to come back at the latest.
+    /// The next frame to be sent now, if there is one. Each is final: it counts as sent. After the
+    /// last, [`Connection::next_timeout`] tells when to come back at the latest.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let plan = self.plan(now).or_else(|| self.acknowledgement())?;
         Some(self.build(now, &plan))
     }
 
-    /// As [`Connection::poll_transmit`], but not for an acknowledgement alone: the embedding expects that data will carry it in a moment. It must
-    /// come back in any case while [`Connection::is_ack_due`].
+    /// As [`Connection::poll_transmit`], but not for an acknowledgement alone: the embedding
+    /// expects that data will carry it in a moment. It must come back in any case while
+    /// [`Connection::is_ack_due`].
     pub fn poll_transmit_data(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let plan = self.plan(now)?;
         Some(self.build(now, &plan))
@@ -74,7 +77,8 @@ impl Connection {
         Plan { span: Span::new(seq, seq), flags, segment_size: 0, ect: false }
     }
 
-    /// The sequence number of a segment without payload: the next, unless the peer has taken its window back (`tcp_acceptable_seq`).
+    /// The sequence number of a segment without payload: the next, unless the peer has taken its
+    /// window back (`tcp_acceptable_seq`).
     fn acceptable_seq(&self) -> u64 {
         let (nxt, edge) = (self.snd.nxt, self.snd.window_end());
         let rounding = 1 << self.rcv.window.scale;
@@ -101,8 +105,9 @@ impl Connection {
         self.resend(now, span)
     }
 
-    /// Sends what it can of `span`: within the peer's window, but the first unacknowledged segment in any case, so that a window that
-    /// was taken back does not hold up everything (RFC 9293, 3.8.6).
+    /// Sends what it can of `span`: within the peer's window, but the first unacknowledged segment
+    /// in any case, so that a window that was taken back does not hold up everything (RFC 9293,
+    /// 3.8.6).
     fn resend(&mut self, now: Instant, span: Span) -> Option<Plan> {
         let mss = self.mss_now();
         let edge = self.snd.window_end();
@@ -120,7 +125,8 @@ impl Connection {
         Some(self.carry(now, data, fin, Transmission::Again, mss))
     }
 
-    /// RFC 8985, 7.3: one new segment if there is one and the peer has room, else the last one again.
+    /// RFC 8985, 7.3: one new segment if there is one and the peer has room, else the last one
+    /// again.
     fn tail_probe(&mut self, now: Instant) -> Option<Plan> {
         let span = self.recovery.probe()?;
         let mss = self.mss_now();
@@ -172,7 +178,8 @@ impl Connection {
         self.carry(now, Span::new(nxt, nxt), true, Transmission::New, mss)
     }
 
-    /// How many bytes go: full segments, and a last one that is not full if nothing speaks against it.
+    /// How many bytes go: full segments, and a last one that is not full if nothing speaks against
+    /// it.
     fn whole_segments(
         &self,
         now: Instant,
@@ -202,8 +209,8 @@ impl Connection {
         }
     }
 
-    /// Nagle's rule in Minshall's variant: a segment that is not full waits while another such is not acknowledged. Corked, it waits to be
-    /// full, or for the persist timer.
+    /// Nagle's rule in Minshall's variant: a segment that is not full waits while another such is
+    /// not acknowledged. Corked, it waits to be full, or for the persist timer.
     fn holds_small(&self) -> bool {
         if self.snd.fin {
             return false;
@@ -214,8 +221,9 @@ impl Connection {
         !self.options.nodelay && self.snd.small_end > self.snd.una
     }
 
-    /// Whether it is better to wait for an acknowledgement and then send much at once (`tcp_tso_should_defer`): little is allowed now,
-    /// something was sent just before, and the acknowledgement that brings more is near.
+    /// Whether it is better to wait for an acknowledgement and then send much at once
+    /// (`tcp_tso_should_defer`): little is allowed now, something was sent just before, and the
+    /// acknowledgement that brings more is near.
     fn waits_for_more(&self, now: Instant, allowed: u64, burst: u64) -> bool {
         let divisor = u64::from(self.tuning.tso_win_divisor);
         let paced = self.tuning.pacing || self.options.max_pacing_rate != u64::MAX;
@@ -261,7 +269,8 @@ impl Connection {
             span: data,
             flags,
             segment_size: if length > mss { mss as u32 } else { 0 },
-            // Neither what is sent again nor what carries no data may be marked (RFC 3168, 6.1.4 and 6.1.5).
+            // Neither what is sent again nor what carries no data may be marked (RFC 3168, 6.1.4
+            // and 6.1.5).
             ect: self.ecn.negotiated && what == Transmission::New && length > 0,
         }
     }

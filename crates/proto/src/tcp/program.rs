@@ -8,10 +8,12 @@ use crate::record::{CloseReason, TcpState};
 use sojourn_wire::tcp::SeqNum;
 
 impl Connection {
-    /// Takes bytes to be sent, as many as there is room for, from several slices in order. `more`: further bytes follow at once
-    /// (`MSG_MORE`), so that a segment that is not full may wait for them.
+    /// Takes bytes to be sent, as many as there is room for, from several slices in order. `more`:
+    /// further bytes follow at once (`MSG_MORE`), so that a segment that is not full may wait for
+    /// them.
     ///
-    /// Gives the number of bytes taken: 0 if there is no room, or if this direction is closed ([`Connection::can_send`] tells).
+    /// Gives the number of bytes taken: 0 if there is no room, or if this direction is closed
+    /// ([`Connection::can_send`] tells).
     pub fn send(&mut self, parts: &[&[u8]], more: bool) -> usize {
         if !self.can_send() {
             return 0;
@@ -32,8 +34,9 @@ impl Connection {
         before - room
     }
 
-    /// As [`Connection::send`], where the embedding keeps the bytes (`Limits::send_elsewhere`) until they are acknowledged: it has written
-    /// `length` more. What a [`super::Transmit`] carries it finds by the transmit's `offset`.
+    /// As [`Connection::send`], where the embedding keeps the bytes (`Limits::send_elsewhere`)
+    /// until they are acknowledged: it has written `length` more. What a [`super::Transmit`]
+    /// carries it finds by the transmit's `offset`.
     pub fn send_elsewhere(&mut self, length: usize, more: bool) -> usize {
         if self.snd.ring.is_some() || !self.can_send() {
             return 0;
@@ -57,8 +60,9 @@ impl Connection {
         self.snd.limit.saturating_sub(self.snd.queued()) as usize
     }
 
-    /// Whether a poller is told that writing is possible (`sk_stream_is_writeable`, `TCP_NOTSENT_LOWAT`): a third of the buffer is free
-    /// and not too much waits unsent. True as well if writing would fail at once.
+    /// Whether a poller is told that writing is possible (`sk_stream_is_writeable`,
+    /// `TCP_NOTSENT_LOWAT`): a third of the buffer is free and not too much waits unsent. True as
+    /// well if writing would fail at once.
     pub fn is_writable(&self) -> bool {
         if !self.can_send() {
             return true;
@@ -70,15 +74,16 @@ impl Connection {
             && self.snd.unsent() < u64::from(self.options.notsent_lowat).max(1)
     }
 
-    /// Copies bytes that were received into the slices, in order, and removes them. Gives their number; 0 if there are none, see
-    /// [`Connection::receive_end`].
+    /// Copies bytes that were received into the slices, in order, and removes them. Gives their
+    /// number; 0 if there are none, see [`Connection::receive_end`].
     pub fn recv(&mut self, parts: &mut [&mut [u8]]) -> usize {
         let count = self.peek(0, parts);
         self.consume(count);
         count
     }
 
-    /// Copies bytes that were received into the slices, from `offset` bytes after the next one on, and leaves them.
+    /// Copies bytes that were received into the slices, from `offset` bytes after the next one on,
+    /// and leaves them.
     pub fn peek(&self, offset: usize, parts: &mut [&mut [u8]]) -> usize {
         let mut rest = self.rcv.readable();
         rest.start = (rest.start + offset as u64).min(rest.end);
@@ -118,8 +123,9 @@ impl Connection {
         self.open_window(before);
     }
 
-    /// Whether a segment of plain data with that sequence number and so many bytes is what comes next, and [`Connection::on_segment_lent`] will lend all of
-    /// it, unless its header speaks against that.
+    /// Whether a segment of plain data with that sequence number and so many bytes is what comes
+    /// next, and [`Connection::on_segment_lent`] will lend all of it, unless its header speaks
+    /// against that.
     pub fn is_next(&self, seq: SeqNum, len: usize) -> bool {
         let nxt = self.rcv.nxt;
         position::near(nxt, seq.0) == nxt
@@ -134,7 +140,8 @@ impl Connection {
         position::near(self.rcv.nxt, seq.0) == self.rcv.nxt
     }
 
-    /// What `on_segment_lent` has left to the caller, in `bytes`, has been read up to `read` bytes; the rest is kept here.
+    /// What `on_segment_lent` has left to the caller, in `bytes`, has been read up to `read` bytes;
+    /// the rest is kept here.
     pub fn settle(&mut self, bytes: &[u8], read: usize) {
         let Some(span) = self.rcv.lent.take() else { return };
         let read = read.min(span.len() as usize);
@@ -144,7 +151,8 @@ impl Connection {
         self.consume(read);
     }
 
-    /// Tells the peer of the window if it can be twice what it was (`tcp_cleanup_rbuf`), or opens at last.
+    /// Tells the peer of the window if it can be twice what it was (`tcp_cleanup_rbuf`), or opens
+    /// at last.
     fn open_window(&mut self, before: u64) {
         if self.rcv.fin_taken() || 2 * before > self.rcv.window.limit() {
             return;
@@ -170,8 +178,8 @@ impl Connection {
         }
     }
 
-    /// Whether a poller is told that reading is possible (`tcp_stream_is_readable`): `SO_RCVLOWAT` bytes are there, or all that the window
-    /// lets come, or the stream has ended.
+    /// Whether a poller is told that reading is possible (`tcp_stream_is_readable`): `SO_RCVLOWAT`
+    /// bytes are there, or all that the window lets come, or the stream has ended.
     pub fn is_readable(&self) -> bool {
         let there = self.rcv.readable().len();
         let enough = there >= u64::from(self.options.rcvlowat).max(1);
@@ -212,7 +220,8 @@ impl Connection {
         self.snd.more = false;
     }
 
-    /// Closes the receiving direction (`SHUT_RD`): reading ends. As in Linux, the peer is told nothing.
+    /// Closes the receiving direction (`SHUT_RD`): reading ends. As in Linux, the peer is told
+    /// nothing.
     pub fn shutdown_receive(&mut self) {
         self.rcv.shutdown = true;
     }

@@ -1,7 +1,8 @@
-//! How a segment that was decided on is put together: header, options, window, and where its payload lies.
+//! How a segment that was decided on is put together: header, options, window, and where its
+//! payload lies.
 //!
-//! What is sent and when is `output`'s to decide. Every segment that is built tells the newest acknowledgement and window; of those of a probe the
-//! peer hears nothing.
+//! What is sent and when is `output`'s to decide. Every segment that is built tells the newest
+//! acknowledgement and window; of those of a probe the peer hears nothing.
 
 use super::connection::Connection;
 use crate::position::Span;
@@ -21,7 +22,8 @@ pub struct Transmit<'a> {
     pub offset: u64,
     /// Its length in bytes.
     pub length: usize,
-    /// Bytes of payload per segment if the payload is to be cut into several; 0 if it is one segment. FIN and PSH belong to the last.
+    /// Bytes of payload per segment if the payload is to be cut into several; 0 if it is one
+    /// segment. FIN and PSH belong to the last.
     pub segment_size: u16,
     /// The IP header is to say that congestion may be marked (ECT(0), RFC 3168, 6.1.1).
     pub ect: bool,
@@ -55,7 +57,8 @@ pub(super) struct Plan {
 }
 
 impl Connection {
-    /// Builds what was planned. State has been changed for it before, but for acknowledgement and window, which change here.
+    /// Builds what was planned. State has been changed for it before, but for acknowledgement and
+    /// window, which change here.
     pub(super) fn build(&mut self, now: Instant, plan: &Plan) -> Transmit<'_> {
         let mut options = Options::NONE;
         options.timestamps = self
@@ -70,7 +73,8 @@ impl Connection {
             let (chosen, read) = (self.choose_window(), self.rcv.read);
             let capacity = self.rcv.ring.capacity();
             window = self.rcv.window.tell(self.rcv.nxt, chosen, read, capacity);
-            // A probe lies before what the peer expects: it drops that before it looks for an acknowledgement (RFC 9293, 3.10.7.4, first).
+            // A probe lies before what the peer expects: it drops that before it looks for an
+            // acknowledgement (RFC 9293, 3.10.7.4, first).
             if plan.span.start >= self.snd.una {
                 self.acks.on_sent(plan.span.is_empty() && !flags.contains(Flags::FIN));
             }

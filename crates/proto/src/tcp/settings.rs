@@ -1,7 +1,7 @@
 //! What can change while a connection runs: the program's options, and the path.
 //!
-//! Each setter is the socket option that it names (`tcp(7)`, `socket(7)`); what the kernel's socket was told as well is the embedding's
-//! concern. After each, ask [`Connection::poll_transmit`].
+//! Each setter is the socket option that it names (`tcp(7)`, `socket(7)`); what the kernel's socket
+//! was told as well is the embedding's concern. After each, ask [`Connection::poll_transmit`].
 
 use super::connection::{Connection, Sizes};
 use super::window::payload_room;
@@ -16,7 +16,8 @@ const TIMESTAMPS_BYTES: u32 = 12;
 /// Payload that every path takes (RFC 9293, 3.7.1, less options).
 const MSS_MIN: u32 = 24;
 
-/// Payload of a full segment (RFC 9293, 3.7.1; RFC 6691): what path and peer take, less the options that every segment carries.
+/// Payload of a full segment (RFC 9293, 3.7.1; RFC 6691): what path and peer take, less the options
+/// that every segment carries.
 pub(super) fn mss(sizes: &Sizes, ipv4: bool, timestamps: bool, tuning: &TcpTuning) -> u32 {
     let headers = if ipv4 { HEADERS_V4 } else { HEADERS_V6 };
     let path = sizes.path_mtu.saturating_sub(headers);
@@ -52,7 +53,8 @@ impl Connection {
         !self.acks.in_pingpong()
     }
 
-    /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`. Times of zero are taken as a microsecond.
+    /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`. Times of zero are taken as a
+    /// microsecond.
     pub fn set_keepalive(
         &mut self,
         now: Instant,
@@ -74,7 +76,8 @@ impl Connection {
         self.options.user_timeout = timeout;
     }
 
-    /// `SO_RCVLOWAT` in bytes; 0 is 1. A buffer that may grow grows to hold as much (`tcp_set_rcvlowat`).
+    /// `SO_RCVLOWAT` in bytes; 0 is 1. A buffer that may grow grows to hold as much
+    /// (`tcp_set_rcvlowat`).
     pub fn set_rcvlowat(&mut self, bytes: u32) {
         self.options.rcvlowat = bytes.max(1);
         self.rcv.window.make_room(u64::from(bytes));
@@ -85,8 +88,8 @@ impl Connection {
         self.options.notsent_lowat = bytes;
     }
 
-    /// `SO_RCVBUF`: `bytes` as `getsockopt` will give it, which is twice what was set. From now on it does not grow by itself. The ring
-    /// was made at import: what it cannot hold is not granted.
+    /// `SO_RCVBUF`: `bytes` as `getsockopt` will give it, which is twice what was set. From now on
+    /// it does not grow by itself. The ring was made at import: what it cannot hold is not granted.
     pub fn set_rcvbuf(&mut self, bytes: u32) {
         self.options.rcvbuf = bytes;
         self.options.rcvbuf_locked = true;
@@ -124,8 +127,9 @@ impl Connection {
         self.ip = ip;
     }
 
-    /// The path takes packets of `mtu` bytes now. `too_big`: a packet was too big (RFC 1191, RFC 8201), so that what is under way is lost
-    /// and sent again in smaller pieces, without blame on congestion.
+    /// The path takes packets of `mtu` bytes now. `too_big`: a packet was too big (RFC 1191, RFC
+    /// 8201), so that what is under way is lost and sent again in smaller pieces, without blame on
+    /// congestion.
     pub fn set_path_mtu(&mut self, now: Instant, mtu: u32, too_big: bool) {
         let least = if self.local.is_ipv4() { 68 } else { 1_280 };
         self.sizes.path_mtu = mtu.max(least);

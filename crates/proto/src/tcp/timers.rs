@@ -1,7 +1,8 @@
 //! The timers of a connection: one table, a reason for each.
 //!
-//! Retransmission, tail loss probe, reordering and pacing are `recovery`'s, the delayed acknowledgement is `acks`'s; here are the rest
-//! and the question which comes first. The rules are RFC 9293's, the numbers Linux's (`tcp_timer.c`).
+//! Retransmission, tail loss probe, reordering and pacing are `recovery`'s, the delayed
+//! acknowledgement is `acks`'s; here are the rest and the question which comes first. The rules are
+//! RFC 9293's, the numbers Linux's (`tcp_timer.c`).
 
 use super::connection::Connection;
 use super::input::AnswerLimit;
@@ -12,14 +13,16 @@ use crate::time::{Duration, Instant};
 /// Timers and what they count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timers {
-    /// Data waits, nothing is under way that could bring an answer: look whether it can go, or probe the window (RFC 9293, 3.8.6.1).
+    /// Data waits, nothing is under way that could bring an answer: look whether it can go, or
+    /// probe the window (RFC 9293, 3.8.6.1).
     pub(super) persist: Option<Instant>,
     /// How often `persist` has doubled.
     pub(super) persist_backoff: u32,
     /// When the peer has been silent for long: ask whether it is there (RFC 9293, 3.8.4).
     pub(super) keepalive: Option<Instant>,
-    /// When the retransmission timer first ran out since something new was acknowledged. Linux's `retrans_stamp` is older in a long
-    /// recovery, and connections that got on slowly were given up for it.
+    /// When the retransmission timer first ran out since something new was acknowledged. Linux's
+    /// `retrans_stamp` is older in a long recovery, and connections that got on slowly were given
+    /// up for it.
     pub(super) silent_since: Option<Instant>,
     /// When TIME-WAIT ends (RFC 9293, 3.6.1).
     pub(super) time_wait: Option<Instant>,
@@ -59,7 +62,8 @@ impl Connection {
         times.into_iter().flatten().min()
     }
 
-    /// Looks which timers ran out. May be called at any time; then [`Connection::poll_transmit`] is to be called.
+    /// Looks which timers ran out. May be called at any time; then [`Connection::poll_transmit`] is
+    /// to be called.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.exported || self.state == TcpState::Closed {
             return;
@@ -84,7 +88,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9293, 3.8.3: after long enough the connection is given up. Linux measures time, not timeouts, because their lengths differ.
+    /// RFC 9293, 3.8.3: after long enough the connection is given up. Linux measures time, not
+    /// timeouts, because their lengths differ.
     fn on_retransmission_timeout(&mut self, now: Instant, count: u32) {
         self.counters.total_rto += 1;
         self.counters.total_rto_recoveries += u64::from(count == 1);
@@ -109,8 +114,8 @@ impl Connection {
         self.stalled_since().filter(|_| !timeout.is_zero()).map(|since| since + timeout)
     }
 
-    /// The peer has acknowledged something: it is there. As long as its window is shut that does not count for `TCP_USER_TIMEOUT`
-    /// (`tcp_ack_probe`).
+    /// The peer has acknowledged something: it is there. As long as its window is shut that does
+    /// not count for `TCP_USER_TIMEOUT` (`tcp_ack_probe`).
     pub(super) fn on_answer(&mut self) {
         self.timers.probes = 0;
         let next = self.snd.unsent().clamp(1, self.mss_now());
@@ -119,7 +124,8 @@ impl Connection {
         }
     }
 
-    /// Whether data waits for an answer, so that it is not only a keepalive probe that is unanswered.
+    /// Whether data waits for an answer, so that it is not only a keepalive probe that is
+    /// unanswered.
     fn is_stalled(&self) -> bool {
         self.snd.una < self.snd.nxt || self.snd.has_unsent()
     }
@@ -154,7 +160,8 @@ impl Connection {
         self.timers.probes = self.timers.probes.saturating_add(1);
     }
 
-    /// The output has ended: if data waits and nothing is under way that brings an answer, look again later (`tcp_check_probe_timer`).
+    /// The output has ended: if data waits and nothing is under way that brings an answer, look
+    /// again later (`tcp_check_probe_timer`).
     pub(super) fn watch_unsent(&mut self, now: Instant) {
         if self.snd.una < self.snd.nxt || !self.snd.has_unsent() {
             self.timers.persist = None;

@@ -1,7 +1,8 @@
-//! The timestamps option of one connection (RFC 7323, 3 to 5): this end's clock, the peer's last value, and the protection against
-//! wrapped sequence numbers (PAWS) that rests on it.
+//! The timestamps option of one connection (RFC 7323, 3 to 5): this end's clock, the peer's last
+//! value, and the protection against wrapped sequence numbers (PAWS) that rests on it.
 //!
-//! Not here: round-trip times (`rtt`), which are computed from the echo that [`Stamps::echo_time`] puts back into the engine's time.
+//! Not here: round-trip times (`rtt`), which are computed from the echo that [`Stamps::echo_time`]
+//! puts back into the engine's time.
 
 use crate::record::{TimestampUnit, TimestampsRecord};
 use crate::time::{Duration, Instant};
@@ -68,7 +69,8 @@ impl Stamps {
         now.as_micros() / self.tick().as_micros()
     }
 
-    /// When this end's clock showed `echo`, rounded down to a tick; none if that lies before time began or in the future.
+    /// When this end's clock showed `echo`, rounded down to a tick; none if that lies before time
+    /// began or in the future.
     pub(super) fn echo_time(&self, now: Instant, echo: u32) -> Option<Instant> {
         let ago = self.value(now).wrapping_sub(echo);
         if echo == 0 || ago > i32::MAX as u32 {
@@ -78,7 +80,8 @@ impl Stamps {
         Some(Instant::from_micros(ticks * self.tick().as_micros()))
     }
 
-    /// Whether a segment with `value` is older than what was seen (RFC 7323, 5.3, R1). As in Linux, one tick back is no offence.
+    /// Whether a segment with `value` is older than what was seen (RFC 7323, 5.3, R1). As in Linux,
+    /// one tick back is no offence.
     pub(super) fn is_old(&self, now: Instant, value: u32) -> bool {
         let Some(at) = self.recent_at else { return false };
         let behind = self.recent.wrapping_sub(value).cast_signed();
@@ -90,7 +93,8 @@ impl Stamps {
         self.recent.wrapping_sub(value).cast_signed()
     }
 
-    /// Takes the value of an acceptable segment that begins at or before the last acknowledgement sent (RFC 7323, 4.3).
+    /// Takes the value of an acceptable segment that begins at or before the last acknowledgement
+    /// sent (RFC 7323, 4.3).
     pub(super) fn update(&mut self, now: Instant, value: u32) {
         let newer = value.wrapping_sub(self.recent).cast_signed() >= 0;
         let aged = self.recent_at.is_none_or(|at| now.since(at) >= RECENT_AGE_MAX);

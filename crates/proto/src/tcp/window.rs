@@ -1,8 +1,10 @@
-//! The receive window: how much the peer may send, when to tell, and how the buffer grows with what the program reads.
+//! The receive window: how much the peer may send, when to tell, and how the buffer grows with what
+//! the program reads.
 //!
-//! The right edge that was told is never taken back (RFC 9293, 3.8.6; RFC 7323, 2.4) and never opened by little (silly-window
-//! avoidance, RFC 9293, 3.8.6.2.2). Growth follows Linux's dynamic right-sizing (`tcp_rcv_space_adjust`): the buffer holds twice what
-//! the program read in the last round trip. Not here: the bytes (`ring`) and which of them are there (`reassembly`).
+//! The right edge that was told is never taken back (RFC 9293, 3.8.6; RFC 7323, 2.4) and never
+//! opened by little (silly-window avoidance, RFC 9293, 3.8.6.2.2). Growth follows Linux's dynamic
+//! right-sizing (`tcp_rcv_space_adjust`): the buffer holds twice what the program read in the last
+//! round trip. Not here: the bytes (`ring`) and which of them are there (`reassembly`).
 
 use crate::record::{TcpOptions, TcpRecord, TcpTuning};
 use crate::time::{Duration, Instant};
@@ -39,13 +41,15 @@ pub(super) struct ReceiveWindow {
     round: Option<(u64, Instant)>,
 }
 
-/// The part of a socket's buffer that is payload: Linux counts what its packets take up, which is about twice their payload.
+/// The part of a socket's buffer that is payload: Linux counts what its packets take up, which is
+/// about twice their payload.
 pub(super) fn payload_room(buffer: u32) -> u64 {
     u64::from(buffer) / 2
 }
 
 impl ReceiveWindow {
-    /// The window of a record. `capacity_max`: bytes that the embedding grants for the receive ring.
+    /// The window of a record. `capacity_max`: bytes that the embedding grants for the receive
+    /// ring.
     pub(super) fn import(
         record: &TcpRecord,
         nxt: u64,
@@ -72,7 +76,8 @@ impl ReceiveWindow {
             grows,
             clamp: u64::MAX,
             copied: 0,
-            // Ten segments, as Linux assumes; were it the window, a sender that fills it would never read as more.
+            // Ten segments, as Linux assumes; were it the window, a sender that fills it would
+            // never read as more.
             space: (edge - nxt).min(10 * u64::from(record.advertised_mss)).max(1),
             measured_at: now,
             rtt: None,
@@ -111,12 +116,14 @@ impl ReceiveWindow {
         self.limit
     }
 
-    /// What is left of the window that was told, `nxt` being the next expected position (`tcp_receive_window`).
+    /// What is left of the window that was told, `nxt` being the next expected position
+    /// (`tcp_receive_window`).
     pub(super) fn left(&self, nxt: u64) -> u64 {
         (self.wup + self.wnd).saturating_sub(nxt)
     }
 
-    /// What could be told now. `unread`: bytes in order that wait for the program; `segment`: the size of the peer's segments.
+    /// What could be told now. `unread`: bytes in order that wait for the program; `segment`: the
+    /// size of the peer's segments.
     pub(super) fn choose(&self, nxt: u64, unread: u64, segment: u32) -> u64 {
         let left = self.left(nxt);
         let full = self.limit.min(self.clamp);
@@ -127,7 +134,8 @@ impl ReceiveWindow {
         }
         let unit = 1 << self.scale;
         let mut chosen = if self.scale > 0 {
-            // Up, so that little room under a large scale is not no room (Linux does so too); the ring has space for it.
+            // Up, so that little room under a large scale is not no room (Linux does so too); the
+            // ring has space for it.
             free.next_multiple_of(unit)
         } else if left + segment <= free || left > free {
             free - free % segment.max(1)
@@ -140,7 +148,8 @@ impl ReceiveWindow {
         chosen.min(65_535 << self.scale).max(left)
     }
 
-    /// Takes note of what is being told, and gives the window field. `read`: first position of the ring that is in use; `capacity`: the ring's.
+    /// Takes note of what is being told, and gives the window field. `read`: first position of the
+    /// ring that is in use; `capacity`: the ring's.
     pub(super) fn tell(&mut self, nxt: u64, chosen: u64, read: u64, capacity: u64) -> u16 {
         let unit = 1u64 << self.scale;
         // Rounding up keeps the edge that was told; it may not go beyond what the ring can hold.
@@ -168,7 +177,8 @@ impl ReceiveWindow {
         });
     }
 
-    /// Measures a round trip by a window's worth of data, where there are no timestamps. `nxt` has advanced.
+    /// Measures a round trip by a window's worth of data, where there are no timestamps. `nxt` has
+    /// advanced.
     pub(super) fn on_advance(&mut self, now: Instant, nxt: u64) {
         match self.round {
             Some((end, _)) if nxt < end => return,

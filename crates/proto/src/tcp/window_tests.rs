@@ -1,4 +1,5 @@
-//! Tests of the receive window: its edge never goes back, never opens by little, never leaves the ring.
+//! Tests of the receive window: its edge never goes back, never opens by little, never leaves the
+//! ring.
 
 use super::*;
 use crate::position;
@@ -72,7 +73,8 @@ fn the_buffer_grows_with_what_is_read() {
     assert_eq!(window.limit(), grown, "once in a round trip");
 }
 
-/// The same with a sender that fills the window in every round trip: the window must not keep it at where it began.
+/// The same with a sender that fills the window in every round trip: the window must not keep it at
+/// where it began.
 #[test]
 fn a_sender_that_fills_the_window_gets_a_larger_one() {
     let (mut window, mut nxt) = window(7, 65_536, 131_072);

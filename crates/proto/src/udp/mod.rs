@@ -1,8 +1,10 @@
-//! A UDP socket's session (RFC 768): datagrams that wait to be read, and what may be sent past the kernel.
+//! A UDP socket's session (RFC 768): datagrams that wait to be read, and what may be sent past the
+//! kernel.
 //!
-//! Sending keeps nothing: [`Socket::prepare`] says how a payload leaves, and the embedding sends it from where it lies. What the fast path does
-//! not do is not an error: [`Detour`] names it, and the datagram goes through the kernel's socket, which stays usable beside. Not here: ICMP
-//! errors (they appear on the kernel's socket), fragments, multicast.
+//! Sending keeps nothing: [`Socket::prepare`] says how a payload leaves, and the embedding sends it
+//! from where it lies. What the fast path does not do is not an error: [`Detour`] names it, and the
+//! datagram goes through the kernel's socket, which stays usable beside. Not here: ICMP errors
+//! (they appear on the kernel's socket), fragments, multicast.
 
 mod queue;
 mod send;
@@ -115,7 +117,8 @@ impl Socket {
         })
     }
 
-    /// Makes the record with which the session goes elsewhere, and falls silent; none if it was taken before.
+    /// Makes the record with which the session goes elsewhere, and falls silent; none if it was
+    /// taken before.
     pub fn export(&mut self) -> Option<SessionRecord> {
         if self.exported {
             return None;
@@ -139,8 +142,9 @@ impl Socket {
         })
     }
 
-    /// Takes a datagram that came for this socket, with a checksum that was verified. `segment_size`: of several merged ones the size of
-    /// each but the last, which may be shorter; 0 for a single one. Those are taken apart unless the program takes them merged (`UDP_GRO`).
+    /// Takes a datagram that came for this socket, with a checksum that was verified.
+    /// `segment_size`: of several merged ones the size of each but the last, which may be shorter;
+    /// 0 for a single one. Those are taken apart unless the program takes them merged (`UDP_GRO`).
     pub fn on_datagram(
         &mut self,
         source: SocketAddr,
@@ -177,7 +181,8 @@ impl Socket {
         }
     }
 
-    /// Copies the oldest datagram into the slices and removes it. What does not fit is gone, as UDP has it; [`Received`] tells.
+    /// Copies the oldest datagram into the slices and removes it. What does not fit is gone, as UDP
+    /// has it; [`Received`] tells.
     pub fn recv(&mut self, parts: &mut [&mut [u8]]) -> Option<Received> {
         let received = self.queue.peek(parts)?;
         self.queue.pop();
@@ -229,7 +234,8 @@ impl Socket {
         self.tally
     }
 
-    /// `connect`: from now on only `peer`'s datagrams are taken; none dissolves it. Those that wait remain, as in Linux.
+    /// `connect`: from now on only `peer`'s datagrams are taken; none dissolves it. Those that wait
+    /// remain, as in Linux.
     pub fn connect(&mut self, local: SocketAddr, peer: Option<SocketAddr>) {
         self.local = local;
         self.peer = peer;

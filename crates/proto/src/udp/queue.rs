@@ -1,11 +1,13 @@
-//! Datagrams that wait to be read: their bytes in one ring, a line of entries beside it. Made once; nothing here allocates after that.
+//! Datagrams that wait to be read: their bytes in one ring, a line of entries beside it. Made once;
+//! nothing here allocates after that.
 
 use crate::position::Span;
 use crate::ring::Ring;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 
-/// What a waiting datagram takes beside its bytes, so that many small ones fill a buffer as they do in Linux.
+/// What a waiting datagram takes beside its bytes, so that many small ones fill a buffer as they do
+/// in Linux.
 const OVERHEAD: u64 = 512;
 /// The largest payload.
 const PAYLOAD_MAX: usize = 65_535;

@@ -36,15 +36,17 @@ pub struct Outgoing {
     pub target: SocketAddr,
     /// The UDP header of each datagram; its length is that of the payload or of the segment.
     pub header: Header,
-    /// Bytes of payload in each datagram but the last, if it is to be cut into several; 0 if it is one.
+    /// Bytes of payload in each datagram but the last, if it is to be cut into several; 0 if it is
+    /// one.
     pub segment_size: u16,
     /// Whether a checksum is to be written. (With IPv6 it always is.)
     pub checksum: bool,
 }
 
 impl Socket {
-    /// How `length` bytes to `target` leave; to the connected peer if none is given. `gso_size`: of this call's control message, if it had
-    /// one, else the socket's option counts. The datagrams count as sent.
+    /// How `length` bytes to `target` leave; to the connected peer if none is given. `gso_size`: of
+    /// this call's control message, if it had one, else the socket's option counts. The datagrams
+    /// count as sent.
     ///
     /// # Errors
     /// [`Detour`]: the kernel's socket has to send it.

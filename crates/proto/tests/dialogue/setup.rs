@@ -18,7 +18,8 @@ pub(crate) fn bytes(start: i64, end: i64, ours: bool) -> Vec<u8> {
     (start..end).map(|place| byte(place, ours)).collect()
 }
 
-/// What scripts begin with: an established connection, segments of 1000 bytes, a window of 65 000 bytes, Nagle off.
+/// What scripts begin with: an established connection, segments of 1000 bytes, a window of 65 000
+/// bytes, Nagle off.
 pub(crate) fn plain(starts: (u32, u32)) -> TcpRecord {
     let mut tcp = TcpRecord {
         snd_una: starts.0,

@@ -1,4 +1,5 @@
-//! One end: a connection and a program that writes and reads bytes of a known pattern, in pieces and at times of its own.
+//! One end: a connection and a program that writes and reads bytes of a known pattern, in pieces
+//! and at times of its own.
 
 use std::net::SocketAddr;
 
@@ -12,7 +13,8 @@ use crate::link::Frame;
 
 /// TCP's number in IP headers.
 const TCP: u8 = 6;
-/// The pattern repeats after this many bytes: a prime, so that nothing else does at the same length.
+/// The pattern repeats after this many bytes: a prime, so that nothing else does at the same
+/// length.
 const PATTERN: u64 = 65_521;
 
 /// The byte at `place` of what the end `sender` writes.
@@ -245,7 +247,8 @@ fn pseudo(sender: usize, length: usize) -> checksum::Sum {
     checksum::pseudo(source, target, TCP, length as u32)
 }
 
-/// Segmentation as an interface does it: sequence numbers go on, FIN and PSH are the last segment's, CWR the first's.
+/// Segmentation as an interface does it: sequence numbers go on, FIN and PSH are the last
+/// segment's, CWR the first's.
 fn cut(sender: usize, transmit: &Transmit<'_>, frames: &mut Vec<Frame>) {
     let payload = transmit.payload.concat();
     let size = match usize::from(transmit.segment_size) {

@@ -1,4 +1,5 @@
-//! One direction of a path: rate, queue, delay, and what goes wrong on it, all as a seed says. It carries the bytes of TCP segments.
+//! One direction of a path: rate, queue, delay, and what goes wrong on it, all as a seed says. It
+//! carries the bytes of TCP segments.
 //!
 //! Not here: IP headers, whose length is only counted.
 
@@ -16,7 +17,8 @@ pub(crate) const IP_HEADER: u64 = 20;
 pub(crate) struct Conditions {
     /// How long every packet takes.
     pub(crate) delay: Duration,
-    /// Up to this much is added to the delay of each packet alone, so that packets overtake each other.
+    /// Up to this much is added to the delay of each packet alone, so that packets overtake each
+    /// other.
     pub(crate) jitter: Duration,
     /// How many packets are lost.
     pub(crate) loss: u64,
@@ -115,7 +117,8 @@ impl Link {
         }
     }
 
-    /// Puts a frame on the link. Gives the largest packet that the link takes if this one is larger.
+    /// Puts a frame on the link. Gives the largest packet that the link takes if this one is
+    /// larger.
     pub(crate) fn send(&mut self, now: Instant, mut frame: Frame) -> Option<u64> {
         let size = frame.bytes.len() as u64 + IP_HEADER;
         if size > self.conditions.mtu {
@@ -145,7 +148,8 @@ impl Link {
         None
     }
 
-    /// Nothing leaves a link with a rate for `time`; it waits, and is not lost if the queue has room.
+    /// Nothing leaves a link with a rate for `time`; it waits, and is not lost if the queue has
+    /// room.
     pub(crate) fn pause(&mut self, now: Instant, time: Duration) {
         let now_ns = now.as_micros() * 1_000;
         self.free_at_ns = self.free_at_ns.max(now_ns) + time.as_micros() * 1_000;

@@ -1,8 +1,9 @@
-//! Two connections on a simulated path, with everything that can go wrong on one, on a clock that is only a number: the same seed gives
-//! the same run, everywhere.
+//! Two connections on a simulated path, with everything that can go wrong on one, on a clock that
+//! is only a number: the same seed gives the same run, everywhere.
 //!
-//! `link` is the path, `host` an end with its program, `world` both with the clock. `runs` are thousands of sessions left to chance,
-//! `scenarios` single cases, `throughput` a table that is reviewed.
+//! `link` is the path, `host` an end with its program, `world` both with the clock. `runs` are
+//! thousands of sessions left to chance, `scenarios` single cases, `throughput` a table that is
+//! reviewed.
 
 mod host;
 mod link;

@@ -1,7 +1,8 @@
-//! Many short sessions, each with a path, programs, options and moves as its seed says. Whatever they are, every byte arrives, in order,
-//! once, and both ends close.
+//! Many short sessions, each with a path, programs, options and moves as its seed says. Whatever
+//! they are, every byte arrives, in order, once, and both ends close.
 //!
-//! `SOJOURN_SIMULATION_RUNS` says how many, `SOJOURN_SIMULATION_SEED` which one first (then usually with one run).
+//! `SOJOURN_SIMULATION_RUNS` says how many, `SOJOURN_SIMULATION_SEED` which one first (then usually
+//! with one run).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -1,6 +1,8 @@
-//! The table of throughput over loss and round-trip time, for each congestion controller: a reviewed file, and every run gives exactly it.
+//! The table of throughput over loss and round-trip time, for each congestion controller: a
+//! reviewed file, and every run gives exactly it.
 //!
-//! After a change that is meant, run with `SOJOURN_BLESS=1` and look at the difference: it is part of the change.
+//! After a change that is meant, run with `SOJOURN_BLESS=1` and look at the difference: it is part
+//! of the change.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What a session does with a segment that has arrived: past the engine, and into the stream or to the call that waits for it.
+//! What a session does with a segment that has arrived: past the engine, and into the stream or to
+//! the call that waits for it.
 //!
 //! Read the head of `round` first, which says who names places for payload and why.
 
@@ -12,7 +13,8 @@ use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{Flags, Header};
 use std::io::IoSlice;
 
-/// Parts of a segment's payload, in order: for the call that waits, and up to the end and from the beginning of the ring.
+/// Parts of a segment's payload, in order: for the call that waits, and up to the end and from the
+/// beginning of the ring.
 pub(crate) type Sizes = [usize; 3];
 
 /// What is to be known of a segment beside its header and payload.
@@ -38,7 +40,8 @@ impl Carried {
     ) -> Result<(), Ending> {
         let Some(segment) = frame.segment() else { return Ok(()) };
         let mut header = segment.header();
-        // What ends a connection the kernel is to hear itself: it is told again once the session is home.
+        // What ends a connection the kernel is to hear itself: it is told again once the session is
+        // home.
         if header.flags.contains(Flags::RST) && self.connection.is_reset_by(header.seq) {
             return Err(Ending::Peer);
         }
@@ -62,14 +65,16 @@ impl Carried {
         }
     }
 
-    /// A FIN stands there: whether that is in the window. Notes whether it is right behind the last byte.
+    /// A FIN stands there: whether that is in the window. Notes whether it is right behind the last
+    /// byte.
     fn ends_at(&mut self, end: u32, now: Instant) -> bool {
         let position = self.connection.position(now);
         self.has_ended = end == position.rcv_nxt;
         end.wrapping_sub(position.rcv_nxt) <= position.rcv_wnd
     }
 
-    /// Copies what comes next to the call that waits, and then into the ring. What there is no room for, `deliver` brings.
+    /// Copies what comes next to the call that waits, and then into the ring. What there is no room
+    /// for, `deliver` brings.
     fn hand_over(&self, bytes: &[u8], landing: Option<&mut Landing<'_>>) -> usize {
         let mut done = 0;
         if let Some(landing) = landing.filter(|_| self.may_land()) {
@@ -88,8 +93,8 @@ impl Carried {
         !self.stream.is_frozen() && self.stream.pending() == 0
     }
 
-    /// Where the `len` bytes of a segment belong that has not been copied out of the kernel yet, and how many of them are for whom. `None`: it is not
-    /// what comes next, or there is no room.
+    /// Where the `len` bytes of a segment belong that has not been copied out of the kernel yet,
+    /// and how many of them are for whom. `None`: it is not what comes next, or there is no room.
     pub(crate) fn place<'a>(
         &'a mut self,
         header: &Header,
@@ -148,7 +153,8 @@ impl Carried {
     }
 }
 
-/// Gives the engine a segment whose payload lies where it belongs already; `take` says whether it may be used there. Whether it was.
+/// Gives the engine a segment whose payload lies where it belongs already; `take` says whether it
+/// may be used there. Whether it was.
 fn take_lent(
     connection: &mut Connection,
     arrival: &Arrival<'_>,
@@ -172,7 +178,8 @@ fn vacant(stream: &Stream, len: usize) -> Option<[&mut [u8]; 2]> {
         return Some([&mut [], &mut []]);
     }
     let spans = stream.vacant(len).ok()?;
-    // SAFETY: the ring's writer is the pump, whose lock the caller holds; nobody reads there before it is published.
+    // SAFETY: the ring's writer is the pump, whose lock the caller holds; nobody reads there before
+    // it is published.
     let parts = spans.map(|span| span.map_or(&mut [][..], |span| unsafe { span.as_mut_slice() }));
     (parts[0].len() + parts[1].len() == len).then_some(parts)
 }

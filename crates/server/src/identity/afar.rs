@@ -1,7 +1,9 @@
-//! Options of TCP sockets that sessions with other hosts do not obey: those that have one stay in the kernel.
+//! Options of TCP sockets that sessions with other hosts do not obey: those that have one stay in
+//! the kernel.
 //!
-//! Only what can be seen of a socket. What it has of its listener is seen here, too. What cannot, the program's library knows of, since it sees it being set. What the engine does obey is
-//! in `sojourn_pump::options`.
+//! Only what can be seen of a socket. What it has of its listener is seen here, too. What cannot,
+//! the program's library knows of, since it sees it being set. What the engine does obey is in
+//! `sojourn_pump::options`.
 
 use super::headers;
 use crate::raw;
@@ -14,8 +16,8 @@ const WAY: [i32; 3] = [5, 36, 62];
 /// TCP level: `TCP_THIN_LINEAR_TIMEOUTS`, `TCP_NOTSENT_LOWAT`.
 const TCP: [i32; 2] = [16, 25];
 
-/// Settings of the system that give every socket what the engine does not do (the second of `TCP`'s, the first, and looking for the path's MTU by
-/// trying), and their values without it.
+/// Settings of the system that give every socket what the engine does not do (the second of
+/// `TCP`'s, the first, and looking for the path's MTU by trying), and their values without it.
 const USUAL: [(&str, &str); 3] = [
     ("tcp_notsent_lowat", "4294967295"),
     ("tcp_thin_linear_timeouts", "0"),
@@ -47,7 +49,8 @@ fn is_v6(end: BorrowedFd<'_>) -> bool {
     sockopt::socket_domain(end) == Ok(AddressFamily::INET6)
 }
 
-/// Whether explicit congestion notification was agreed: the engine could, but a socket that is put back cannot be told.
+/// Whether explicit congestion notification was agreed: the engine could, but a socket that is put
+/// back cannot be told.
 fn marks_congestion(end: BorrowedFd<'_>) -> bool {
     let mut info = [0; tcp_info::LEN];
     raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_ok()
@@ -61,15 +64,17 @@ fn number(end: BorrowedFd<'_>, level: i32, name: i32) -> i32 {
     if is_known { i32::from_ne_bytes(value) } else { 0 }
 }
 
-/// The priority that the kernel gives to a socket's packets by `IP_TOS` (ip(7); `rt_tos2priority` in the kernel's `net/route.h`). Packets of the
-/// engine have none, and no queue of an interface treats them by it, but a program that sets the one has not asked for the other.
+/// The priority that the kernel gives to a socket's packets by `IP_TOS` (ip(7); `rt_tos2priority`
+/// in the kernel's `net/route.h`). Packets of the engine have none, and no queue of an interface
+/// treats them by it, but a program that sets the one has not asked for the other.
 fn priority_of(end: BorrowedFd<'_>) -> i32 {
     const BY_TOS: [i32; 16] = [0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4];
     let tos = sockopt::ip_tos(end).unwrap_or(0);
     BY_TOS[usize::from(tos >> 1 & 0xf)]
 }
 
-/// Whether its congestion control is one of the engine's, or the system's own choice, for which the nearest does.
+/// Whether its congestion control is one of the engine's, or the system's own choice, for which the
+/// nearest does.
 fn runs_here(end: BorrowedFd<'_>) -> bool {
     let mut name = [0; 16];
     let Ok(len) = raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name) else {

@@ -1,16 +1,20 @@
 //! UDP sockets: which ones their programs may carry.
 //!
-//! Only where the server has a carrier. A socket has no peer in the sense of streams: whoever it talks with, the carrier
-//! takes the other side. What would have the kernel treat its plain datagrams in a way that the engine does not is refused. Options
-//! that say something of errors, fragments or multicast do not matter: those stay the kernel's; and what is to be told with each
-//! datagram (addresses, hops, times) the library tells (`sojourn_pump::ancillary`). udp(7), ip(7), ipv6(7).
+//! Only where the server has a carrier. A socket has no peer in the sense of streams: whoever it
+//! talks with, the carrier takes the other side. What would have the kernel treat its plain
+//! datagrams in a way that the engine does not is refused. Options that say something of errors,
+//! fragments or multicast do not matter: those stay the kernel's; and what is to be told with each
+//! datagram (addresses, hops, times) the library tells (`sojourn_pump::ancillary`). udp(7), ip(7),
+//! ipv6(7).
 //!
 //! # Shared ports
-//! `SO_REUSEADDR` and `SO_REUSEPORT` let several sockets have one port, and the kernel chooses among them: by who is connected, then by
-//! who came last, or by turns. A carried socket takes what its rule in the filter says, so it must be the one that the kernel would choose.
-//! Without either option nobody can join it. Connected it is chosen before any that is not, so it must only be the only one that is
-//! connected from there to its peer; another that comes to be so later is none that a program has use for. Not connected
-//! and with one of the options set, it may be joined at any time, of which nobody is told: it is refused, alone or not.
+//! `SO_REUSEADDR` and `SO_REUSEPORT` let several sockets have one port, and the kernel chooses
+//! among them: by who is connected, then by who came last, or by turns. A carried socket takes what
+//! its rule in the filter says, so it must be the one that the kernel would choose. Without either
+//! option nobody can join it. Connected it is chosen before any that is not, so it must only be the
+//! only one that is connected from there to its peer; another that comes to be so later is none
+//! that a program has use for. Not connected and with one of the options set, it may be joined at
+//! any time, of which nobody is told: it is refused, alone or not.
 
 use super::diag::Diag;
 use super::headers::{self, is_long, is_set};
@@ -22,11 +26,13 @@ use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
 use sojourn_session::{KindT, ReasonT};
 use std::net::SocketAddr;
 
-/// Options at the socket level that are obeyed here and not on streams: `SO_TIMESTAMP` and `SO_TIMESTAMPNS`, old and new.
+/// Options at the socket level that are obeyed here and not on streams: `SO_TIMESTAMP` and
+/// `SO_TIMESTAMPNS`, old and new.
 const TIMES: [i32; 4] = [29, 35, 63, 64];
 /// `SO_REUSEADDR`, `SO_REUSEPORT`.
 const SHARES: [i32; 2] = [2, 15];
-/// Options at the socket level that must be 0: marks, times of sending and routes are the kernel's. From `asm-generic/socket.h`.
+/// Options at the socket level that must be 0: marks, times of sending and routes are the kernel's.
+/// From `asm-generic/socket.h`.
 const OF_SOCKET: [i32; 7] = [
     5,  // SO_DONTROUTE
     36, // SO_MARK

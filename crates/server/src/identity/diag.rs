@@ -1,12 +1,14 @@
 //! Questions to the kernel's `sock_diag`: who is at the other end of a socket. See sock_diag(7).
 //!
-//! The kernel finds a TCP socket by its addresses at once, a Unix socket by its inode only by walking through all
-//! of them (0.3 ms where there are 20 000). So once single questions have cost as much as asking for all Unix
-//! sockets would, that is done, and the answers are kept: the peer of a connected socket never changes, and
-//! cookies are never given out again, so what is kept cannot become wrong.
+//! The kernel finds a TCP socket by its addresses at once, a Unix socket by its inode only by
+//! walking through all of them (0.3 ms where there are 20 000). So once single questions have cost
+//! as much as asking for all Unix sockets would, that is done, and the answers are kept: the peer
+//! of a connected socket never changes, and cookies are never given out again, so what is kept
+//! cannot become wrong.
 //!
-//! `sock_diag` answers for the network name space of the asking socket. One for another name space is made by
-//! a thread that enters it, which the kernel allows to privileged servers. Not here: what is asked when.
+//! `sock_diag` answers for the network name space of the asking socket. One for another name space
+//! is made by a thread that enters it, which the kernel allows to privileged servers. Not here:
+//! what is asked when.
 
 use crate::raw;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -66,7 +68,8 @@ pub(super) struct UnixPeer {
 #[derive(Debug)]
 pub struct Diag {
     pub(super) own: Asker,
-    /// The name space asked last, other than the server's own; let go soon, for it keeps that one alive.
+    /// The name space asked last, other than the server's own; let go soon, for it keeps that one
+    /// alive.
     other: Option<Asker>,
     /// Connections with other hosts can be carried, in the server's own name space.
     carries: bool,
@@ -135,7 +138,8 @@ pub(super) struct Asker {
     /// Cookie of its name space.
     pub(super) space: u64,
     sequence: u32,
-    /// Peers of Unix sockets by the sockets' cookies: of all when all were asked for, and of some since.
+    /// Peers of Unix sockets by the sockets' cookies: of all when all were asked for, and of some
+    /// since.
     peers: HashMap<u64, UnixPeer>,
     /// Time spent on single questions since then, and what it costs to ask for all.
     spent: Duration,
@@ -298,7 +302,8 @@ impl Asker {
         request.extend(body);
         rustix::net::send(&self.socket, &request, SendFlags::empty())?;
         loop {
-            // The kernel has answered before `send` came back; a long answer goes on with each `recv`.
+            // The kernel has answered before `send` came back; a long answer goes on with each
+            // `recv`.
             let (len, _) =
                 rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
             let mut rest = &self.buffer[..len.min(self.buffer.len())];

@@ -1,12 +1,14 @@
-//! Options of sockets that change their packets' headers or ways, or bound what they take, below TCP and UDP: the kernel's to honour.
+//! Options of sockets that change their packets' headers or ways, or bound what they take, below
+//! TCP and UDP: the kernel's to honour.
 //!
-//! Looked at on each socket itself, since one that was accepted has them from its listener. ip(7), ipv6(7). Not here: options of the transport
-//! (`afar`, `datagram`).
+//! Looked at on each socket itself, since one that was accepted has them from its listener. ip(7),
+//! ipv6(7). Not here: options of the transport (`afar`, `datagram`).
 
 use crate::raw;
 use rustix::fd::BorrowedFd;
 
-/// Options of `IPPROTO_IP` that must be 0, `linux/in.h`: what is to be told with each packet and is not here, and what changes headers and routes.
+/// Options of `IPPROTO_IP` that must be 0, `linux/in.h`: what is to be told with each packet and is
+/// not here, and what changes headers and routes.
 const OF_IP: [i32; 8] = [
     6,  // IP_RECVOPTS
     7,  // IP_RETOPTS

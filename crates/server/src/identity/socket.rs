@@ -152,7 +152,8 @@ const SEND_GROWS_TO: usize = 4 << 20;
 /// A segment is taken as long as there is any room.
 const SEGMENT: usize = 64 << 10;
 
-/// What the kernel holds of a TCP connection: in the send buffer of the one end and in the receive buffer of the other, which grow by themselves.
+/// What the kernel holds of a TCP connection: in the send buffer of the one end and in the receive
+/// buffer of the other, which grow by themselves.
 fn tcp_holds(end: BorrowedFd<'_>) -> [u32; 2] {
     let mut set = [0; 4];
     let set = raw::getsockopt(end, libc::SOL_SOCKET, SO_BUF_LOCK, &mut set)
@@ -199,7 +200,8 @@ fn unix(
         return Err(ReasonT::State);
     }
     let send = sockopt::socket_send_buffer_size(end).map_err(|_| ReasonT::Resources)?;
-    // A message is taken as long as there is any room, in pieces of half the buffer, but not of more than 48 KiB.
+    // A message is taken as long as there is any room, in pieces of half the buffer, but not of
+    // more than 48 KiB.
     let holds = [u32::try_from(send + (send / 2).min(48 << 10)).unwrap_or(u32::MAX), 0];
     let inode = u32::try_from(inode).map_err(|_| ReasonT::Kind)?;
     let peer = diag.of(end)?.unix_peer(inode, cookie).map_err(|error| match error {

@@ -147,7 +147,8 @@ fn unix_sockets_of_every_origin_are_paired() {
 fn many_unix_sockets_are_asked_for_at_once_and_still_paired_right() {
     let mut diag = Diag::new().unwrap();
     let mut key = |end: &UnixStream| look(end.as_fd(), &mut diag).unwrap().key;
-    // More than single questions are worth: the later ones come from what was learnt, or from a new look.
+    // More than single questions are worth: the later ones come from what was learnt, or from a new
+    // look.
     let pairs: Vec<_> = (0..300).map(|_| unix()).collect();
     for _ in 0..3 {
         for (a, b) in &pairs {

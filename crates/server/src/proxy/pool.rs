@@ -1,6 +1,8 @@
-//! The threads of a proxy that look at what clients sent, and close it; each may be lost in that for ever.
+//! The threads of a proxy that look at what clients sent, and close it; each may be lost in that
+//! for ever.
 //!
-//! A thread is made when there is work and none is free, up to a few. Not here: what work there is (`proxy`).
+//! A thread is made when there is work and none is free, up to a few. Not here: what work there is
+//! (`proxy`).
 
 use crate::identity::Diag;
 use crate::looked::Looked;
@@ -13,7 +15,8 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Threads, at most: so many programs of a user may each hold one up before the others have to wait.
+/// Threads, at most: so many programs of a user may each hold one up before the others have to
+/// wait.
 const THREADS_MAX: usize = 8;
 /// All threads are lost when none has finished anything for so long while there is something to do.
 const LOST_AFTER: Duration = Duration::from_secs(4);
@@ -125,7 +128,8 @@ impl Shared {
         if self.carries {
             diag.carries();
         }
-        // The end is closed before the answer, or its peer would not see that the program closes it.
+        // The end is closed before the answer, or its peer would not see that the program closes
+        // it.
         let looked = Looked::at(end, diag);
         diag.let_go();
         answer(&ticket, &looked);

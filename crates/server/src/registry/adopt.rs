@@ -1,8 +1,9 @@
 //! Streams that were made by a server before this one.
 //!
-//! Their sides have region and inboxes already; the server only learns who they are, so that it can show and
-//! recall them. A stream to another host has the carrier's side first, which that has from an earlier server, with its region. A library's word for a stream's number proves nothing, but it can do no harm either: both
-//! sides must hold the ends of one and the same connection.
+//! Their sides have region and inboxes already; the server only learns who they are, so that it can
+//! show and recall them. A stream to another host has the carrier's side first, which that has from
+//! an earlier server, with its region. A library's word for a stream's number proves nothing, but
+//! it can do no harm either: both sides must hold the ends of one and the same connection.
 
 use super::{CARRIER, CallError, Identity, Registry, State, Stream, Wish};
 use sojourn_ipc::ClientId;

@@ -1,8 +1,9 @@
 //! What the server has to say to a process, until it collects it.
 //!
-//! Apart from wishes of administrators an end has at most one join and one recall or refusal queued, so a queue is bounded by what the process may
-//! offer; one that offers and never collects is dropped ([`Registry::take_late`]). What has become stale in the
-//! queue (its session was left meanwhile) is passed over when its turn comes.
+//! Apart from wishes of administrators an end has at most one join and one recall or refusal
+//! queued, so a queue is bounded by what the process may offer; one that offers and never collects
+//! is dropped ([`Registry::take_late`]). What has become stale in the queue (its session was left
+//! meanwhile) is passed over when its turn comes.
 
 use super::process::Role;
 use super::{CARRIER, CallError, EVENTS_MAX, Registry, State, Stream};
@@ -20,7 +21,8 @@ pub(super) enum Event {
     Wanted { inode: u64 },
 }
 
-/// What the carrier has to say to the library at the other side of a stream; `local` is filled in on the way.
+/// What the carrier has to say to the library at the other side of a stream; `local` is filled in
+/// on the way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Carried {
     /// The session is the library's to carry.
@@ -76,7 +78,8 @@ pub struct JoinOut {
     pub peer_process: Descriptor,
 }
 
-/// One side's place in an inbox; descriptors (memory, ready, attention) only where the process has them not.
+/// One side's place in an inbox; descriptors (memory, ready, attention) only where the process has
+/// them not.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the fields are those of `inbox_t` in idl/session.idl")]
 pub struct InboxOut {

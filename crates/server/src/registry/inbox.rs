@@ -1,7 +1,7 @@
 //! Inboxes and their slots.
 //!
-//! A slot is given out again only after the stream that had it is over for both sides. An inbox goes when its
-//! last slot is free; its number is never used again.
+//! A slot is given out again only after the stream that had it is over for both sides. An inbox
+//! goes when its last slot is free; its number is never used again.
 
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Descriptor;

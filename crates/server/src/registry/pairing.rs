@@ -9,11 +9,13 @@ use super::{
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};
 
-/// The rings of a session with another host are so many times larger: what is on its way, and not acknowledged, lies in them, too.
+/// The rings of a session with another host are so many times larger: what is on its way, and not
+/// acknowledged, lies in them, too.
 const AFAR_FACTOR: u32 = 4;
 
 impl Registry {
-    /// A process offers an end that the server has looked at: `seen` says what it is or why it cannot move.
+    /// A process offers an end that the server has looked at: `seen` says what it is or why it
+    /// cannot move.
     ///
     /// # Errors
     /// [`CallError`].
@@ -78,7 +80,8 @@ impl Registry {
         owner.ends.insert(wish.local, end);
     }
 
-    /// The same end offered twice has several holders: neither offer stands, and a stream comes home.
+    /// The same end offered twice has several holders: neither offer stands, and a stream comes
+    /// home.
     fn unshared(
         &mut self,
         process: ClientId,
@@ -157,7 +160,8 @@ impl Registry {
         let Some(end) = self.end(process, local) else { return Offered::Decided };
         let Some(&other) = self.keys.get(&end.identity.key.mirror()) else {
             if process == CARRIER {
-                // Its program has taken its offer back, and would be kept from closing what the carrier holds.
+                // Its program has taken its offer back, and would be kept from closing what the
+                // carrier holds.
                 self.refuse(process, local, ReasonT::PeerLeft, now_ms);
                 return Offered::Decided;
             }
@@ -183,10 +187,11 @@ impl Registry {
         Offered::Decided
     }
 
-    /// Between users a library's word that nobody else holds its end is not enough. Who lies would be joined with the end of another's
-    /// session, while that other's bytes also come from, or go to, somebody who holds the liar's end rightfully, in the
-    /// kernel. Within one user, who has both ends, it harms nothing that it could not harm anyway; root is believed.
-    /// Whether any of these two must be counted first.
+    /// Between users a library's word that nobody else holds its end is not enough. Who lies would
+    /// be joined with the end of another's session, while that other's bytes also come from, or go
+    /// to, somebody who holds the liar's end rightfully, in the kernel. Within one user, who has
+    /// both ends, it harms nothing that it could not harm anyway; root is believed. Whether any of
+    /// these two must be counted first.
     fn count_believed(&mut self, sides: [(ClientId, u64); 2]) -> bool {
         let uids = sides.map(|(id, _)| self.processes.get(&id).map_or(0, |one| one.who.uid));
         let is_theirs = uids[0] != uids[1] && self.limits.serves_everybody;
@@ -275,7 +280,8 @@ impl Registry {
         if users.iter().any(is_beyond) { Err(ReasonT::Quota) } else { Ok(users) }
     }
 
-    /// Kind and ring sizes: of the smaller wish, and so that a writer is never held up where the kernel would have taken its bytes.
+    /// Kind and ring sizes: of the smaller wish, and so that a writer is never held up where the
+    /// kernel would have taken its bytes.
     fn shape(&self, sides: [(ClientId, u64); 2]) -> Option<(KindT, [u32; 2])> {
         let ends = [self.end(sides[0].0, sides[0].1)?, self.end(sides[1].0, sides[1].1)?];
         let is_afar = ends.iter().any(|end| end.identity.key.is_carried());
@@ -309,9 +315,11 @@ impl Registry {
     }
 }
 
-/// A ring for a writer whose path in the kernel holds `held` bytes, where `wish` (a power of two) is wanted: not much more than the kernel has where it
-/// has little, as programs choose small buffers to be held up early; and where it has more, all of it beside the part that is used while the
-/// reader keeps up. Of a ring that is larger than its wish each side uses a quarter at most for that.
+/// A ring for a writer whose path in the kernel holds `held` bytes, where `wish` (a power of two)
+/// is wanted: not much more than the kernel has where it has little, as programs choose small
+/// buffers to be held up early; and where it has more, all of it beside the part that is used while
+/// the reader keeps up. Of a ring that is larger than its wish each side uses a quarter at most for
+/// that.
 fn ring_bytes(wish: u32, held: u32) -> u32 {
     let held = held.clamp(RING_MIN, RING_MOST);
     let near = wish.min((2 * held).next_power_of_two());

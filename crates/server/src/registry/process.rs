@@ -67,7 +67,8 @@ pub(super) struct Refused {
     pub(super) rates: [u64; 2],
 }
 
-/// Descriptors that are kept for a process: its socket and the line to its proxy, the process, its doorbell.
+/// Descriptors that are kept for a process: its socket and the line to its proxy, the process, its
+/// doorbell.
 const OF_PROCESS: usize = 4;
 /// For an inbox: memory and two events.
 pub(super) const OF_INBOX: usize = 3;
@@ -161,15 +162,17 @@ impl Registry {
         }
     }
 
-    /// Whether whoever has this process descriptor, of this registry, has shown that it may have packets.
+    /// Whether whoever has this process descriptor, of this registry, has shown that it may have
+    /// packets.
     #[must_use]
     pub fn has_packets(&self, of: &Descriptor) -> bool {
         let mut shown = self.processes.values().filter(|process| process.has_packets);
         !of.is_none() && shown.any(|process| process.who.process == *of)
     }
 
-    /// A session is home, or an offer is taken back. What is not known is passed over: the server may have
-    /// refused it meanwhile. `sent` counts where the region does not: for streams that were adopted.
+    /// A session is home, or an offer is taken back. What is not known is passed over: the server
+    /// may have refused it meanwhile. `sent` counts where the region does not: for streams that
+    /// were adopted.
     pub fn left(
         &mut self,
         process: ClientId,
@@ -219,7 +222,8 @@ impl Registry {
         }
     }
 
-    /// The process has told `left` of one more session, at that side of `stream`: it named both inboxes.
+    /// The process has told `left` of one more session, at that side of `stream`: it named both
+    /// inboxes.
     fn forget_inboxes(&mut self, process: ClientId, stream: u64, side: u8) {
         let Some(stream) = self.streams.get(&stream) else { return };
         let Some(process) = self.processes.get_mut(&process) else { return };

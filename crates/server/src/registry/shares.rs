@@ -1,7 +1,8 @@
 //! What each user has of something that there is only so much of.
 //!
-//! Nobody may take what would leave less to all others together than it has itself. So one user has half at most, and however many
-//! take what they can, some is left for the next. The server's own user and root may take all. Not here: what is counted, and when.
+//! Nobody may take what would leave less to all others together than it has itself. So one user has
+//! half at most, and however many take what they can, some is left for the next. The server's own
+//! user and root may take all. Not here: what is counted, and when.
 
 use std::collections::HashMap;
 

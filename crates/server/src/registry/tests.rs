@@ -96,7 +96,8 @@ pub(super) fn wish(local: u64) -> Wish {
     Wish { local, set: 0, ring_bytes: 64 << 10, is_sole: true, inode: local }
 }
 
-/// A registry with processes 1, 2 and 3 of user 1000 and 4 of user 1001, whose clients have the same numbers.
+/// A registry with processes 1, 2 and 3 of user 1000 and 4 of user 1001, whose clients have the
+/// same numbers.
 struct World {
     registry: Registry,
     maker: Fake,

@@ -12,7 +12,8 @@ const PAGE: usize = 2048;
 /// Events that a process may have waiting and still be asked for something.
 const WANTED_MAX: usize = 1024;
 
-/// Those of the items behind `after` that come first, in order; and the last one's number if there are more.
+/// Those of the items behind `after` that come first, in order; and the last one's number if there
+/// are more.
 fn page<T>(items: impl Iterator<Item = (u64, T)>, after: u64) -> (Vec<T>, u64) {
     let mut items: Vec<_> = items.filter(|(serial, _)| *serial > after).collect();
     let is_more = items.len() > PAGE;
@@ -26,8 +27,8 @@ fn page<T>(items: impl Iterator<Item = (u64, T)>, after: u64) -> (Vec<T>, u64) {
 }
 
 impl Registry {
-    /// Ends that user `uid` may see, its own, or all for root: those behind `after`, as many as go on a page, and what the next page is
-    /// behind; 0: there is no more.
+    /// Ends that user `uid` may see, its own, or all for root: those behind `after`, as many as go
+    /// on a page, and what the next page is behind; 0: there is no more.
     #[must_use]
     pub fn list(
         &self,
@@ -98,7 +99,8 @@ impl Registry {
         page(numbers.map(|pid| (u64::from(pid), pid)), after)
     }
 
-    /// The refusals that are remembered, as far as user `uid` may see them, in pages as [`Self::list`].
+    /// The refusals that are remembered, as far as user `uid` may see them, in pages as
+    /// [`Self::list`].
     #[must_use]
     pub fn refused(&self, (uid, after): (u32, u64), now_ms: u64) -> (Vec<RefusedInfoT>, u64) {
         let refusals = self.seen_by(uid).flat_map(|process| {
@@ -159,7 +161,8 @@ impl Registry {
         row
     }
 
-    /// Sends a stream home for a user. False: there is none of that number, or neither side is the user's.
+    /// Sends a stream home for a user. False: there is none of that number, or neither side is the
+    /// user's.
     pub fn recall_for(&mut self, number: u64, uid: u32, now_ms: u64) -> bool {
         let Some(stream) = self.streams.get(&number) else { return false };
         if uid != 0 && !stream.users.contains(&uid) {
@@ -169,10 +172,11 @@ impl Registry {
         true
     }
 
-    /// Asks a process of that user's, or any for root, to offer what it has of a socket or pipe. False: there is none of that number.
+    /// Asks a process of that user's, or any for root, to offer what it has of a socket or pipe.
+    /// False: there is none of that number.
     pub fn want(&mut self, pid: u32, inode: u64, uid: u32, now_ms: u64) -> bool {
-        // Whom the number means is decided by the user who asks: only its own processes are looked at. A number that has come again wakes
-        // the wrong one of these.
+        // Whom the number means is decided by the user who asks: only its own processes are looked
+        // at. A number that has come again wakes the wrong one of these.
         let mut known = self.processes.iter_mut().filter(|(id, _)| **id != CARRIER);
         let Some((id, process)) =
             known.find(|(_, p)| p.who.pid == pid && pid != 0 && (uid == 0 || p.who.uid == uid))
@@ -190,7 +194,8 @@ impl Registry {
         true
     }
 
-    /// A process does not offer what was wanted. `rates`: bytes a second in the kernel and away, if it is for those.
+    /// A process does not offer what was wanted. `rates`: bytes a second in the kernel and away, if
+    /// it is for those.
     pub fn declined(
         &mut self,
         id: ClientId,

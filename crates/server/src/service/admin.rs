@@ -13,8 +13,9 @@ use sojourn_session::{
 use std::sync::atomic::Ordering;
 
 impl Sojournd {
-    /// The user whose rights an administrator's connection has. A library's connection has none: its
-    /// program may have made it as root, and given up that right since (`prepare` in the library).
+    /// The user whose rights an administrator's connection has. A library's connection has none:
+    /// its program may have made it as root, and given up that right since (`prepare` in the
+    /// library).
     fn administrator(&self, caller: &Caller) -> Result<u32, Fault> {
         match self.lock().registry.who(caller.client) {
             Some(_) => Err(fault(FAULT_NOT_ALLOWED)),

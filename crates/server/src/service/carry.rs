@@ -1,4 +1,5 @@
-//! The interface `carry`, and what the server and its carrier tell each other. Not here: carrying (`sojourn_carrier`), the carrier's place (`carried`).
+//! The interface `carry`, and what the server and its carrier tell each other. Not here: carrying
+//! (`sojourn_carrier`), the carrier's place (`carried`).
 
 use super::ends::Looker;
 use super::{Sojournd, State, fault, wish_of};
@@ -30,7 +31,8 @@ impl Sojournd {
         self.carriers_diag().carries();
     }
 
-    /// Held by the carrier's thread alone: what it has may be a program's, and who asks what that is may wait.
+    /// Held by the carrier's thread alone: what it has may be a program's, and who asks what that
+    /// is may wait.
     fn carriers_diag(&self) -> MutexGuard<'_, Diag> {
         self.carriers_diag.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -30,7 +30,8 @@ pub(super) enum Looker {
 }
 
 impl Sojournd {
-    /// Has it looked at what a client of that user has sent; `then` is called sooner or later, with nothing if there is no answer.
+    /// Has it looked at what a client of that user has sent; `then` is called sooner or later, with
+    /// nothing if there is no answer.
     pub(super) fn look(
         &self,
         sent: OwnedFd,

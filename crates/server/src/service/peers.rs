@@ -23,14 +23,15 @@ impl Sojournd {
         self.lock_peers().insert(client, process);
     }
 
-    /// The process that says hello. Who connected may have handed the connection on and ended, and its number be another's by now: so the
-    /// kernel is asked whom the connection was made by, and that one must be there. While its descriptor says so the
-    /// number is its own (`holders` looks by it, and `counted` whether it was).
+    /// The process that says hello. Who connected may have handed the connection on and ended, and
+    /// its number be another's by now: so the kernel is asked whom the connection was made by, and
+    /// that one must be there. While its descriptor says so the number is its own (`holders` looks
+    /// by it, and `counted` whether it was).
     pub(super) fn process(&self, client: ClientId, pid: Pid) -> Result<OwnedFd, Fault> {
         let process = match self.lock_peers().remove(&client) {
             Some(Ok(process)) => process,
-            // Before Linux 6.5. Who connected a moment ago is taken to be there; a number that is another's by now shows in
-            // its descriptors, which are not those that are offered.
+            // Before Linux 6.5. Who connected a moment ago is taken to be there; a number that is
+            // another's by now shows in its descriptors, which are not those that are offered.
             None | Some(Err(Errno::NOPROTOOPT)) => {
                 pidfd_open(pid, PidfdFlags::empty()).map_err(|_| fault(FAULT_RESOURCES))?
             }

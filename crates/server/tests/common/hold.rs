@@ -1,6 +1,8 @@
-//! Holding the lock of a pipe for as long as one likes, as any program can: it writes from a page that does not come.
+//! Holding the lock of a pipe for as long as one likes, as any program can: it writes from a page
+//! that does not come.
 //!
-//! Here it does not come because of userfaultfd(2); a page of a file in a file system in user space does the same.
+//! Here it does not come because of userfaultfd(2); a page of a file in a file system in user space
+//! does the same.
 #![allow(unsafe_code, reason = "a page that is never there")]
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,7 +17,8 @@ const UFFD_API: u64 = 0xaa;
 const MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// What an administrator may give a program so that it can have such pages without privileges; `None`: there is no such thing here.
+/// What an administrator may give a program so that it can have such pages without privileges;
+/// `None`: there is no such thing here.
 pub(crate) fn faults() -> Option<OwnedFd> {
     let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd");
     if file.is_err() {
@@ -24,7 +27,8 @@ pub(crate) fn faults() -> Option<OwnedFd> {
     file.ok().map(OwnedFd::from)
 }
 
-/// A thread of this process writes to that pipe until the process ends. True once it holds the pipe's lock.
+/// A thread of this process writes to that pipe until the process ends. True once it holds the
+/// pipe's lock.
 pub(crate) fn hold(faults: OwnedFd, pipe: OwnedFd) -> bool {
     static PIPE: AtomicI32 = AtomicI32::new(-1);
     let (page, faults) = page(&faults);
@@ -43,7 +47,8 @@ pub(crate) fn hold(faults: OwnedFd, pipe: OwnedFd) -> bool {
 
 /// The address of a page that is not there, and who is told of who wants it.
 fn page(device: &OwnedFd) -> (usize, OwnedFd) {
-    // SAFETY: an ioctl that answers a new descriptor; a new mapping; two ioctls that read and write what they are given.
+    // SAFETY: an ioctl that answers a new descriptor; a new mapping; two ioctls that read and write
+    // what they are given.
     unsafe {
         let flags = libc::c_long::from(libc::O_CLOEXEC | libc::O_NONBLOCK);
         let fd = libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW, flags);

@@ -1,8 +1,8 @@
-//! What the tests of the whole server share: the server as a process, and fake libraries as processes that do
-//! as they are told over a socket.
+//! What the tests of the whole server share: the server as a process, and fake libraries as
+//! processes that do as they are told over a socket.
 //!
-//! A fake is this very test program, started anew with `FAKE` set: then the test named `fake` (each file of tests
-//! has one, which calls [`be_fake`]) becomes it. Not here: any of the real library.
+//! A fake is this very test program, started anew with `FAKE` set: then the test named `fake` (each
+//! file of tests has one, which calls [`be_fake`]) becomes it. Not here: any of the real library.
 #![allow(dead_code, reason = "each file of tests uses a part")]
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -577,8 +577,8 @@ pub(crate) fn is_there(address: &str) -> bool {
     Path::new(address).exists()
 }
 
-/// Held while a process is started: until it runs its own program it has every descriptor of this one, of all tests,
-/// and a look at who holds an end would find it.
+/// Held while a process is started: until it runs its own program it has every descriptor of this
+/// one, of all tests, and a look at who holds an end would find it.
 pub(crate) static STARTING: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
 fn spawn(command: &mut Command) -> std::process::Child {

@@ -1,7 +1,8 @@
 //! The configuration file: TOML, one key for each setting, no tables.
 //!
-//! Values may be text as on the command line, numbers, `true` and `false`, or lists of these. Only the first
-//! file of [`default_paths`] that is there is read. Not here: what the values mean; see `settings`.
+//! Values may be text as on the command line, numbers, `true` and `false`, or lists of these. Only
+//! the first file of [`default_paths`] that is there is read. Not here: what the values mean; see
+//! `settings`.
 
 use super::{Config, ConfigError, Setting, unknown};
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
 
-/// Where the file may be, the first that is there counts: `$SOJOURN_CONFIG` alone if it is set, else
-/// `$XDG_CONFIG_HOME/sojourn.toml` (`~/.config/sojourn.toml`), else `/etc/sojourn.toml`.
+/// Where the file may be, the first that is there counts: `$SOJOURN_CONFIG` alone if it is set,
+/// else `$XDG_CONFIG_HOME/sojourn.toml` (`~/.config/sojourn.toml`), else `/etc/sojourn.toml`.
 #[must_use]
 pub fn default_paths(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let filled = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -23,8 +24,8 @@ pub fn default_paths(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf
     users.into_iter().chain([PathBuf::from("/etc/sojourn.toml")]).collect()
 }
 
-/// The configuration by flags, variables and file, in this order of precedence. `flags` are names without
-/// dashes, and values.
+/// The configuration by flags, variables and file, in this order of precedence. `flags` are names
+/// without dashes, and values.
 ///
 /// # Errors
 /// [`ConfigError`], the first.
@@ -35,8 +36,9 @@ pub fn load<'a>(
     load_noting(flags, variable, |_| {})
 }
 
-/// As [`load`], and tells `note` of files that may be there, in directories that cannot be searched. They count as not
-/// there: a program that changes its user and keeps `HOME` would else not run.
+/// As [`load`], and tells `note` of files that may be there, in directories that cannot be
+/// searched. They count as not there: a program that changes its user and keeps `HOME` would else
+/// not run.
 ///
 /// # Errors
 /// [`ConfigError`], the first.
@@ -110,7 +112,8 @@ impl Config {
     }
 }
 
-/// Any text is an address and a number or a truth value becomes text, so these must be told apart here.
+/// Any text is an address and a number or a truth value becomes text, so these must be told apart
+/// here.
 fn is_of_its_type(setting: &Setting, value: &Value) -> Result<(), String> {
     match value {
         Value::String(_) => Ok(()),

@@ -1,7 +1,7 @@
 //! Lists that say what may move: ports, addresses, programs.
 //!
-//! All are written alike: entries between commas, `!` before one that is left to the kernel. If any entry
-//! is without `!`, only what such an entry names may move; `!` wins. Not here: who asks.
+//! All are written alike: entries between commas, `!` before one that is left to the kernel. If any
+//! entry is without `!`, only what such an entry names may move; `!` wins. Not here: who asks.
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
@@ -49,8 +49,8 @@ impl<T> Select<T> {
 pub struct Ports(Select<RangeInclusive<u16>>);
 
 impl Ports {
-    /// Whether a connection between these two ports may move: neither is left to the kernel, and one of
-    /// them is among those named, if any are.
+    /// Whether a connection between these two ports may move: neither is left to the kernel, and
+    /// one of them is among those named, if any are.
     #[must_use]
     pub fn allow(&self, a: u16, b: u16) -> bool {
         let either = |range: &RangeInclusive<u16>| range.contains(&a) || range.contains(&b);
@@ -177,7 +177,8 @@ impl Display for Addresses {
 pub struct Programs(Select<String>);
 
 impl Programs {
-    /// Whether a program that has these names may have sessions of its moved; a path counts by its last part.
+    /// Whether a program that has these names may have sessions of its moved; a path counts by its
+    /// last part.
     #[must_use]
     pub fn allow(&self, names: &[&str]) -> bool {
         let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();

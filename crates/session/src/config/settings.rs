@@ -1,7 +1,7 @@
 //! The table of settings: name, help, how a value is read and shown.
 //!
-//! Flags, variables, the file's keys and the manual are made from it, so a setting is added here and in
-//! [`Config`] and nowhere else.
+//! Flags, variables, the file's keys and the manual are made from it, so a setting is added here
+//! and in [`Config`] and nowhere else.
 
 use super::{Config, Spin};
 

@@ -37,8 +37,8 @@ pub(super) unsafe fn bulk(source: *const u8, target: *mut u8, len: usize) {
     // The first vector ends at or behind the first aligned place of the target.
     let skip = 16 - (target as usize & 15);
     let last = len - 64;
-    // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop ends
-    // when no whole block is left before the last four vectors.
+    // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
+    // ends when no whole block is left before the last four vectors.
     unsafe {
         asm!(
             "ldr q16, [{source}]",

@@ -1,11 +1,12 @@
 //! Copies by the vectors that an x86-64 processor has.
 //!
-//! Whole blocks of longer copies go to aligned places of the target; what is left at either end is loaded before and
-//! stored after them, and overlaps them. A load may have to wait for an earlier store whose address has the same
-//! lower twelve bits: where the target lies a little ahead of the source within a page, copies of
-//! some KiB therefore run from the end to the beginning; long ones, which caches fetch ahead for, do not mind.
-//! Non-temporal stores are not used: they copy what is in no cache half as fast again, and whoever
-//! reads the copy next waits for memory, which costs more. Not here: who copies what; see `copy`.
+//! Whole blocks of longer copies go to aligned places of the target; what is left at either end is
+//! loaded before and stored after them, and overlaps them. A load may have to wait for an earlier
+//! store whose address has the same lower twelve bits: where the target lies a little ahead of the
+//! source within a page, copies of some KiB therefore run from the end to the beginning; long ones,
+//! which caches fetch ahead for, do not mind. Non-temporal stores are not used: they copy what is
+//! in no cache half as fast again, and whoever reads the copy next waits for memory, which costs
+//! more. Not here: who copies what; see `copy`.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -102,9 +103,10 @@ impl Found {
     }
 }
 
-/// Whether vectors of 64 bytes pay, by the first register of leaf 0 (the maker), the signature of leaf 1 and
-/// the last register of leaf 7. Zen 4 makes two steps of them, and unaligned ones are slower than 32 bytes;
-/// Intel's processors before Ice Lake, which brought short string moves (FSRM), lower their clock for them.
+/// Whether vectors of 64 bytes pay, by the first register of leaf 0 (the maker), the signature of
+/// leaf 1 and the last register of leaf 7. Zen 4 makes two steps of them, and unaligned ones are
+/// slower than 32 bytes; Intel's processors before Ice Lake, which brought short string moves
+/// (FSRM), lower their clock for them.
 fn likes_avx512(maker: u32, signature: u32, more: u32) -> bool {
     const AMD: u32 = u32::from_le_bytes(*b"Auth");
     const INTEL: u32 = u32::from_le_bytes(*b"Genu");
@@ -135,7 +137,8 @@ fn enabled_state() -> u64 {
 const AHEAD: usize = 256;
 /// Longer copies run forwards all the same.
 const BACKWARD_MAX: usize = 8192;
-/// Copies up to this length take places as they are: what aligned ones save does not pay for finding them.
+/// Copies up to this length take places as they are: what aligned ones save does not pay for
+/// finding them.
 const SHORT_MAX: usize = 768;
 
 /// Whether loads of a copy that runs forwards meet the stores of the block before.
@@ -194,9 +197,11 @@ pub(super) unsafe fn bulk_by(way: Way, source: *const u8, target: *mut u8, len: 
     }
 }
 
-/// Short copies, and the two directions of longer ones, for vectors of one size. `$at` are the offsets of a block's vectors, `$load` the instruction
-/// that loads and stores, `$reg` what registers are called, with the four of the block, the four of the far
-/// end and the one of the near end; `$end` comes last. Registers are named, so that no caller has to know vectors of that size.
+/// Short copies, and the two directions of longer ones, for vectors of one size. `$at` are the
+/// offsets of a block's vectors, `$load` the instruction that loads and stores, `$reg` what
+/// registers are called, with the four of the block, the four of the far end and the one of the
+/// near end; `$end` comes last. Registers are named, so that no caller has to know vectors of that
+/// size.
 macro_rules! moves {
     (
         $short:ident, $forward:ident, $backward:ident, $bytes:literal, [$one:literal, $two:literal, $three:literal],
@@ -209,8 +214,8 @@ macro_rules! moves {
         #[inline(never)]
         unsafe fn $short(source: *const u8, target: *mut u8, len: usize) {
             let last = len - 4 * $bytes;
-            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
-            // ends when no whole block is left before the last four vectors.
+            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the
+            // loop ends when no whole block is left before the last four vectors.
             unsafe {
                 moves!(@asm $clobbers
                     "cmp {to}, {last_target}",
@@ -253,8 +258,8 @@ macro_rules! moves {
             // The first vector ends at or behind the first aligned place of the target.
             let skip = $bytes - (target as usize & ($bytes - 1));
             let last = len - 4 * $bytes;
-            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
-            // ends when no whole block is left before the last four vectors.
+            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the
+            // loop ends when no whole block is left before the last four vectors.
             unsafe {
                 moves!(@asm $clobbers
                     concat!($load, " ", $reg, $i, ", [{source}]"),
@@ -300,10 +305,11 @@ macro_rules! moves {
         #[inline(never)]
         unsafe fn $backward(source: *const u8, target: *mut u8, len: usize) {
             let last = len - $bytes;
-            // The blocks end at the last aligned place of the target, which is within the last vector.
+            // The blocks end at the last aligned place of the target, which is within the last
+            // vector.
             let end = len - (target.wrapping_add(len) as usize & ($bytes - 1));
-            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the loop
-            // ends when no whole block is left behind the first four vectors.
+            // SAFETY: loads within `len` bytes at `source`, stores within as many at `target`: the
+            // loop ends when no whole block is left behind the first four vectors.
             unsafe {
                 moves!(@asm $clobbers
                     concat!($load, " ", $reg, $e, ", [{source}]"),
@@ -354,7 +360,8 @@ macro_rules! moves {
             out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
             options(nostack))
     };
-    // Nine of the registers that older instructions do not know: nothing needs to be cleared after them.
+    // Nine of the registers that older instructions do not know: nothing needs to be cleared after
+    // them.
     (@asm upper $($line:expr),* $(,)?; $($operand:tt)*) => {
         asm!($($line,)* $($operand)*,
             out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _, out("zmm20") _,
@@ -509,8 +516,8 @@ pub(super) unsafe fn words(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Asks for the cache line of `line`, to be written: no effect but on caches, and where the processor
-/// does not know it, none at all.
+/// Asks for the cache line of `line`, to be written: no effect but on caches, and where the
+/// processor does not know it, none at all.
 #[inline(always)]
 pub(super) fn prefetch_for_writing(line: *mut u8) {
     // SAFETY: a prefetch does not fault, wherever it points.

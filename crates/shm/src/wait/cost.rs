@@ -11,16 +11,18 @@ pub(super) const COST_NS: core::ops::RangeInclusive<u64> = 1_000..=30_000;
 /// Sleeps of which the cheapest counts: what disturbs them makes them dearer.
 const SLEEPS: u32 = 5;
 
-/// Processor time (ns) that a sleep and the wake-up from it cost, of both threads; 0 on a single processor, where
-/// nobody can wake a thread while it spins. Measured once per process, on the thread that asks first,
-/// within about half a millisecond, of which the processor is used for a fifth.
+/// Processor time (ns) that a sleep and the wake-up from it cost, of both threads; 0 on a single
+/// processor, where nobody can wake a thread while it spins. Measured once per process, on the
+/// thread that asks first, within about half a millisecond, of which the processor is used for a
+/// fifth.
 pub fn sleep_cost_ns() -> u64 {
     static COST: OnceLock<u64> = OnceLock::new();
     *COST.get_or_init(|| if super::processors() < 2 { 0 } else { measure() })
 }
 
-/// A sleep that a timer ends costs its thread what a sleep costs the sleeper and the wake-up the waker: the timer's
-/// interrupt comes on the time of the sleeper's processor. No other thread is needed.
+/// A sleep that a timer ends costs its thread what a sleep costs the sleeper and the wake-up the
+/// waker: the timer's interrupt comes on the time of the sleeper's processor. No other thread is
+/// needed.
 fn measure() -> u64 {
     let word = AtomicU32::new(0);
     let sleep = |_| {

@@ -1,17 +1,19 @@
 //! Whether the next wait is worth spinning for, from how long the last ones took. Pure.
 //!
-//! Spinning is worth what it saves: the processor time of a sleep and a wake-up, the *cost*. In an exchange both ends wait,
-//! so two sleeps are saved if both spin, and mostly one of the two waits is the longer by far: a server computes its answer longer
-//! than its client thinks about it, or the other way round. So a waiter spins for two costs, which pays if the other end's
-//! wait is short, and spends at most twice what the two sleeps would have if it is as long. Where
-//! spins fail, it sleeps at once for more and more waits, so that it spends hardly more than that.
+//! Spinning is worth what it saves: the processor time of a sleep and a wake-up, the *cost*. In an
+//! exchange both ends wait, so two sleeps are saved if both spin, and mostly one of the two waits
+//! is the longer by far: a server computes its answer longer than its client thinks about it, or
+//! the other way round. So a waiter spins for two costs, which pays if the other end's wait is
+//! short, and spends at most twice what the two sleeps would have if it is as long. Where spins
+//! fail, it sleeps at once for more and more waits, so that it spends hardly more than that.
 //!
-//! Two ends that both sleep meet each other asleep: either waits for the other's wake-up, which takes
-//! longer than it costs, so that neither would ever spin again, though both would meet each other at
-//! once if they did. That state is left in three steps. Now and then some waits in a row are *long*, so
-//! that one end is met spinning. The other, asleep, then sleeps shortly, and tries a spin after some
-//! short sleeps. Then both spin. And who has met quick answers for a while affords a long wait, so that
-//! one late answer does not lead into that state. Not here: clocks, sleeping; see `wait`.
+//! Two ends that both sleep meet each other asleep: either waits for the other's wake-up, which
+//! takes longer than it costs, so that neither would ever spin again, though both would meet each
+//! other at once if they did. That state is left in three steps. Now and then some waits in a row
+//! are *long*, so that one end is met spinning. The other, asleep, then sleeps shortly, and tries a
+//! spin after some short sleeps. Then both spin. And who has met quick answers for a while affords
+//! a long wait, so that one late answer does not lead into that state. Not here: clocks, sleeping;
+//! see `wait`.
 
 /// How long to spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ struct End {
 }
 
 impl End {
-    /// Waits for what comes after `delay`; a wake-up takes `wake`. Answers when it goes on, what it has spent, and whether it slept.
+    /// Waits for what comes after `delay`; a wake-up takes `wake`. Answers when it goes on, what it
+    /// has spent, and whether it slept.
     fn wait(&mut self, delay: u64, wake: u64) -> (u64, u64, bool) {
         if let Some(slept) = self.slept.take() {
             self.pace.slept(slept, COST);

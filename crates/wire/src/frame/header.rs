@@ -1,7 +1,8 @@
 //! The headers of a flow's frames, prepared once and written in front of each payload.
 //!
-//! What does not change (addresses, ports, classes and the sums over them) is kept; a frame costs a copy and a few additions. Not
-//! here: which next hop or which fields a flow has, and putting headers and payload together, which an interface does by gathering.
+//! What does not change (addresses, ports, classes and the sums over them) is kept; a frame costs a
+//! copy and a few additions. Not here: which next hop or which fields a flow has, and putting
+//! headers and payload together, which an interface does by gathering.
 
 use crate::checksum::{self, Sum};
 use crate::ethernet::{self, EtherType};
@@ -43,7 +44,8 @@ pub enum Offload {
     Nothing,
     /// The transport checksum.
     Checksum,
-    /// The transport checksum, and cutting into segments (datagrams) of so many payload bytes, if the payload is longer.
+    /// The transport checksum, and cutting into segments (datagrams) of so many payload bytes, if
+    /// the payload is longer.
     Segments(u16),
 }
 
@@ -71,8 +73,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Headers of `flow`'s frames, from `flow.source` to `flow.target`, behind the link header `link` (whose ether type is not used)
-    /// or none.
+    /// Headers of `flow`'s frames, from `flow.source` to `flow.target`, behind the link header
+    /// `link` (whose ether type is not used) or none.
     ///
     /// # Errors
     /// [`NoRoom`] for addresses of different IP versions.
@@ -104,11 +106,12 @@ impl Header {
         self.prefix_len
     }
 
-    /// Writes all headers of a TCP segment with the payload that `payload`'s parts are in this order. The ports are the flow's, not
-    /// `tcp`'s. `identification` is IPv4's.
+    /// Writes all headers of a TCP segment with the payload that `payload`'s parts are in this
+    /// order. The ports are the flow's, not `tcp`'s. `identification` is IPv4's.
     ///
     /// # Errors
-    /// [`NoRoom`] if `out` is too short, the packet too long, the options too many; or if the flow is not of TCP.
+    /// [`NoRoom`] if `out` is too short, the packet too long, the options too many; or if the flow
+    /// is not of TCP.
     pub fn emit_tcp(
         &self,
         tcp: &tcp::Header,
@@ -138,7 +141,8 @@ impl Header {
         Ok(self.emitted(header_len, transport_len, offload, kind, has_cwr))
     }
 
-    /// Writes all headers of a UDP datagram with the payload that `payload`'s parts are in this order. `identification` is IPv4's.
+    /// Writes all headers of a UDP datagram with the payload that `payload`'s parts are in this
+    /// order. `identification` is IPv4's.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short or the packet too long; or if the flow is not of UDP.
@@ -199,7 +203,8 @@ impl Header {
         Ok(())
     }
 
-    /// What to write into the checksum field: the checksum, or the pseudo header's sum for the interface to go on from.
+    /// What to write into the checksum field: the checksum, or the pseudo header's sum for the
+    /// interface to go on from.
     fn transport_sum(
         &self,
         header: &[u8],
@@ -247,7 +252,8 @@ impl Header {
     }
 }
 
-/// Writes an IP header with zeros for what changes from frame to frame; returns its length in bytes.
+/// Writes an IP header with zeros for what changes from frame to frame; returns its length in
+/// bytes.
 fn emit_network(
     out: &mut [u8],
     source: IpAddr,

@@ -1,4 +1,5 @@
-//! Tests of `header`: what it refuses, and what it asks of an interface. That its frames read the same is in `tests/`.
+//! Tests of `header`: what it refuses, and what it asks of an interface. That its frames read the
+//! same is in `tests/`.
 
 use super::*;
 use crate::tcp::Flags;

@@ -1,6 +1,8 @@
-//! Whole frames: from the link header to the transport's payload in one pass ([`parse`]), and headers in front of a payload ([`Header`]).
+//! Whole frames: from the link header to the transport's payload in one pass ([`parse`]), and
+//! headers in front of a payload ([`Header`]).
 //!
-//! Not here: what a frame that is no TCP or UDP packet says (`arp`, `icmp`), and offload headers, which come before frames (`vnet`).
+//! Not here: what a frame that is no TCP or UDP packet says (`arp`, `icmp`), and offload headers,
+//! which come before frames (`vnet`).
 
 mod header;
 
@@ -31,7 +33,8 @@ pub enum Transport<'b> {
     Udp(udp::Datagram<'b>),
 }
 
-/// A frame with a whole TCP segment or UDP datagram in it. Offsets count from the frame's first byte.
+/// A frame with a whole TCP segment or UDP datagram in it. Offsets count from the frame's first
+/// byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'b> {
     bytes: &'b [u8],
@@ -85,9 +88,11 @@ impl<'b> Frame<'b> {
         }
     }
 
-    /// Whether the transport checksum is right: to be asked when the offload header says so (`vnet::Header::must_verify`).
+    /// Whether the transport checksum is right: to be asked when the offload header says so
+    /// (`vnet::Header::must_verify`).
     ///
-    /// A UDP datagram without checksum is right over IPv4 (RFC 768) and wrong over IPv6 (RFC 8200 section 8.1).
+    /// A UDP datagram without checksum is right over IPv4 (RFC 768) and wrong over IPv6 (RFC 8200
+    /// section 8.1).
     pub fn checksum_is_right(&self) -> bool {
         if let Transport::Udp(datagram) = &self.transport
             && datagram.checksum() == 0
@@ -162,8 +167,9 @@ pub(crate) const fn endpoint(address: IpAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// Reads a frame from its first byte to the transport's payload. Lengths, the IPv4 header's checksum and the headers' structure are
-/// checked, the transport checksum is not ([`Frame::checksum_is_right`]).
+/// Reads a frame from its first byte to the transport's payload. Lengths, the IPv4 header's
+/// checksum and the headers' structure are checked, the transport checksum is not
+/// ([`Frame::checksum_is_right`]).
 ///
 /// # Errors
 /// Damage; or that the frame is sound and no whole TCP or UDP packet ([`Malformed::is_foreign`]).
@@ -172,8 +178,9 @@ pub fn parse(bytes: &[u8], link: Link) -> Result<Frame<'_>, Malformed> {
     parse_start(bytes, link, 0)
 }
 
-/// As [`parse`], of a frame that goes on for `missing` bytes of a TCP segment's payload behind `bytes`, which have all headers. What the answer
-/// says of the payload is meant of the part that is there.
+/// As [`parse`], of a frame that goes on for `missing` bytes of a TCP segment's payload behind
+/// `bytes`, which have all headers. What the answer says of the payload is meant of the part that
+/// is there.
 ///
 /// # Errors
 /// As [`parse`]; and that the frame does not end just there, as one with padding.

@@ -1,9 +1,11 @@
-//! A segment's control bits (RFC 9293 section 3.1, RFC 3168 section 6.1). Read `segment` for where they lie.
+//! A segment's control bits (RFC 9293 section 3.1, RFC 3168 section 6.1). Read `segment` for where
+//! they lie.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// Control bits. The four reserved ones before them are neither shown nor sent (RFC 9293 section 3.1: ignored, zero).
+    /// Control bits. The four reserved ones before them are neither shown nor sent (RFC 9293
+    /// section 3.1: ignored, zero).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Flags: u8 {
         /// No more data from the sender.

@@ -1,4 +1,5 @@
-//! A TCP header as a value (RFC 9293 section 3.1). Not the checksum, which needs addresses and payload: see `frame` or [`Header::emit`].
+//! A TCP header as a value (RFC 9293 section 3.1). Not the checksum, which needs addresses and
+//! payload: see `frame` or [`Header::emit`].
 
 use super::{Flags, HEADER_BYTES, Options, Segment, SeqNum};
 use crate::octets::put;
@@ -26,8 +27,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of the segment that `bytes` are, and its length in bytes. The checksum is not looked at; options that are unknown
-    /// or damaged are left out, as [`Options::parse`] says.
+    /// The header of the segment that `bytes` are, and its length in bytes. The checksum is not
+    /// looked at; options that are unknown or damaged are left out, as [`Options::parse`] says.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Length`].
@@ -46,7 +47,8 @@ impl Header {
         false
     }
 
-    /// Writes the header with a zero checksum; returns its length in bytes. [`write_checksum`](super::write_checksum) does the rest.
+    /// Writes the header with a zero checksum; returns its length in bytes.
+    /// [`write_checksum`](super::write_checksum) does the rest.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short or the options are longer than 40 bytes.

@@ -1,6 +1,8 @@
-//! TCP's options: maximum segment size (RFC 9293 section 3.7.1), window scale and timestamps (RFC 7323), SACK (RFC 2018).
+//! TCP's options: maximum segment size (RFC 9293 section 3.7.1), window scale and timestamps (RFC
+//! 7323), SACK (RFC 2018).
 //!
-//! [`OptionIter`] shows every option as it is; [`Options`] is the value with the known ones. Not here: what may be sent when.
+//! [`OptionIter`] shows every option as it is; [`Options`] is the value with the known ones. Not
+//! here: what may be sent when.
 
 use super::{OPTIONS_BYTES_MAX, SeqNum};
 use crate::{Malformed, NoRoom};
@@ -25,7 +27,8 @@ pub struct SackBlock {
     pub end: SeqNum,
 }
 
-/// Up to four SACK blocks, in their order in the segment (RFC 2018 section 4: the first is the latest news).
+/// Up to four SACK blocks, in their order in the segment (RFC 2018 section 4: the first is the
+/// latest news).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SackBlocks {
     blocks: [SackBlock; SACK_BLOCKS_MAX],
@@ -113,7 +116,8 @@ pub enum TcpOption<'b> {
     Other(u8, &'b [u8]),
 }
 
-/// The options of a segment, in order. After an `Err` it ends: where the next one begins is unknown.
+/// The options of a segment, in order. After an `Err` it ends: where the next one begins is
+/// unknown.
 #[derive(Clone, Debug)]
 pub struct OptionIter<'b> {
     rest: &'b [u8],
@@ -189,8 +193,8 @@ impl Options {
         sack: SackBlocks::NONE,
     };
 
-    /// The known options among `bytes`. As Linux does, unknown ones are passed over, a damaged one ends the list, and of two of one
-    /// kind the last counts: options never make a segment bad.
+    /// The known options among `bytes`. As Linux does, unknown ones are passed over, a damaged one
+    /// ends the list, and of two of one kind the last counts: options never make a segment bad.
     pub fn parse(bytes: &[u8]) -> Self {
         // Nearly every segment of an established connection has just this (RFC 7323, appendix A).
         if let [NOP, NOP, TIMESTAMPS, 10, rest @ ..] = bytes
@@ -247,7 +251,8 @@ impl Options {
         if room < SACK_BLOCKS_MAX { room } else { SACK_BLOCKS_MAX }
     }
 
-    /// Writes them, in the places that Linux gives them; returns the bytes written, a multiple of four.
+    /// Writes them, in the places that Linux gives them; returns the bytes written, a multiple of
+    /// four.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short or they take more than 40 bytes.

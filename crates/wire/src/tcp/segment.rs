@@ -13,7 +13,8 @@ pub struct Segment<'b> {
 }
 
 impl<'b> Segment<'b> {
-    /// The segment that `bytes` are: all that IP says is its payload. The checksum is not looked at.
+    /// The segment that `bytes` are: all that IP says is its payload. The checksum is not looked
+    /// at.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Length`].

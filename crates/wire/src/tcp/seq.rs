@@ -1,6 +1,7 @@
 //! Sequence numbers: counters of bytes modulo 2³² (RFC 9293 section 3.4).
 //!
-//! Not a timestamp's order (RFC 7323 section 5.2), which is the same arithmetic on plain numbers: see `Timestamps`.
+//! Not a timestamp's order (RFC 7323 section 5.2), which is the same arithmetic on plain numbers:
+//! see `Timestamps`.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -8,9 +9,10 @@ use core::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// A sequence number. Of two, that one is greater which is ahead by less than 2³¹.
 ///
-/// The order holds within one window (less than 2³⁰ bytes), where it is transitive; it is therefore [`PartialOrd`] only, and must
-/// not sort numbers from anywhere. Two numbers exactly 2³¹ apart are ordered as plain numbers: of `<` and `>` one always
-/// holds, so that a forged segment never falls between the cases of a comparison.
+/// The order holds within one window (less than 2³⁰ bytes), where it is transitive; it is therefore
+/// [`PartialOrd`] only, and must not sort numbers from anywhere. Two numbers exactly 2³¹ apart are
+/// ordered as plain numbers: of `<` and `>` one always holds, so that a forged segment never falls
+/// between the cases of a comparison.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SeqNum(pub u32);
 

@@ -1,6 +1,8 @@
-//! Frames as Linux put them on a wire: captured between two hosts with documentation addresses (RFC 5737, RFC 3849).
+//! Frames as Linux put them on a wire: captured between two hosts with documentation addresses (RFC
+//! 5737, RFC 3849).
 //!
-//! 192.0.2.1 and 2001:db8::1 have the link address 02:00:00:00:00:0a, 192.0.2.2 and 2001:db8::2 have 02:00:00:00:00:0b.
+//! 192.0.2.1 and 2001:db8::1 have the link address 02:00:00:00:00:0a, 192.0.2.2 and 2001:db8::2
+//! have 02:00:00:00:00:0b.
 
 /// Link addresses of the two hosts.
 pub(crate) const HOSTS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 10], [2, 0, 0, 0, 0, 11]];

@@ -112,8 +112,8 @@ fn library() -> PathBuf {
     library
 }
 
-/// Compiles C sources of `file` to a program; a warning is a failure. More options, such as those of
-/// sanitizers, come from `INTEROP_CFLAGS`.
+/// Compiles C sources of `file` to a program; a warning is a failure. More options, such as those
+/// of sanitizers, come from `INTEROP_CFLAGS`.
 fn compile(program: &str, file: &str, sources: &[PathBuf], define: Option<String>) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let target = folder.join(format!("{program}-{file}-{}", unique()));

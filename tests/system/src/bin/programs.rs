@@ -1,8 +1,11 @@
-//! Runs the scripts of `programs/` plainly, under Sojourn as it is by default, and with eager moves, and says whether they did the same.
+//! Runs the scripts of `programs/` plainly, under Sojourn as it is by default, and with eager
+//! moves, and says whether they did the same.
 //!
-//! `programs [--only NAME]... [--jobs N] [--json FILE] [--table FILE]`, called by `cargo xtask programs`, which installs and builds what is needed. Each run has a
-//! sandbox of its own with a server, ports and a folder, and is ended when its time is over. What moved is what that server has counted;
-//! of which kind it was is looked up while it runs. The table is Markdown. Not here: what the scripts do.
+//! `programs [--only NAME]... [--jobs N] [--json FILE] [--table FILE]`, called by `cargo xtask
+//! programs`, which installs and builds what is needed. Each run has a sandbox of its own with a
+//! server, ports and a folder, and is ended when its time is over. What moved is what that server
+//! has counted; of which kind it was is looked up while it runs. The table is Markdown. Not here:
+//! what the scripts do.
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;

@@ -1,5 +1,6 @@
-//! The crate `capnp` with code from the Cap'n Proto compiler. Messages are built in one reused segment, and read
-//! straight from it, which spares the frame and the copy that a stream would need.
+//! The crate `capnp` with code from the Cap'n Proto compiler. Messages are built in one reused
+//! segment, and read straight from it, which spares the frame and the copy that a stream would
+//! need.
 
 use std::hint::black_box;
 

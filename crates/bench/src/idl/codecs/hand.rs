@@ -1,6 +1,6 @@
-//! Stubs as one would write them by hand in Rust: each argument moved once into the message, the receiver checks
-//! copies the message once, so that nobody can change it any more, checks it, and takes arguments out of it in
-//! place where it can. Nothing generic; safe code throughout.
+//! Stubs as one would write them by hand in Rust: each argument moved once into the message, the
+//! receiver checks copies the message once, so that nobody can change it any more, checks it, and
+//! takes arguments out of it in place where it can. Nothing generic; safe code throughout.
 
 use std::ffi::{CStr, CString};
 use std::hint::black_box;
@@ -188,7 +188,8 @@ impl Codec for Hand {
         let mut reader = Reader(self.request.receive(8)?);
         let directory = reader.u64()?;
         reader.end()?;
-        // The same signature as the generated stubs: the server gives the listing away, the client gets one of its own.
+        // The same signature as the generated stubs: the server gives the listing away, the client
+        // gets one of its own.
         let entries = if directory == cases::DIRECTORY { self.listing.clone() } else { vec![] };
         let mut writer = Writer::new(&mut self.reply.bytes.wire[..]);
         writer.put((entries.len() as u64).to_ne_bytes())?;

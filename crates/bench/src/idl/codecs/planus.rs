@@ -1,4 +1,5 @@
-//! The crate `planus` (FlatBuffers in Rust): a reused builder, and a reader that looks into the message in place.
+//! The crate `planus` (FlatBuffers in Rust): a reused builder, and a reader that looks into the
+//! message in place.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! The crate `postcard` over `serde`: variable-length integers, bytes and names borrowed from the message.
+//! The crate `postcard` over `serde`: variable-length integers, bytes and names borrowed from the
+//! message.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! Two event counters as bells, and shared memory for the bytes: the sender copies in, the receiver copies out.
+//! Two event counters as bells, and shared memory for the bytes: the sender copies in, the receiver
+//! copies out.
 
 use std::fs::File;
 

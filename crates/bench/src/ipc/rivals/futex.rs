@@ -1,6 +1,7 @@
-//! Two words as bells and shared memory for the bytes: what one would write by hand for one trusted peer, without
-//! lengths, deadlines or a thought of the peer's death. With futexes it is a rival; spinning, no system call is made
-//! at all, no futex is involved, and it is the floor for a message of that size: its copies and two cache lines.
+//! Two words as bells and shared memory for the bytes: what one would write by hand for one trusted
+//! peer, without lengths, deadlines or a thought of the peer's death. With futexes it is a rival;
+//! spinning, no system call is made at all, no futex is involved, and it is the floor for a message
+//! of that size: its copies and two cache lines.
 
 use anyhow::Result;
 

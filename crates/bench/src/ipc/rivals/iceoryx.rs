@@ -1,5 +1,5 @@
-//! The crate `iceoryx2`: publish-subscribe each way, its fastest pattern; blocking by its event service.
-//! Its files go to a folder and a prefix of this run, which the coordinator removes.
+//! The crate `iceoryx2`: publish-subscribe each way, its fastest pattern; blocking by its event
+//! service. Its files go to a folder and a prefix of this run, which the coordinator removes.
 #![allow(
     unsafe_code,
     reason = "filling a loaned sample in place means asserting that it is filled"
@@ -86,8 +86,8 @@ impl Side {
         let mut sample = self.publisher.loan_slice_uninit(size.max(1)).map_err(wrong)?;
         let sample = if self.in_place {
             let payload = sample.payload_mut();
-            // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the memory is mapped, and every byte of shared
-            // memory has a value, so treating it as filled is sound.
+            // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the memory is mapped, and every
+            // byte of shared memory has a value, so treating it as filled is sound.
             let bytes = unsafe { &mut *(std::ptr::from_mut(payload) as *mut [u8]) };
             produce(&mut bytes[..size], self.source.next_number());
             // SAFETY: as above.

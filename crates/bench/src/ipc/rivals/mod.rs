@@ -1,7 +1,9 @@
-//! The mechanisms Sojourn is measured beside, one a file: the kernel's own, and (feature `rivals`) other crates.
+//! The mechanisms Sojourn is measured beside, one a file: the kernel's own, and (feature `rivals`)
+//! other crates.
 //!
-//! Each is used as its own documentation says a fast program should: spinning where it can be polled, its own
-//! blocking wait where it has one, and shared memory for the bytes where it carries none itself.
+//! Each is used as its own documentation says a fast program should: spinning where it can be
+//! polled, its own blocking wait where it has one, and shared memory for the bytes where it carries
+//! none itself.
 
 mod eventfd;
 mod futex;

@@ -1,4 +1,5 @@
-//! A pair of POSIX message queues. The kernel's default limit is 8 KiB a message, so large ones are left out.
+//! A pair of POSIX message queues. The kernel's default limit is 8 KiB a message, so large ones are
+//! left out.
 #![allow(unsafe_code, reason = "POSIX message queues have no safe wrapper in the standard library")]
 
 use std::ffi::CString;

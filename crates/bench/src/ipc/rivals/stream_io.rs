@@ -1,4 +1,5 @@
-//! Whole messages over byte streams: reading and writing exactly so many bytes, polling or blocking.
+//! Whole messages over byte streams: reading and writing exactly so many bytes, polling or
+//! blocking.
 //!
 //! There is no framing: both sides know the size, which favours the streams a little.
 

@@ -1,5 +1,6 @@
-//! `process_vm_readv` for the copy, straight from the client's private memory to the server's, and futex words as bells.
-//! One copy and no shared region for the bytes, at the price of a system call a message.
+//! `process_vm_readv` for the copy, straight from the client's private memory to the server's, and
+//! futex words as bells. One copy and no shared region for the bytes, at the price of a system call
+//! a message.
 
 use anyhow::Result;
 

@@ -1,4 +1,5 @@
-//! What Sojourn costs those who gain nothing by it: starting programs, and programs that talk to nobody.
+//! What Sojourn costs those who gain nothing by it: starting programs, and programs that talk to
+//! nobody.
 
 use std::fs;
 use std::path::PathBuf;

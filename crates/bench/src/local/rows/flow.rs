@@ -1,5 +1,6 @@
-//! Ping-pong and bulk over one connection of each kind (`lab-bench`), on two processors and on one; the same with buffers
-//! that lie badly; and calls at a pace, with the processor time that they take.
+//! Ping-pong and bulk over one connection of each kind (`lab-bench`), on two processors and on one;
+//! the same with buffers that lie badly; and calls at a pace, with the processor time that they
+//! take.
 
 use std::time::Duration;
 

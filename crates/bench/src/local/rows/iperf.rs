@@ -26,7 +26,8 @@ impl Row for Iperf {
         let port = free_port("127.0.0.1")?.to_string();
         let mut command = world.command(way, "iperf3");
         command.args(["-s", "-B", "127.0.0.1", "-p", &port, "--forceflush"]);
-        // Connecting to see whether it listens would be taken for a client: the first turn tries again.
+        // Connecting to see whether it listens would be taken for a client: the first turn tries
+        // again.
         let server = Running::start(command)?;
         Ok(Box::new(Client { way, port, _server: server }))
     }

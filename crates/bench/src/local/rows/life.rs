@@ -1,7 +1,10 @@
-//! How connections begin and end: the longest call of the first second, and how soon an end is heard of.
+//! How connections begin and end: the longest call of the first second, and how soon an end is
+//! heard of.
 //!
-//! `first-second`: fifty connections without TCP_NODELAY, which move meanwhile (`lab-bench first`); the figure is the longest call of all. `ends`: from the last
-//! question to the end of the connection, as the client hears of it, of connections that were never hot, are just hot, and have moved (`lab-bench ends`).
+//! `first-second`: fifty connections without TCP_NODELAY, which move meanwhile (`lab-bench first`);
+//! the figure is the longest call of all. `ends`: from the last question to the end of the
+//! connection, as the client hears of it, of connections that were never hot, are just hot, and
+//! have moved (`lab-bench ends`).
 
 use std::time::Duration;
 

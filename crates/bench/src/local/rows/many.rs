@@ -1,4 +1,5 @@
-//! Many sessions between an echo server and a client, one thread each, with epoll (`lab-bench many`).
+//! Many sessions between an echo server and a client, one thread each, with epoll (`lab-bench
+//! many`).
 
 use std::time::Duration;
 

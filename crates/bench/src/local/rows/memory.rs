@@ -1,7 +1,8 @@
-//! Memory for each session, in use: what server, client and session server have more with many sessions than with few.
+//! Memory for each session, in use: what server, client and session server have more with many
+//! sessions than with few.
 //!
-//! Proportional set sizes, so that memory both sides map counts once. What the kernel keeps for its sockets is the
-//! same in every way and not counted.
+//! Proportional set sizes, so that memory both sides map counts once. What the kernel keeps for its
+//! sockets is the same in every way and not counted.
 
 use std::time::Duration;
 
@@ -50,7 +51,8 @@ impl Look {
         let words = ["many", &address, "--sessions", &count, "--ready", &path];
         let mut client = Running::start(world.lab(self.way, &words))?;
         wait_until(&mut client, || ready.exists())?;
-        // Long enough for all to have moved and to have been used since: their rings wrap many times in this.
+        // Long enough for all to have moved and to have been used since: their rings wrap many
+        // times in this.
         std::thread::sleep(Duration::from_millis(1500));
         let ours = world.server_pid().filter(|_| self.way.is_ours());
         let pids = [Some(server.pid()), Some(client.pid()), ours];

@@ -1,7 +1,9 @@
-//! Moves a second: how fast sessions leave the kernel once they are hot, and how fast they go home when told to.
+//! Moves a second: how fast sessions leave the kernel once they are hot, and how fast they go home
+//! when told to.
 //!
-//! A thousand sessions are used in turn without a pause. Counted are streams made (both ends move) from the first
-//! call to the last join, and ends home from the command to the last return, as the server counts them.
+//! A thousand sessions are used in turn without a pause. Counted are streams made (both ends move)
+//! from the first call to the last join, and ends home from the command to the last return, as the
+//! server counts them.
 
 use std::time::{Duration, Instant};
 

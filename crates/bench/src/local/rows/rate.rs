@@ -1,4 +1,5 @@
-//! Connections a second: connect, one question, close (`lab-bench rate`). Nothing of it is worth moving.
+//! Connections a second: connect, one question, close (`lab-bench rate`). Nothing of it is worth
+//! moving.
 
 use std::time::Duration;
 

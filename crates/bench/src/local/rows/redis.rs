@@ -1,7 +1,7 @@
 //! redis: `redis-server` and `redis-benchmark` over TCP.
 //!
-//! The program's percentiles have steps of 8 us, more than a whole request takes; so one client's latency is the
-//! mean, from the rate.
+//! The program's percentiles have steps of 8 us, more than a whole request takes; so one client's
+//! latency is the mean, from the rate.
 
 use std::time::Duration;
 
@@ -81,7 +81,8 @@ impl Turn for Client {
         if self.per_s == 0.0 {
             self.run(world, 2000.0 * f64::from(self.pipeline))?;
         }
-        // Every run begins with new connections in the kernel: twice the length, that this counts less.
+        // Every run begins with new connections in the kernel: twice the length, that this counts
+        // less.
         let requests = self.per_s * 2.0 * length.as_secs_f64();
         self.run(world, requests.clamp(100.0, 2e6))
     }

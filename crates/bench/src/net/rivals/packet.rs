@@ -1,6 +1,8 @@
-//! A packet socket with the interface's offloads (packet(7), `PACKET_VNET_HDR`) as a device for smoltcp.
+//! A packet socket with the interface's offloads (packet(7), `PACKET_VNET_HDR`) as a device for
+//! smoltcp.
 //!
-//! A frame goes out with a header that says where its checksum is to be put and in what pieces it is to be cut, and comes in with one.
+//! A frame goes out with a header that says where its checksum is to be put and in what pieces it
+//! is to be cut, and comes in with one.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 
@@ -45,7 +47,8 @@ impl Packets {
         let name = CString::new(interface)?;
         let every = (libc::ETH_P_ALL as u16).to_be();
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: plain calls; what is passed by address lives over the call and has the size that is said.
+        // SAFETY: plain calls; what is passed by address lives over the call and has the size that
+        // is said.
         let socket = unsafe {
             // No protocol yet: nothing comes before it is bound.
             let socket = OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?);
@@ -100,7 +103,8 @@ impl Device for Packets {
         let mut all = DeviceCapabilities::default();
         all.medium = Medium::Ethernet;
         all.max_transmission_unit = ETHERNET + MTU;
-        // The peer's kernel leaves the checksums of a veth pair to nobody; ours of TCP are left to the interface.
+        // The peer's kernel leaves the checksums of a veth pair to nobody; ours of TCP are left to
+        // the interface.
         all.checksum.tcp = Checksum::None;
         all.checksum.udp = Checksum::Tx;
         all.segmentation.tcpv4 = std::num::NonZeroUsize::new(LARGE);
@@ -148,7 +152,8 @@ impl phy::TxToken for Outgoing<'_> {
     }
 }
 
-/// What the interface is to do to a frame, as a `struct virtio_net_hdr`; puts the pseudo header's sum where TCP has its checksum.
+/// What the interface is to do to a frame, as a `struct virtio_net_hdr`; puts the pseudo header's
+/// sum where TCP has its checksum.
 fn offload(frame: &mut [u8], segment: Option<u16>) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     let is_tcp = frame.len() >= ETHERNET + IPV4 + 20

@@ -1,4 +1,5 @@
-//! Bytes from memory to memory on one session, either way, as `ttcp` sends them: offloads on, each program on its processor.
+//! Bytes from memory to memory on one session, either way, as `ttcp` sends them: offloads on, each
+//! program on its processor.
 
 use std::time::Duration;
 

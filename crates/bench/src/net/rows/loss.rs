@@ -1,4 +1,5 @@
-//! Throughput of one session on links that are not good: frames lost in both directions, 10 ms each way, and a line that is slow.
+//! Throughput of one session on links that are not good: frames lost in both directions, 10 ms each
+//! way, and a line that is slow.
 
 use std::time::Duration;
 
@@ -44,7 +45,8 @@ impl Row for Loss {
     }
 
     fn ways(&self) -> &'static [Way] {
-        // At the other rates rivals take so long for what is queued that the run would take too long.
+        // At the other rates rivals take so long for what is queued that the run would take too
+        // long.
         if matches!(self.name, "loss-0%" | "loss-1%") { Way::MEASURED } else { Way::OURS }
     }
 

@@ -48,7 +48,8 @@ fn client(
     if way == Way::Smoltcp {
         command.arg("net-smoltcp");
     }
-    // Addresses beside the host's own: its kernel takes no part, and drops what it sees of this at once.
+    // Addresses beside the host's own: its kernel takes no part, and drops what it sees of this at
+    // once.
     let [a, b, c, _] = place.link().v4(End::B).octets();
     let address = format!("{a}.{b}.{c}.77");
     let mac = format!("02:6c:61:{b:02x}:{c:02x}:77");

@@ -1,4 +1,5 @@
-//! Moves: how many a second out and home again, and how long a stream stands still while its session moves.
+//! Moves: how many a second out and home again, and how long a stream stands still while its
+//! session moves.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two commands to send a streaming session home.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The longest time without an arrival in each tenth of a second, in which a session goes home and moves out once: the median of these.
+/// The longest time without an arrival in each tenth of a second, in which a session goes home and
+/// moves out once: the median of these.
 pub(in crate::net) const USUAL_GAP: &str = "longest gap in a tenth of a second";
 /// Of all.
 const LONGEST_GAP: &str = "longest gap in a stream";
@@ -90,7 +92,8 @@ fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// The longest time without an arrival on a stream whose session is sent home again and again; the kernel's is never moved.
+/// The longest time without an arrival on a stream whose session is sent home again and again; the
+/// kernel's is never moved.
 struct Stall;
 
 impl Row for Stall {

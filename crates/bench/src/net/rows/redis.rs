@@ -22,8 +22,8 @@ struct Redis {
 
 /// Requests of the first run of each way, which only finds out how fast it is.
 const FIRST: f64 = 2000.0;
-/// A run that took less than this part of its time is made again with more requests: the one before was slower, perhaps since its sessions were
-/// in the kernel yet.
+/// A run that took less than this part of its time is made again with more requests: the one before
+/// was slower, perhaps since its sessions were in the kernel yet.
 const ENOUGH: f64 = 0.6;
 const TRIES: usize = 4;
 

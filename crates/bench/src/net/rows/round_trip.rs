@@ -1,4 +1,5 @@
-//! Question and answer on one session, by size and by way of waiting, on processors of their own and wherever the kernel puts them.
+//! Question and answer on one session, by size and by way of waiting, on processors of their own
+//! and wherever the kernel puts them.
 
 use std::time::Duration;
 

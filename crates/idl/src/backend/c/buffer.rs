@@ -1,6 +1,7 @@
 //! Arrays and strings that a reply fills in the caller's memory (`Passing::Buffer`).
 //!
-//! The client knows the room from its own arguments, before the call changes any. The server makes a buffer of the same room.
+//! The client knows the room from its own arguments, before the call changes any. The server makes
+//! a buffer of the same room.
 
 use crate::ir::{Expr, Ty};
 use crate::layout;
@@ -123,7 +124,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The server's buffers for what is only `out`: zero, so that nothing else is told to the client.
+    /// The server's buffers for what is only `out`: zero, so that nothing else is told to the
+    /// client.
     pub(super) fn server_buffers(&mut self, op: &Op<'_>) {
         let sc = op.scope();
         for part in op.parts(Way::Reply) {

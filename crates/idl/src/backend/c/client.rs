@@ -1,4 +1,5 @@
-//! Client stubs: the binding structure, one function per operation, direct calls within one address space.
+//! Client stubs: the binding structure, one function per operation, direct calls within one address
+//! space.
 
 use crate::ir::{Dir, Inproc, Interface, Sync, Ty};
 

@@ -126,7 +126,8 @@ impl Model<'_> {
     }
 }
 
-/// Parameter list of an operation's client function and of its implementation, without the first ones.
+/// Parameter list of an operation's client function and of its implementation, without the first
+/// ones.
 pub(super) fn params(model: Model<'_>, op: &Operation) -> Vec<String> {
     let mut all: Vec<String> = op.params.iter().map(|p| model.param_decl(op, p)).collect();
     if let Some(ty) = &op.result {

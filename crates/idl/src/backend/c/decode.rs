@@ -1,7 +1,7 @@
 //! Emission of decoders: bytes in place (`get`), then secondary objects (`get_more`).
 //!
-//! The count in a header bounds what is read, the bytes that are there bound the count; that it agrees with `size_is` is
-//! compared afterwards (`agree`), when all siblings are known.
+//! The count in a header bounds what is read, the bytes that are there bound the count; that it
+//! agrees with `size_is` is compared afterwards (`agree`), when all siblings are known.
 
 use crate::ir::{Array, PtrClass, StringTy, Ty, TypeId, TypeKind};
 use crate::layout;
@@ -39,7 +39,8 @@ impl Emit<'_> {
         }
     }
 
-    /// A converted value: at once, or with its secondary objects in `get_more`; until then `lv` holds a pointer.
+    /// A converted value: at once, or with its secondary objects in `get_more`; until then `lv`
+    /// holds a pointer.
     fn get_converted(&mut self, id: TypeId, lv: &str, o: &str, sc: &Scope<'_>) {
         let name = self.model.type_name(id);
         let k = self.fresh();

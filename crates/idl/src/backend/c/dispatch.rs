@@ -1,4 +1,5 @@
-//! From a number to an operation: by the switch of one interface, or by its table for a router; and the loop of the former.
+//! From a number to an operation: by the switch of one interface, or by its table for a router; and
+//! the loop of the former.
 //!
 //! What is done with one operation is `server`'s.
 

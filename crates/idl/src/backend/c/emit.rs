@@ -1,7 +1,8 @@
 //! State of the emitters and the emission of checks on values that lie in memory as on the wire.
 //!
-//! Names in generated functions: `sj_v` the value, `sj_e` / `sj_d` the encoder / decoder, `sj_p` the bytes in place,
-//! `sj_at` their offset in the body. Siblings are always reached through `sj_v->`, so no name of the IDL can clash.
+//! Names in generated functions: `sj_v` the value, `sj_e` / `sj_d` the encoder / decoder, `sj_p`
+//! the bytes in place, `sj_at` their offset in the body. Siblings are always reached through
+//! `sj_v->`, so no name of the IDL can clash.
 
 use crate::ir::{Scalar, Ty, TypeKind};
 
@@ -15,7 +16,8 @@ pub(super) struct Scope<'a> {
     pub(super) siblings: Vec<Sibling<'a>>,
     /// C expression of the bytes above which flat arrays become items.
     pub(super) limit: String,
-    /// Sizes are compared with expressions at once: in elements of arrays, whose headers are not met again.
+    /// Sizes are compared with expressions at once: in elements of arrays, whose headers are not
+    /// met again.
     pub(super) nested: bool,
     /// The body is planned: there is room for every object.
     pub(super) planned: bool,
@@ -60,7 +62,8 @@ impl<'a> Emit<'a> {
         self.counter
     }
 
-    /// Requires that the plain value whose bytes are at `sj_p + o` is acceptable. `wire`: C expression, whether padding counts.
+    /// Requires that the plain value whose bytes are at `sj_p + o` is acceptable. `wire`: C
+    /// expression, whether padding counts.
     pub(super) fn check_bytes(&mut self, ty: &Ty, o: &str, wire: &str) {
         if !self.model.is_checked(ty) {
             return;

@@ -1,7 +1,8 @@
 //! Emission of encoders: bytes in place (`put`), then secondary objects (`more`).
 //!
-//! For values whose size is not known beforehand: written to a private growing buffer, from which headers may be read
-//! back. Calls with a planned size are `op`'s, which shares the parts here that do not read back.
+//! For values whose size is not known beforehand: written to a private growing buffer, from which
+//! headers may be read back. Calls with a planned size are `op`'s, which shares the parts here that
+//! do not read back.
 
 use crate::ir::{Array, PtrClass, StringTy, Ty, TypeId, TypeKind};
 

@@ -1,7 +1,9 @@
-//! The short way into a server: requests whose parts all lie in the body, taken apart without a decoder's state.
+//! The short way into a server: requests whose parts all lie in the body, taken apart without a
+//! decoder's state.
 //!
-//! What it accepts, the decoder of `body` accepts, with the same values; the rest it leaves to that one. So nothing is
-//! refused here and nothing allocated, and the tests compare the two on mutated bodies. Read `body` first.
+//! What it accepts, the decoder of `body` accepts, with the same values; the rest it leaves to that
+//! one. So nothing is refused here and nothing allocated, and the tests compare the two on mutated
+//! bodies. Read `body` first.
 
 use crate::ir::{Array, Param, PtrClass, StringTy, Ty};
 use crate::layout;
@@ -25,7 +27,8 @@ fn is_inout(part: &Part<'_>) -> bool {
 }
 
 impl Op<'_> {
-    /// Whether requests of this operation have a short way: at least one array or string, and nothing that needs memory.
+    /// Whether requests of this operation have a short way: at least one array or string, and
+    /// nothing that needs memory.
     pub(super) fn has_short_way(&self) -> bool {
         let parts = self.parts(Way::Request);
         self.op.acf.max_message.is_none()

@@ -1,8 +1,9 @@
 //! The C back end: a header, internal conversions, client stubs and a server side, all C11.
 //!
-//! What the generated code means to its user is described in `docs/idl-c.md`; what it puts into messages in
-//! `docs/idl-wire.md`. The run-time half is `<sojourn/idl.h>` of the crate `sojourn-ipc`. Read `model` first, then
-//! `emit`, `encode` and `decode` for values, `body` for whole messages, `client` and `server` for calls.
+//! What the generated code means to its user is described in `docs/idl-c.md`; what it puts into
+//! messages in `docs/idl-wire.md`. The run-time half is `<sojourn/idl.h>` of the crate
+//! `sojourn-ipc`. Read `model` first, then `emit`, `encode` and `decode` for values, `body` for
+//! whole messages, `client` and `server` for calls.
 
 mod body;
 mod buffer;
@@ -36,8 +37,9 @@ use model::Model;
 use op::{Way, operations};
 use text::{Text, string_literal};
 
-/// Generates the files of `module` that `options` asks for: `NAME.h`, `NAME_codec.h`, `NAME_client.c`, `NAME_server.c` with
-/// `NAME_server.h`, and `NAME_inline.h` where the ACF wants stubs in line.
+/// Generates the files of `module` that `options` asks for: `NAME.h`, `NAME_codec.h`,
+/// `NAME_client.c`, `NAME_server.c` with `NAME_server.h`, and `NAME_inline.h` where the ACF wants
+/// stubs in line.
 #[must_use]
 pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
     let mut all = Vec::new();
@@ -69,9 +71,9 @@ pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
     all
 }
 
-/// Generates test programs for the interfaces of `module`: `NAME_test_client.c` (arguments: address, seed, rounds),
-/// `NAME_test_server.c` (address, seed), `NAME_test_mutate.c` (seed, rounds) and `NAME_test.h`, which they share.
-/// `docs/idl-random.md` says what they do.
+/// Generates test programs for the interfaces of `module`: `NAME_test_client.c` (arguments:
+/// address, seed, rounds), `NAME_test_server.c` (address, seed), `NAME_test_mutate.c` (seed,
+/// rounds) and `NAME_test.h`, which they share. `docs/idl-random.md` says what they do.
 #[must_use]
 pub fn generate_tests(module: &Module, options: &Options) -> Vec<Output> {
     let module = &names::settle(module);

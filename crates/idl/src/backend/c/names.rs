@@ -1,4 +1,5 @@
-//! C names for IDL names: a copy of the model in which every name can stand where C and C++ need it.
+//! C names for IDL names: a copy of the model in which every name can stand where C and C++ need
+//! it.
 //!
 //! A name that cannot gets an underscore; one that begins as the runtime's names do gets `idl_` in
 //! front. `docs/idl-c.md` has the rule for users. Everything else of this back end takes names from
@@ -167,8 +168,8 @@ fn members(module: &mut Module, index: usize) {
     }
 }
 
-/// Types named in a structure by a word alone: a member called so would hide them in C++. Where there
-/// is `struct` or `enum` in front, nothing is hidden (`types::member`).
+/// Types named in a structure by a word alone: a member called so would hide them in C++. Where
+/// there is `struct` or `enum` in front, nothing is hidden (`types::member`).
 fn aliases(module: &Module, index: usize) -> HashSet<String> {
     let model = Model { m: module };
     let fields: Vec<&Field> = match &module.types[index].kind {

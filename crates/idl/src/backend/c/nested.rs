@@ -1,7 +1,9 @@
-//! Structures met often enough within others to have ways of their own: those with strings and nothing else beside plain
-//! values (entries of lists), and those whose only secondary objects are behind unique pointers (nodes of lists and trees).
+//! Structures met often enough within others to have ways of their own: those with strings and
+//! nothing else beside plain values (entries of lists), and those whose only secondary objects are
+//! behind unique pointers (nodes of lists and trees).
 //!
-//! Bytes and checks are those of `record`'s functions; what differs is how often memory is looked at. Read `record` first.
+//! Bytes and checks are those of `record`'s functions; what differs is how often memory is looked
+//! at. Read `record` first.
 
 use crate::ir::{PtrClass, Struct, Ty, TypeId, TypeKind};
 use crate::layout;
@@ -10,8 +12,8 @@ use super::emit::{Emit, Scope};
 use super::record::{Member, members, scope};
 
 impl Emit<'_> {
-    /// The structure's number if every value of it is plain but for strings, one at least: header and characters can be
-    /// handled together, since no header of another kind comes between them.
+    /// The structure's number if every value of it is plain but for strings, one at least: header
+    /// and characters can be handled together, since no header of another kind comes between them.
     pub(super) fn with_strings(&self, ty: &Ty) -> Option<TypeId> {
         let Ty::Named(id) = self.model.resolve(ty) else { return None };
         let Some(TypeKind::Struct(s)) = self.model.def(*id).map(|d| &d.kind) else { return None };
@@ -104,7 +106,8 @@ impl Emit<'_> {
         }
     }
 
-    /// `sj_put_deep_T` and `sj_get_deep_T`, for values that have any pointer set: one level for all of them.
+    /// `sj_put_deep_T` and `sj_get_deep_T`, for values that have any pointer set: one level for all
+    /// of them.
     pub(super) fn deep_functions(&mut self, id: TypeId, s: &Struct) {
         let name = self.model.type_name(id);
         let inner = scope(s).inner();

@@ -1,4 +1,5 @@
-//! Operations: what travels in each direction, the argument structure, how a body's size becomes known.
+//! Operations: what travels in each direction, the argument structure, how a body's size becomes
+//! known.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -199,7 +200,8 @@ impl<'a> Op<'a> {
         w.close_with(";");
     }
 
-    /// Whether the size of the body is known from a look at the arguments, so that it can be written in its place at once.
+    /// Whether the size of the body is known from a look at the arguments, so that it can be
+    /// written in its place at once.
     pub(super) fn is_planned(&self, way: Way) -> bool {
         let parts = self.parts(way);
         parts.len() <= 16 && parts.iter().all(|p| self.is_simple(p.ty, way))
@@ -267,8 +269,8 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// `allocate(caller)`: what the callee determines the size of is copied into a buffer of the caller's, who says how
-    /// much room there is.
+    /// `allocate(caller)`: what the callee determines the size of is copied into a buffer of the
+    /// caller's, who says how much room there is.
     pub(super) fn is_callers(&self, p: &Param) -> bool {
         let wanted = p.acf.allocate.as_ref().or(self.op.acf.allocate.as_ref());
         let fits = match self.header(&p.ty) {
@@ -282,7 +284,8 @@ impl<'a> Op<'a> {
             && self.model.passing(self.op, p) == Passing::Pointer
     }
 
-    /// Memory other than the arena for what a part of the reply needs: what is said of it, else of the operation.
+    /// Memory other than the arena for what a part of the reply needs: what is said of it, else of
+    /// the operation.
     pub(super) fn memory(&self, part: &Part<'a>) -> Option<&'a Allocate> {
         let own = part.param.and_then(|p| p.acf.allocate.as_ref());
         let wanted = own.or(self.op.acf.allocate.as_ref())?;
@@ -298,7 +301,8 @@ impl<'a> Op<'a> {
         self.op.acf.code != Some(false)
     }
 
-    /// `in` parameters that the sizes of the reply mention: a deferred reply must be told them again.
+    /// `in` parameters that the sizes of the reply mention: a deferred reply must be told them
+    /// again.
     pub(super) fn reply_inputs(&self) -> Vec<&'a Param> {
         let mut needed = Vec::new();
         for part in self.parts(Way::Reply) {

@@ -1,5 +1,5 @@
-//! Generated tests, the programs that answer: a server that knows what must arrive, and decoders of mutated bodies.
-//! What they share with the client is `testgen`'s.
+//! Generated tests, the programs that answer: a server that knows what must arrive, and decoders of
+//! mutated bodies. What they share with the client is `testgen`'s.
 
 use crate::ir::{Interface, Param, Ty};
 

@@ -1,4 +1,5 @@
-//! Emission of the functions of named types: enumerations, plain structures, other structures, unions.
+//! Emission of the functions of named types: enumerations, plain structures, other structures,
+//! unions.
 
 use crate::ir::{Arm, Enum, Struct, Ty, TypeId, TypeKind, Union};
 use crate::layout;

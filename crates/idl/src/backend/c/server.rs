@@ -12,7 +12,8 @@ use super::text::{Text, path};
 /// Larger values than this are kept in the arena, not on the stack.
 const STACK_MAX: u64 = 256;
 
-/// Parameters of an implementation: a deferred one gets the right to answer instead of what goes out.
+/// Parameters of an implementation: a deferred one gets the right to answer instead of what goes
+/// out.
 pub(super) fn implementation_params(op: &Op<'_>) -> Vec<String> {
     let mut all = vec!["void *self".to_owned(), "sj_invocation *call".to_owned()];
     if op.op.acf.deferred {
@@ -112,8 +113,8 @@ pub(super) fn id_initialiser((uuid, major, minor): &(crate::ir::Uuid, u16, u16))
     format!("{{{{{}}}, {major}, {minor}}}", bytes.join(", "))
 }
 
-/// One function per operation and their dispatch by number, all in line: a server that wants its implementation and the
-/// stubs in one translation unit includes them.
+/// One function per operation and their dispatch by number, all in line: a server that wants its
+/// implementation and the stubs in one translation unit includes them.
 pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
     let table = Table::of(emit.model, interface);
     rundown(emit, interface, &table);

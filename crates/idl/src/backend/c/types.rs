@@ -1,4 +1,5 @@
-//! Constants and types of the header: definitions, guards against a second definition, layout assertions.
+//! Constants and types of the header: definitions, guards against a second definition, layout
+//! assertions.
 
 use crate::ir::{
     Const, ConstType, ConstValue, Enum, Scalar, Struct, Ty, TypeDef, TypeId, TypeKind, Union,
@@ -8,7 +9,8 @@ use crate::layout;
 use super::model::Model;
 use super::text::{Text, string_literal};
 
-/// Every constant and type, imported ones included: each guarded, so that headers of several files go together.
+/// Every constant and type, imported ones included: each guarded, so that headers of several files
+/// go together.
 pub(super) fn types(model: Model<'_>, w: &mut Text) {
     for c in &model.m.consts {
         constant(model, c, w);
@@ -140,8 +142,8 @@ fn structure(model: Model<'_>, id: TypeId, name: &str, s: &Struct, w: &mut Text)
     }
 }
 
-/// A member among others called `names`. A type that is called as one of them is hidden by it in C++,
-/// and in C too from there on, unless it is spoken of as what it is.
+/// A member among others called `names`. A type that is called as one of them is hidden by it in
+/// C++, and in C too from there on, unless it is spoken of as what it is.
 fn member(model: Model<'_>, ty: &Ty, name: &str, names: &[&str]) -> String {
     let text = model.decl(ty, name);
     let keyword = super::names::named(ty)

@@ -2,7 +2,8 @@
 //!
 //! Three texts for every value in borrowed form: *measure* (checks, and the sizes of its secondary
 //! objects), *place* (its bytes in place), *follow* (its secondary objects). In generated code `m_`
-//! is the measure, `w_` the writer, `b_` the block at hand, `x_` an element, `v_` a whole structure.
+//! is the measure, `w_` the writer, `b_` the block at hand, `x_` an element, `v_` a whole
+//! structure.
 
 use crate::ir::{Array, Scalar, StringTy, Ty};
 use crate::layout::{self, Known};

@@ -1,8 +1,8 @@
 //! The model as the Rust back end sees it: shapes instead of types, Rust names, what folds away.
 //!
-//! A [`Shape`] is a type with names, aliases and reference pointers looked through. Values appear in
-//! generated code in two ways: *owned* (fields, elements, results) and *borrowed* (arguments). The
-//! mapping is `docs/idl-rust.md`.
+//! A [`Shape`] is a type with names, aliases and reference pointers looked through. Values appear
+//! in generated code in two ways: *owned* (fields, elements, results) and *borrowed* (arguments).
+//! The mapping is `docs/idl-rust.md`.
 
 use crate::ir::{
     Array, Interface, InterfaceId, InterfaceRef, LocalAttrs, Module, Operation, PtrClass, Scalar,

@@ -125,8 +125,8 @@ impl<'a> Op<'a> {
     }
 }
 
-/// Methods of generated clients and traits that an operation must not hide, and methods of traits that
-/// every type has, which are found before a client's.
+/// Methods of generated clients and traits that an operation must not hide, and methods of traits
+/// that every type has, which are found before a client's.
 const TAKEN: [&str; 10] = [
     "bind",
     "bind_by",

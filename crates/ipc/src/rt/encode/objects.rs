@@ -108,7 +108,8 @@ impl<'e, 'd> Writer<'e, 'd> {
         self.forms.auto()
     }
 
-    /// Writes the header of an array or string of `count` elements, which has an object in the body.
+    /// Writes the header of an array or string of `count` elements, which has an object in the
+    /// body.
     #[inline]
     pub fn header<const AT: usize, const N: usize>(&mut self, block: Block<'e, N>, count: usize) {
         block.put::<AT, u64>(pair(count as u32, 1));
@@ -169,7 +170,8 @@ impl<'e, 'd> Writer<'e, 'd> {
     /// Writes an interface reference and appends its socket.
     ///
     /// # Errors
-    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`](crate::rt::FDS_MAX), or for a reference without a socket.
+    /// [`EncodeError::Descriptors`] beyond [`FDS_MAX`](crate::rt::FDS_MAX), or for a reference
+    /// without a socket.
     pub fn interface<const AT: usize, const N: usize>(
         &mut self,
         block: Block<'e, N>,

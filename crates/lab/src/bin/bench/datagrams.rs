@@ -48,8 +48,8 @@ pub(crate) fn greet(socket: &UdpSocket) -> Result<()> {
     Err(Error::new(ErrorKind::TimedOut, "no answer"))
 }
 
-/// Takes late answers to earlier questions, and lets reads wait for five seconds from now on: a lost datagram ends the
-/// measurement with an error.
+/// Takes late answers to earlier questions, and lets reads wait for five seconds from now on: a
+/// lost datagram ends the measurement with an error.
 fn drain(socket: &UdpSocket) -> Result<()> {
     let mut answer = [0; 8];
     socket.set_read_timeout(Some(Duration::from_millis(60)))?;

@@ -9,7 +9,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Calls `serve` in a thread of its own for every client, for ever. Datagrams have one thread for all clients.
+/// Calls `serve` in a thread of its own for every client, for ever. Datagrams have one thread for
+/// all clients.
 pub(crate) fn listen(kind: &str, address: &str, options: &Options, serve: fn(End)) -> Result<()> {
     match kind {
         "tcp" => {
@@ -55,7 +56,8 @@ pub(crate) fn connect(kind: &str, address: &str, options: &Options) -> Result<En
     })
 }
 
-/// The end of a child with pipes as its standard input and output: this program again, with these words.
+/// The end of a child with pipes as its standard input and output: this program again, with these
+/// words.
 pub(crate) fn spawn(words: &[String]) -> Result<End> {
     let mut command = Command::new(std::env::current_exe()?);
     let mut child = command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

@@ -1,6 +1,8 @@
-//! How connections begin and end: the longest call while they are new, and how soon the end of one is heard of.
+//! How connections begin and end: the longest call while they are new, and how soon the end of one
+//! is heard of.
 //!
-//! Nothing here sets TCP_NODELAY for the caller: programs that do not are those that wait for acknowledgements.
+//! Nothing here sets TCP_NODELAY for the caller: programs that do not are those that wait for
+//! acknowledgements.
 
 use crate::ends::patiently;
 use crate::many::{LIMIT_MS, Set, no_events};
@@ -19,7 +21,8 @@ const END: u8 = 0xff;
 const CALLS_OF_HOT: u64 = 100;
 const TIME_TO_MOVE: Duration = Duration::from_millis(20);
 
-/// One question at a time on each connection, as soon as the last is answered; from the first call on. The longest call.
+/// One question at a time on each connection, as soon as the last is answered; from the first call
+/// on. The longest call.
 pub(crate) fn first(address: &str, options: &Options) -> Result<Value> {
     let set = Set::new()?;
     let connect = |place| {

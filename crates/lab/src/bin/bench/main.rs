@@ -1,7 +1,9 @@
-//! `lab-bench`: an ordinary program of blocking calls that measures itself and knows nothing of Sojourn.
+//! `lab-bench`: an ordinary program of blocking calls that measures itself and knows nothing of
+//! Sojourn.
 //!
-//! The side that measures prints one line of JSON. Not here: anything of the project, and any check of what was
-//! transferred (that is `lab-peer`'s). Read `sojourn_lab::measuring::flow` first; `many` is the one with epoll.
+//! The side that measures prints one line of JSON. Not here: anything of the project, and any check
+//! of what was transferred (that is `lab-peer`'s). Read `sojourn_lab::measuring::flow` first;
+//! `many` is the one with epoll.
 
 #![allow(unsafe_code, reason = "an ordinary program makes ordinary C calls")]
 

@@ -1,8 +1,8 @@
 //! Many connections: an echo server of one thread with epoll, and a client of the same kind.
 //!
-//! Messages are 64 bytes. The client keeps up to 64 of them on their way and gives every connection its turn, so each
-//! wait finds a few of many connections ready, as in a busy server. A message that begins with 1 is
-//! answered with the server's processor time so far.
+//! Messages are 64 bytes. The client keeps up to 64 of them on their way and gives every connection
+//! its turn, so each wait finds a few of many connections ready, as in a busy server. A message
+//! that begins with 1 is answered with the server's processor time so far.
 
 use crate::ends::patiently;
 use serde_json::{Value, json};
@@ -156,8 +156,8 @@ impl Client {
             let mut stream = patiently(|| TcpStream::connect(address))?;
             stream.set_nodelay(true)?;
             if place % BACKLOG == 0 {
-                // Its answer says that those before it have been accepted, too: none waits for a second because
-                // there was no room for it.
+                // Its answer says that those before it have been accepted, too: none waits for a
+                // second because there was no room for it.
                 let mut message = [0; MESSAGE];
                 stream.write_all(&message)?;
                 stream.read_exact(&mut message)?;
@@ -192,8 +192,8 @@ impl Client {
         Ok(Some(*message))
     }
 
-    /// Asks every connection in turn until `is_enough`, which is told how many questions have been answered, and
-    /// waits for what is still on its way; how many were answered.
+    /// Asks every connection in turn until `is_enough`, which is told how many questions have been
+    /// answered, and waits for what is still on its way; how many were answered.
     fn run(&mut self, mut is_enough: impl FnMut(u64) -> bool) -> Result<u64> {
         let mut waiting = self.sessions.len().min(ON_THEIR_WAY);
         for _ in 0..waiting {

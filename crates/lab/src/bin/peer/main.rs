@@ -1,8 +1,10 @@
-//! `lab-peer`: an ordinary program that talks to another one, checks every byte, and knows nothing of Sojourn.
+//! `lab-peer`: an ordinary program that talks to another one, checks every byte, and knows nothing
+//! of Sojourn.
 //!
-//! `lab-peer SIDE KIND WAY [--bytes N] [--rounds N] [--seed N] ...`: one process is the server, one the client; for pipes and
-//! socket pairs it makes both itself by running itself twice. Not here: anything of the project. It ends with a line of what was
-//! transferred, or with status 1 and what was wrong.
+//! `lab-peer SIDE KIND WAY [--bytes N] [--rounds N] [--seed N] ...`: one process is the server, one
+//! the client; for pipes and socket pairs it makes both itself by running itself twice. Not here:
+//! anything of the project. It ends with a line of what was transferred, or with status 1 and what
+//! was wrong.
 
 #![allow(unsafe_code, reason = "an ordinary program makes ordinary C calls")]
 

@@ -1,7 +1,7 @@
 //! Names that mean something else to a compiler of C or C++, whatever header declares them.
 //!
-//! The lists hold names of GCC, Clang, ISO C, POSIX and the GNU C library, and what the runtime headers
-//! use. Which positions a list matters in is decided in `names`.
+//! The lists hold names of GCC, Clang, ISO C, POSIX and the GNU C library, and what the runtime
+//! headers use. Which positions a list matters in is decided in `names`.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
