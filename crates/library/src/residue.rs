@@ -67,14 +67,14 @@ impl Session {
         }
         let from_kernel = flushed.unwrap_or(owed).min(owed);
         if (flushed.is_none() && !has_begun) || rx.since_freeze >= from_kernel {
-            return self.rest_from_ring(rx, stream, bufs, peek, owed);
+            return self.rest_from_ring(rx, stream, bufs, peek, (owed, flushed.is_none()));
         }
         let len = from_kernel - rx.since_freeze;
         match self.receive_some(bufs, len, peek, kernel) {
             Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) if flushed.is_none() => {
                 // It died before it was done: the ring has what the kernel has not.
                 rx.flushed = Some(rx.since_freeze);
-                self.rest_from_ring(rx, stream, bufs, peek, owed)
+                self.rest_from_ring(rx, stream, bufs, peek, (owed, false))
             }
             Ok(len) => {
                 if !rx.peeked.is_empty() {
@@ -96,7 +96,7 @@ impl Session {
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-        owed: usize,
+        (owed, may_flush): (usize, bool),
     ) -> Step {
         let (mut done, from) = (0, rx.since_freeze);
         let most = if peek { PEEKED_MAX } else { usize::MAX };
@@ -104,7 +104,8 @@ impl Session {
             let len = buf.len().min(most - done);
             done += stream.copy_unflushed(from + done, &mut buf[..len]);
         }
-        let takes = !peek && flushed(stream, rx).is_none();
+        // As it was before the copy: meanwhile the peer may have put all of it into the kernel.
+        let takes = !peek && may_flush;
         if takes && !stream.take_unflushed(from, done) {
             if stream.peer_flushes() {
                 return Step::Owed;
