@@ -75,7 +75,7 @@ impl Session {
                 Step::Done(Ok(len)) => {
                     sent += len;
                     self.have_sent();
-                    if sent < wanted && !may_wait && !self.turn(generation) {
+                    if sent < wanted && !may_wait && !self.turn(generation) && !self.is_leaving() {
                         library().set_full(self);
                         return Some(Ok(sent));
                     }
@@ -116,6 +116,12 @@ impl Session {
             };
             return Some(if sent > 0 { Ok(sent) } else { result });
         }
+    }
+
+    /// Whether it was not want of room that has ended a write: the rest goes into the kernel.
+    #[cold]
+    fn is_leaving(&self) -> bool {
+        self.stream().is_some_and(|stream| stream.is_frozen())
     }
 
     /// Bytes that must go in one piece.

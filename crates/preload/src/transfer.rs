@@ -325,7 +325,7 @@ fn send_noted(
         match send_on(&call, buffers, how) {
             Rounds::Left(0) => {}
             Rounds::Left(done) | Rounds::Done(Ok(done)) if done < total => {
-                return send_rest(fd, buffers, done, how, flags);
+                return send_rest(fd, buffers, done, flags);
             }
             Rounds::Left(done) => return done as isize,
             Rounds::Done(Err(Errno::INTR)) if was_cancelled() => {}
@@ -377,10 +377,7 @@ fn send_on(call: &Call<'static>, buffers: &[iovec], how: Send) -> Rounds {
 
 #[cold]
 #[inline(never)]
-fn send_rest(fd: c_int, buffers: &[iovec], done: usize, how: Send, flags: Option<c_int>) -> isize {
-    if how.dont_wait || raw::is_nonblocking(fd) {
-        return done as isize;
-    }
+fn send_rest(fd: c_int, buffers: &[iovec], done: usize, flags: Option<c_int>) -> isize {
     if let Path::Session(_) = way_out(fd) {
         return done as isize;
     }
