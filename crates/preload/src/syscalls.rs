@@ -66,10 +66,12 @@ const SHARED: c_int = libc::CLONE_VM
     | libc::CLONE_SETTLS;
 
 /// Whether `clone` by its number is a `fork`, perhaps with name spaces of the child's own (as
-/// vsftpd's).
+/// vsftpd's). Not beside threads of the library's: the C library does not hear of that child, would
+/// take them to be there, and would wait for them in `setuid` and the like for ever.
 fn is_fork(arguments: &[usize; 6]) -> bool {
     let [_, flags, stack, ..] = *arguments;
-    flags as c_int & SHARED == 0 && stack == 0
+    let has_threads = || within(|library| library.has_threads()) != Some(false);
+    flags as c_int & SHARED == 0 && stack == 0 && !has_threads()
 }
 
 /// `clone`, where it is a `fork`.
