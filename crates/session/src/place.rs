@@ -44,6 +44,10 @@ pub enum PlaceError {
 fn instead_of_refused(directory: &Path, error: Errno) -> &'static str {
     let is_the_systems = Path::new(SYSTEM).parent() == Some(directory);
     match error {
+        // Only in a user namespace is root refused that.
+        Errno::ACCESS | Errno::PERM if directory == Path::new(ROOTS) => {
+            "Root of a user namespace is another user outside of it: name another place, such as SOJOURN_SERVER=DIR/server (sojournd --address DIR/server)"
+        }
         Errno::ACCESS | Errno::PERM if is_the_systems => {
             "Only root can serve the whole system, and root of a user namespace is another user outside of it: start the server as root, with --user, or at a place of your own, such as SOJOURN_SERVER=DIR/server (sojournd --address DIR/server)"
         }

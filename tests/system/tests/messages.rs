@@ -100,7 +100,7 @@ fn a_root_file_system_that_cannot_be_written() {
     let Some(place) = Place::new("read") else { return };
     let line = "mount -t tmpfs -o ro none /run && mount -t tmpfs -o ro none /mnt; $D/sojourn server start; echo $?";
     let said = place.says(&["unshare", "-m"], line);
-    has(&said, &["/run/sojourn: Read-only file system", "SOJOURN_SERVER=DIR/server", "1\n"]);
+    has(&said, &["/run/sojourn-root: Read-only file system", "SOJOURN_SERVER=DIR/server", "1\n"]);
     assert!(!said.contains("as root"), "{said}");
 }
 
