@@ -94,7 +94,8 @@ impl Session {
         let phase = lock(&self.tx).phase;
         let wait = Wait {
             deadline,
-            piece: LONG,
+            // A Unix peer that shuts its reading side down makes no room: only a send hears of it.
+            piece: if phase == TxPhase::Flushing { OWED } else { LONG },
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
                 self.turns_net();
