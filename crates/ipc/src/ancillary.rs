@@ -37,16 +37,44 @@ pub(crate) struct Arrived {
 /// Takes one packet without waiting.
 pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrived, Errno> {
     let mut control = [0u64; WORDS];
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let (len, message) = receive_raw(socket, bytes, &mut control, flags)?;
+    let lost = message.msg_flags & libc::MSG_CTRUNC != 0;
+    let used = message.msg_controllen.div_ceil(8).min(WORDS);
+    let (numbers, sender) = parse(crate::message::bytes_of(&control[..used]));
+    // SAFETY: the kernel has just installed these for us, and told nobody else.
+    let fds = numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
+    Ok(Arrived { len, fds, lost, sender })
+}
+
+/// Whether the packet that is next has descriptors beside it. They are neither taken nor let go of.
+pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // Without room for control messages the kernel says that there were some (recvmsg(2)), and
+    // makes no descriptors.
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    let (_, message) = receive_raw(socket, &mut [0], &mut [], flags)?;
+    Ok(message.msg_flags & libc::MSG_CTRUNC != 0)
+}
+
+/// `recvmsg`: bytes received, and the header as the kernel has left it, whose pointers are not to be
+/// used any more.
+fn receive_raw(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    control: &mut [u64],
+    flags: i32,
+) -> Result<(usize, libc::msghdr), Errno> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: all zeroes is an empty message header.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = &raw mut vector;
     message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the header names one buffer for bytes and one for control messages, both ours, of the
-    // lengths it says, both untouched until the call returns.
+    if !control.is_empty() {
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(control) as _;
+    }
+    // SAFETY: the header names one buffer for bytes and one for control messages, or none, both
+    // ours, of the lengths it says, both untouched until the call returns.
     let got = unsafe {
         libc::syscall(
             libc::SYS_recvmsg,
@@ -56,36 +84,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<Arrive
         )
     };
     let len = usize::try_from(got).map_err(|_| last_error())?;
-    let lost = message.msg_flags & libc::MSG_CTRUNC != 0;
-    let used = (message.msg_controllen as usize).div_ceil(8).min(WORDS);
-    let (numbers, sender) = parse(crate::message::bytes_of(&control[..used]));
-    // SAFETY: the kernel has just installed these for us, and told nobody else.
-    let fds = numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
-    Ok(Arrived { len, fds, lost, sender })
-}
-
-/// Whether the packet that is next has descriptors beside it. They are neither taken nor let go of.
-pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
-    let mut byte = [0u8; 1];
-    let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
-    // SAFETY: all zeroes is an empty message header.
-    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
-    message.msg_iov = &raw mut vector;
-    message.msg_iovlen = 1;
-    // Without room for control messages the kernel says that there were some (recvmsg(2)), and
-    // makes no descriptors.
-    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-    // SAFETY: the header names one buffer, ours, of the length it says, untouched until the call
-    // returns.
-    let got = unsafe {
-        libc::syscall(
-            libc::SYS_recvmsg,
-            c_long::from(socket.as_raw_fd()),
-            &raw mut message,
-            c_long::from(flags),
-        )
-    };
-    if got < 0 { Err(last_error()) } else { Ok(message.msg_flags & libc::MSG_CTRUNC != 0) }
+    Ok((len, message))
 }
 
 /// Who connected (or, of a client's socket, who listens), from the kernel's record of the socket

@@ -6,6 +6,7 @@
 //! that counts as a sample, too ([`Library::may_leave`]). Only sessions that went home for this are
 //! remembered.
 
+use crate::remembered::Remembered;
 use crate::session::{Session, lock};
 use crate::table::{Entry, mark};
 use crate::{Library, engine::Engine};
@@ -13,13 +14,9 @@ use core::sync::atomic::Ordering;
 use sojourn_pump::bulk::{History, Judge, Verdict};
 use sojourn_pump::now;
 use sojourn_session::ReasonT;
-use std::collections::HashMap;
 
-/// More are not remembered: those that are closed are not taken out one by one.
-const MOST: usize = 4096;
-
-/// By descriptor number, with what the number was then.
-pub(crate) type Histories = HashMap<i32, (u32, History)>;
+/// Of descriptors whose sessions went home for this.
+pub(crate) type Histories = Remembered<History>;
 
 impl Library {
     /// A descriptor that has a history has reached a threshold, after so many bytes. Whether it may
@@ -27,9 +24,9 @@ impl Library {
     pub(crate) fn may_leave(&self, fd: i32, entry: &Entry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
-        match lock(&engine.bulk).get_mut(&fd) {
-            Some((known, history)) if *known == version => history.count(now(), bytes),
-            _ => true,
+        match lock(&engine.bulk).of_mut(fd, version) {
+            Some(history) => history.count(now(), bytes),
+            None => true,
         }
     }
 }
@@ -43,9 +40,9 @@ impl Session {
         }
         let fd = self.number();
         let version = library.table.known(fd).map(|entry| entry.version.load(Ordering::SeqCst));
-        match lock(&engine.bulk).get(&fd) {
-            Some((known, history)) if Some(*known) == version => history.judge(),
-            _ => History::default().judge(),
+        match version.and_then(|version| lock(&engine.bulk).of(fd, version).map(History::judge)) {
+            Some(judge) => judge,
+            None => History::default().judge(),
         }
     }
 
@@ -73,14 +70,6 @@ impl Session {
 
 fn remember(engine: &Engine, fd: i32, entry: &Entry, verdict: Verdict) {
     let version = entry.version.load(Ordering::SeqCst);
-    let mut all = lock(&engine.bulk);
-    if all.len() >= MOST {
-        all.clear();
-    }
-    let known = all.entry(fd).or_insert((version, History::default()));
-    if known.0 != version {
-        *known = (version, History::default());
-    }
-    known.1.goes_home(now(), verdict);
+    lock(&engine.bulk).of_or(fd, version, History::default).goes_home(now(), verdict);
     entry.mark(mark::REMEMBERED);
 }

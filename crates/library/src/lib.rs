@@ -55,6 +55,7 @@ mod readiness;
 #[cfg(test)]
 mod recall_tests;
 mod receive;
+mod remembered;
 mod residue;
 mod rings;
 mod search;

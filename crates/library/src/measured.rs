@@ -8,6 +8,7 @@
 
 use crate::late::Telling;
 use crate::progress::{Away, Figures, Next, Past};
+use crate::remembered::Remembered;
 use crate::session::{Session, TxPhase, lock};
 use crate::table::{Entry, mark};
 use crate::{Library, library};
@@ -15,15 +16,11 @@ use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
-use std::collections::HashMap;
 
 /// So many times the peer is woken between two samples.
 pub(crate) const RINGS: u32 = 32;
-/// More are not remembered: those that are closed are not taken out one by one.
-const MOST: usize = 4096;
-
-/// By descriptor number, with what the number was then.
-pub(crate) type Pasts = HashMap<i32, (u32, Past)>;
+/// Of descriptors whose sessions have had a trial.
+pub(crate) type Pasts = Remembered<Past>;
 
 impl Library {
     /// A descriptor that has had a trial has reached a threshold, after so many bytes. Whether it
@@ -35,9 +32,9 @@ impl Library {
     pub(crate) fn may_move_at(&self, now_ns: u64, fd: i32, entry: &Entry, bytes: u64) -> bool {
         let Some(engine) = self.engine() else { return true };
         let version = entry.version.load(Ordering::SeqCst);
-        let next = match lock(&engine.measured).get_mut(&fd) {
-            Some((known, past)) if *known == version => past.count(now_ns, bytes),
-            _ => Next::Leave,
+        let next = match lock(&engine.measured).of_mut(fd, version) {
+            Some(past) => past.count(now_ns, bytes),
+            None => Next::Leave,
         };
         match next {
             Next::Stay => false,
@@ -60,31 +57,23 @@ impl Library {
         }
         let version = entry.version.load(Ordering::SeqCst);
         let measured = self.engine().map(|engine| lock(&engine.measured));
-        match measured.as_ref().and_then(|all| all.get(&fd)) {
-            Some((known, past)) if *known == version => past.away(),
-            _ => Past::new().away(),
+        match measured.as_ref().and_then(|all| all.of(fd, version)) {
+            Some(past) => past.away(),
+            None => Past::new().away(),
         }
     }
 
     /// What its last trial has found, of a descriptor that is kept for that reason.
     pub(crate) fn figures(&self, fd: i32, reason: ReasonT) -> Figures {
         let engine = self.engine().filter(|_| reason == ReasonT::Slower);
-        let found = engine.and_then(|engine| Some(lock(&engine.measured).get(&fd)?.1.figures()));
+        let found = engine.and_then(|engine| Some(lock(&engine.measured).last(fd)?.figures()));
         found.unwrap_or_default()
     }
 
     fn remember_trial(&self, fd: i32, entry: &Entry, now_ns: u64, rate: u64) {
         let Some(engine) = self.engine() else { return };
         let version = entry.version.load(Ordering::SeqCst);
-        let mut all = lock(&engine.measured);
-        if all.len() >= MOST {
-            all.clear();
-        }
-        let known = all.entry(fd).or_insert((version, Past::new()));
-        if known.0 != version {
-            *known = (version, Past::new());
-        }
-        known.1.goes_home(now_ns, rate);
+        lock(&engine.measured).of_or(fd, version, Past::new).goes_home(now_ns, rate);
         entry.mark(mark::MEASURED);
     }
 }

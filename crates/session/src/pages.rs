@@ -6,21 +6,30 @@ use crate::{AdminClient, ConnectionInfoT, RefusedInfoT, SessionInfoT};
 use core::cmp::Reverse;
 use sojourn_ipc::CallError;
 
+/// All rows of a list. `page` asks for those behind a number, and answers with what to ask for next;
+/// 0: that was all.
+fn whole<R>(
+    mut page: impl FnMut(u64) -> Result<(Option<Vec<R>>, u64), CallError>,
+) -> Result<Vec<R>, CallError> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let (rows, last) = page(after)?;
+        all.extend(rows.into_iter().flatten());
+        after = last;
+        if after == 0 {
+            return Ok(all);
+        }
+    }
+}
+
 /// All sessions, in order of process and age.
 ///
 /// # Errors
 /// Those of the calls.
 pub fn sessions(client: &mut AdminClient) -> Result<Vec<SessionInfoT>, CallError> {
-    let (mut all, mut after) = (Vec::new(), 0);
-    loop {
-        let page = client.list(after)?;
-        all.extend(page.sessions.into_iter().flatten());
-        after = page.last;
-        if after == 0 {
-            all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.stream));
-            return Ok(all);
-        }
-    }
+    let mut all = whole(|after| client.list(after).map(|page| (page.sessions, page.last)))?;
+    all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.stream));
+    Ok(all)
 }
 
 /// All refusals, in order of process and age.
@@ -28,16 +37,9 @@ pub fn sessions(client: &mut AdminClient) -> Result<Vec<SessionInfoT>, CallError
 /// # Errors
 /// Those of the calls.
 pub fn refused(client: &mut AdminClient) -> Result<Vec<RefusedInfoT>, CallError> {
-    let (mut all, mut after) = (Vec::new(), 0);
-    loop {
-        let page = client.refused(after)?;
-        all.extend(page.refusals.into_iter().flatten());
-        after = page.last;
-        if after == 0 {
-            all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.inode));
-            return Ok(all);
-        }
-    }
+    let mut all = whole(|after| client.refused(after).map(|page| (page.refusals, page.last)))?;
+    all.sort_by_key(|row| (row.pid, Reverse(row.age_ms), row.inode));
+    Ok(all)
 }
 
 /// How all sessions with other hosts are, in order of process.
@@ -45,16 +47,10 @@ pub fn refused(client: &mut AdminClient) -> Result<Vec<RefusedInfoT>, CallError>
 /// # Errors
 /// Those of the calls.
 pub fn connections(client: &mut AdminClient) -> Result<Vec<ConnectionInfoT>, CallError> {
-    let (mut all, mut after) = (Vec::new(), 0);
-    loop {
-        let page = client.connections(after)?;
-        all.extend(page.connections.into_iter().flatten());
-        after = page.last;
-        if after == 0 {
-            all.sort_by_key(|row| (row.pid, row.stream));
-            return Ok(all);
-        }
-    }
+    let mut all =
+        whole(|after| client.connections(after).map(|page| (page.connections, page.last)))?;
+    all.sort_by_key(|row| (row.pid, row.stream));
+    Ok(all)
 }
 
 /// The numbers of all processes that have found the server, in order.
@@ -62,13 +58,5 @@ pub fn connections(client: &mut AdminClient) -> Result<Vec<ConnectionInfoT>, Cal
 /// # Errors
 /// Those of the calls.
 pub fn processes(client: &mut AdminClient) -> Result<Vec<u32>, CallError> {
-    let (mut all, mut after) = (Vec::new(), 0);
-    loop {
-        let page = client.processes(after)?;
-        all.extend(page.pids.into_iter().flatten());
-        after = page.last;
-        if after == 0 {
-            return Ok(all);
-        }
-    }
+    whole(|after| client.processes(after).map(|page| (page.pids, page.last)))
 }

@@ -379,15 +379,6 @@ impl Ring {
         Ok((tail & !FROZEN, head & !FROZEN))
     }
 
-    /// The frozen ring's bytes that count: from where, and how many, as the words say now.
-    ///
-    /// # Errors
-    /// [`Stop::NotFrozen`], [`Stop::Violation`].
-    pub fn leftover(&self, ring_bytes: u32) -> Result<(u64, usize), Stop> {
-        let (tail, head) = self.positions()?;
-        Ok((head, used(tail, head, ring_bytes)?))
-    }
-
     /// The writer puts what is left of the leftover into the kernel from now on. How many of its
     /// bytes the reader has taken from the ring before that; it takes no more. One exchange:
     /// whatever the other side writes there meanwhile, this ends.

@@ -17,8 +17,9 @@ use sojourn_stream::ring::Stop;
 /// What is left over, by somebody who has just frozen the ring while the others still run.
 fn leftover(world: &World) -> Vec<u64> {
     world.ring.freeze();
-    let (head, len) = world.ring.leftover(CELLS).unwrap();
-    (head..head + len as u64).map(|position| world.at(position)).collect()
+    let (tail, head) = world.ring.positions().unwrap();
+    assert!((head..=head + u64::from(CELLS)).contains(&tail));
+    (head..tail).map(|position| world.at(position)).collect()
 }
 
 fn freeze_in_the_middle(short: bool) {

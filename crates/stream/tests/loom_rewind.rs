@@ -92,9 +92,10 @@ fn read_some(world: &World) -> Vec<u64> {
 }
 
 fn leftover(world: &World) -> Vec<u64> {
-    let (head, len) = world.ring.leftover(CELLS).unwrap();
+    let (tail, head) = world.ring.positions().unwrap();
+    assert!((head..=head + u64::from(CELLS)).contains(&tail));
     let at = |position| world.cell(position, world.ring.place(CELLS)).load(Ordering::Relaxed);
-    (head..head + len as u64).map(at).collect()
+    (head..tail).map(at).collect()
 }
 
 #[test]

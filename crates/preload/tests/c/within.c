@@ -1,15 +1,6 @@
 /* A program that talks to itself: both ends of each session are in this process, and move where the server is told so. One thread first, then two;
    then what a child finds that inherits both ends of a full session, then ends. */
-#include "check.h"
-
-static int away(void) {
-    char line[512];
-    int found = 0;
-    FILE *f = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, f)) found += strstr(line, "memfd:sojourn-stream") != 0;
-    fclose(f);
-    return found;
-}
+#include "peer.h"
 
 static void make(const char *kind, int p[2]) {
     if (!strcmp(kind, "unix")) CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, p));
@@ -31,9 +22,9 @@ static void pass(int w, int r, int n) {
 }
 
 /* Until both ends have moved. */
-static void warm(int w, int r) {
+static void warm_both(int w, int r) {
     int must = getenv("LD_PRELOAD") != 0;
-    for (int i = 0; i < 400 || (must && away() < 2); i++) {
+    for (int i = 0; i < 400 || (must && is_away() < 2); i++) {
         CHECK(i < 100000);
         pass(w, r, 1 + i % 3000);
         if (i > 400) usleep(100);
@@ -43,7 +34,7 @@ static void warm(int w, int r) {
 
 /* Until the memory of those before is let go of. */
 static void none(void) {
-    for (int i = 0; away() > 0; i++) CHECK(i < 20000 && !usleep(1000));
+    for (int i = 0; is_away() > 0; i++) CHECK(i < 20000 && !usleep(1000));
 }
 
 static void *echo(void *fd) {
@@ -63,7 +54,7 @@ static void two_threads(int p[2]) {
 }
 
 /* All that was written comes, also to a child, and then the end. */
-static void inherited(int w, int r) {
+static void passed_on(int w, int r) {
     long put = 0, had = 0;
     int n, status;
     fcntl(w, F_SETFL, O_NONBLOCK);
@@ -84,13 +75,13 @@ int main(int argc, char **argv) {
     alarm(60);
     for (int i = 0; i < sizeof sent; i++) sent[i] = i * 7 + i / 251;
     for (int round = 0; round < 3; round++) {
-        none(), make(kind, p), warm(p[1], p[0]);
+        none(), make(kind, p), warm_both(p[1], p[0]);
         if (!is_pipe) {
             two_threads(p);
             close(p[0]), close(p[1]);
-            none(), make(kind, p), warm(p[1], p[0]);
+            none(), make(kind, p), warm_both(p[1], p[0]);
         }
-        inherited(p[1], p[0]);
+        passed_on(p[1], p[0]);
     }
     return 0;
 }
