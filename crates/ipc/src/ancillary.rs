@@ -56,8 +56,8 @@ pub(crate) fn has_beside(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(message.msg_flags & libc::MSG_CTRUNC != 0)
 }
 
-/// `recvmsg`: bytes received, and the header as the kernel has left it, whose pointers are not to be
-/// used any more.
+/// `recvmsg`: bytes received, and the header as the kernel has left it, whose pointers are not to
+/// be used any more.
 fn receive_raw(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],

@@ -307,10 +307,7 @@ impl Library {
     /// Where that is not known the server's answer is waited for, with which its duplicate is
     /// closed.
     fn end_offered(&self, engine: &Engine, fd: i32, entry: &Entry) {
-        let is_sole = entry.has(mark::BORN_HERE)
-            && !entry.may_be_aliased()
-            && !entry.has(mark::PASSED)
-            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst);
+        let is_sole = self.is_sole(entry) && !entry.may_be_aliased();
         let is_stream = matches!(crate::hot::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
         if is_sole
             && is_stream

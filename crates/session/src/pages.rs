@@ -6,8 +6,8 @@ use crate::{AdminClient, ConnectionInfoT, RefusedInfoT, SessionInfoT};
 use core::cmp::Reverse;
 use sojourn_ipc::CallError;
 
-/// All rows of a list. `page` asks for those behind a number, and answers with what to ask for next;
-/// 0: that was all.
+/// All rows of a list. `page` asks for those behind a number, and answers with what to ask for
+/// next; 0: that was all.
 fn whole<R>(
     mut page: impl FnMut(u64) -> Result<(Option<Vec<R>>, u64), CallError>,
 ) -> Result<Vec<R>, CallError> {

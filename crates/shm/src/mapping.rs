@@ -64,12 +64,7 @@ impl Mapping {
     /// # Errors
     /// Those of mmap(2).
     pub fn for_children(len: usize) -> io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh address range chosen by the kernel; nothing existing is touched.
-        let base =
-            unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, MapFlags::SHARED)? };
-        let Some(base) = NonNull::new(base.cast::<u8>()) else { return Err(io::Errno::NOMEM) };
-        Ok(Self { base, len, access: Access::ReadWrite })
+        Self::anonymous(len, MapFlags::SHARED)
     }
 
     /// Fresh zeroed memory of `len` bytes for this process alone, past its heap.
@@ -77,10 +72,13 @@ impl Mapping {
     /// # Errors
     /// Those of mmap(2).
     pub fn private(len: usize) -> io::Result<Self> {
+        Self::anonymous(len, MapFlags::PRIVATE)
+    }
+
+    fn anonymous(len: usize, flags: MapFlags) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh address range chosen by the kernel; nothing existing is touched.
-        let base =
-            unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
+        let base = unsafe { mmap_anonymous(core::ptr::null_mut(), len, protection, flags)? };
         let Some(base) = NonNull::new(base.cast::<u8>()) else { return Err(io::Errno::NOMEM) };
         Ok(Self { base, len, access: Access::ReadWrite })
     }

@@ -4,6 +4,7 @@
 //! `cargo xtask test` makes it.
 
 pub mod catalog;
+pub mod compile;
 pub mod leftovers;
 pub mod network;
 pub mod rights;

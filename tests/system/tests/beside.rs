@@ -7,9 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::compile::compile;
 use sojourn_system::{Admin, LIMIT};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/beside/beside.c");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("beside");
-        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-        command.args(["-O1", "-g", "-Wall", "-Werror", "-o"]).arg(&program).arg(source);
-        assert!(command.status().unwrap().success(), "the program does not compile");
+        compile(&program, &["beside/beside.c"], &["-g", "-Wall", "-Werror"]).unwrap();
         program
     })
 }

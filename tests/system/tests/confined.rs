@@ -10,10 +10,10 @@
 use serde_json::Value;
 use sojourn_lab::net::Host;
 use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::compile::compile;
 use sojourn_system::free_port;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -24,11 +24,8 @@ const USERS: [u32; 3] = [65_521, 65_522, 65_523];
 fn program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/why/why.c");
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("confined");
-        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-        command.args(["-O1", "-Wall", "-o"]).arg(&path).arg(source);
-        assert!(command.status().unwrap().success(), "why.c does not compile");
+        compile(&path, &["why/why.c"], &["-Wall"]).unwrap();
         path
     })
 }

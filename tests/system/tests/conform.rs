@@ -11,6 +11,7 @@
 
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::Admin;
+use sojourn_system::compile::compile;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -23,13 +24,12 @@ use std::time::{Duration, Instant};
 /// How long one program may run with all its cases.
 const LIMIT: Duration = Duration::from_secs(180);
 
-fn compile(out: &Path, options: &[&str], files: &[&str]) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/conform");
-    let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+fn compiled(out: &Path, options: &[&str], files: &[&str]) {
+    let files: Vec<String> = files.iter().map(|file| format!("conform/{file}")).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
     // Calls that no compiler believes are meant: bad pointers are what is tested.
-    command.args(["-O1", "-g", "-w", "-pthread"]).args(options).arg("-o").arg(out);
-    let done = command.args(files.iter().map(|file| folder.join(file))).status().unwrap();
-    assert!(done.success(), "{files:?} do not compile");
+    let options = [&["-g", "-w", "-pthread"], options].concat();
+    compile(out, &files, &options).unwrap();
 }
 
 /// The static program that cases run.
@@ -37,7 +37,7 @@ fn static_program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conform-static");
-        compile(&path, &["-static"], &["static.c"]);
+        compiled(&path, &["-static"], &["static.c"]);
         path
     })
 }
@@ -200,7 +200,7 @@ fn surround(command: &mut Command, at_once: u32) {
 /// these are printed. What is grave fails at once.
 fn conform(name: &str, at_once: u32) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
-    compile(&program, &[], &["conform.c", "driver.c", &format!("{name}.c")]);
+    compiled(&program, &[], &["conform.c", "driver.c", &format!("{name}.c")]);
     let first = run_both(name, &program, at_once);
     if first.is_empty() {
         return;

@@ -8,9 +8,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::compile::compile;
 use sojourn_system::{Admin, LIMIT};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -26,12 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/crowd");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crowd");
-        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-        command.args(["-O1", "-g", "-Wall", "-Werror", "-pthread", "-o"]).arg(&program);
-        command.args(["crowd.c", "use.c"].map(|file| folder.join(file)));
-        assert!(command.status().unwrap().success(), "the crowd does not compile");
+        let options = ["-g", "-Wall", "-Werror", "-pthread"];
+        compile(&program, &["crowd/crowd.c", "crowd/use.c"], &options).unwrap();
         program
     })
 }

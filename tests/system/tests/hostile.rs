@@ -9,8 +9,8 @@
 
 use sojourn_lab::{Mode, Running, Sandbox};
 use sojourn_system::LIMIT;
+use sojourn_system::compile::compile;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,8 @@ const RUN_LIMIT: Duration = Duration::from_secs(12);
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/hostile/hostile.c");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
-        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-        command.args(["-O1", "-g", "-Wall", "-Werror", "-o"]).arg(&program).arg(source);
-        assert!(command.status().unwrap().success(), "the program does not compile");
+        compile(&program, &["hostile/hostile.c"], &["-g", "-Wall", "-Werror"]).unwrap();
         program
     })
 }

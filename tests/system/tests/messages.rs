@@ -7,8 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use sojourn_lab::{Built, Running};
+use sojourn_system::compile::compile;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -107,10 +108,7 @@ fn a_root_file_system_that_cannot_be_written() {
 #[test]
 fn a_filter_of_system_calls_is_not_an_old_kernel() {
     let Some(place) = Place::new("filter") else { return };
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/why/why.c");
-    let why = place.0.join("why");
-    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-    assert!(compiler.args(["-O1", "-o"]).arg(&why).arg(source).status().unwrap().success());
+    compile(&place.0.join("why"), &["why/why.c"], &[]).unwrap();
     let said = place.says(&[], "$D/why forbid $D/sojourn doctor");
     has(&said, &["descriptor-tables", "Operation not permitted", "seccomp", "CLOSE_RANGE_UNSHARE"]);
 }

@@ -10,6 +10,7 @@
 use serde_json::Value;
 use sojourn_lab::net::{End, Host, Link};
 use sojourn_lab::{Mode, Running, Sandbox};
+use sojourn_system::compile::compile;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -24,23 +25,20 @@ const FEW: &str = "4";
 /// Nobody else's here.
 const USER: u32 = 65_530;
 
-fn compile(name: &str, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/why/why.c");
+fn compiled(name: &str, options: &[&str]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-    command.args(["-O1", "-Wall"]).args(options).arg("-o").arg(&path).arg(source);
-    assert!(command.status().unwrap().success(), "why.c does not compile");
+    compile(&path, &["why/why.c"], &[&["-Wall"], options].concat()).unwrap();
     path
 }
 
 fn program() -> &'static str {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| compile("why", &[])).to_str().unwrap()
+    PATH.get_or_init(|| compiled("why", &[])).to_str().unwrap()
 }
 
 fn static_program() -> &'static str {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| compile("why-static", &["-static"])).to_str().unwrap()
+    PATH.get_or_init(|| compiled("why-static", &["-static"])).to_str().unwrap()
 }
 
 fn is_root() -> bool {

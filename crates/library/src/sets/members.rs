@@ -65,9 +65,7 @@ impl Library {
         }
         let Some(sets) = self.sets() else { return };
         let is_kept = entry.has(mark::ALIASED);
-        let is_sole = entry.has(mark::BORN_HERE)
-            && !entry.has(mark::PASSED)
-            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst);
+        let is_sole = self.is_sole(entry);
         let held = match is_kept {
             true => Held::Kept,
             // An offer's duplicate may be on its way.

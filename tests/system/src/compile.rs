@@ -1,0 +1,21 @@
+//! The C programs of the tests, `c/`, compiled when a test needs them.
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// Has the C compiler (`$CC`, or `cc`) make `program` of `sources`, files below `c/`, with these
+/// options beside `-O1`.
+///
+/// # Errors
+/// If there is no compiler, or it refuses.
+pub fn compile(program: &Path, sources: &[&str], options: &[&str]) -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+    command.arg("-O1").args(options).arg("-o").arg(program);
+    command.args(sources.iter().map(|file| folder.join(file)));
+    match command.status().context("no C compiler")?.success() {
+        true => Ok(()),
+        false => bail!("{} does not compile", sources.join(", ")),
+    }
+}
