@@ -16,8 +16,11 @@
 //! Not here: numbers and structures of C (`sojourn-preload`), which option means what
 //! (`sojourn_pump::options`).
 
-use crate::session::{RxPhase, Sender, Session, TxPhase, lock};
-use crate::{Library, kernel};
+use crate::directions::{RxPhase, Sender, TxPhase};
+use crate::kernel;
+use crate::library::Library;
+use crate::lock::lock;
+use crate::session::Session;
 use core::sync::atomic::Ordering;
 use rustix::net::sockopt;
 use sojourn_proto::tcp::TcpInfo;
@@ -134,7 +137,7 @@ impl Session {
         if !self.is_lent() {
             return None;
         }
-        crate::library().net()?.with_pump(|pump| {
+        crate::library::library().net()?.with_pump(|pump| {
             let at = now();
             // What has arrived counts.
             pump.turn(false, at);
@@ -161,7 +164,7 @@ impl Session {
         };
         let mut is_obeyed = true;
         if self.is_lent() {
-            if let Some(net) = crate::library().net() {
+            if let Some(net) = crate::library::library().net() {
                 net.with_pump(|pump| {
                     is_obeyed = self.set_in(pump, change);
                     pump.mark(self.slot());
@@ -174,7 +177,7 @@ impl Session {
         // then looks here, all under the pump's lock.
         self.has_new_options.store(true, Ordering::SeqCst);
         if self.is_lent()
-            && let Some(net) = crate::library().net()
+            && let Some(net) = crate::library::library().net()
         {
             net.with_pump(|pump| self.take_new_options(pump));
         }

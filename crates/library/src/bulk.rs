@@ -6,17 +6,15 @@
 //! that counts as a sample, too ([`Library::may_leave`]). Only sessions that went home for this are
 //! remembered.
 
-use crate::remembered::Remembered;
-use crate::session::{Session, lock};
+use crate::engine::Engine;
+use crate::library::Library;
+use crate::lock::lock;
+use crate::session::Session;
 use crate::table::{Entry, mark};
-use crate::{Library, engine::Engine};
 use core::sync::atomic::Ordering;
 use sojourn_pump::bulk::{History, Judge, Verdict};
 use sojourn_pump::now;
 use sojourn_session::ReasonT;
-
-/// Of descriptors whose sessions went home for this.
-pub(crate) type Histories = Remembered<History>;
 
 impl Library {
     /// A descriptor that has a history has reached a threshold, after so many bytes. Whether it may
@@ -34,7 +32,7 @@ impl Library {
 impl Session {
     /// Who watches it while it is away.
     pub(crate) fn judge(&self, engine: &Engine) -> Judge {
-        let library = crate::library();
+        let library = crate::library::library();
         if !library.policy.config().measure_bulk {
             return Judge::NONE;
         }
@@ -48,7 +46,7 @@ impl Session {
 
     /// Why it goes home, if whoever sends it only knows that the stream is frozen.
     pub(crate) fn reason_for(&self, told: ReasonT) -> ReasonT {
-        let library = crate::library();
+        let library = crate::library::library();
         if told != ReasonT::PeerLeft || !self.is_lent() {
             return told;
         }

@@ -3,35 +3,16 @@
 //! The shell asks before each data call and, for the kernel, reports the result. Read the head of
 //! `table` for the order of things.
 
-use crate::Library;
+use crate::call_flags::{Recv, Send};
 use crate::datagrams::{Attempt, Got};
 use crate::from_kernel::FromKernel;
+use crate::library::Library;
 use crate::session::Session;
 use crate::table::{Entry, Way, mark};
 use core::sync::atomic::Ordering;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-
-/// How a receiving call behaves.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Recv {
-    /// `MSG_PEEK`.
-    pub peek: bool,
-    /// `MSG_WAITALL`.
-    pub wait_all: bool,
-    /// `MSG_DONTWAIT`.
-    pub dont_wait: bool,
-    /// `MSG_TRUNC`: of a datagram the whole length is the answer.
-    pub whole_len: bool,
-}
-
-/// How a sending call behaves.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Send {
-    /// `MSG_DONTWAIT`.
-    pub dont_wait: bool,
-}
 
 /// Where a call goes.
 #[derive(Debug)]

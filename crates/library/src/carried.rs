@@ -5,18 +5,19 @@
 //! kernel knew of the connection, and gives it back when the stream is frozen. So nobody here uses
 //! the socket in between. Read `docs/moves.md`.
 
+use crate::carry_server::{ANSWER_LIMIT, Connected, open_carry_client};
+use crate::directions::{Receiver, RxPhase};
+use crate::kernel;
+use crate::library::Library;
+use crate::lock::lock;
 use crate::net::{Net, Parting};
-use crate::protocol::server::open_carry_client;
-use crate::receive::Step;
-use crate::session::{Receiver, RxPhase, Session, lock};
-use crate::{Library, kernel};
+use crate::receive_step::Step;
+use crate::session::Session;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
-use sojourn_ipc::Connection;
 use sojourn_pump::{Late, now};
-use sojourn_session::{CarryClient, ReasonT};
+use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
 
@@ -25,9 +26,6 @@ use sojourn_stream::{Bell, Stream};
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether the carrier lives, or another one.
 const RETURN_SLICE: Duration = Duration::from_millis(20);
-/// How long the server may take to take a session back.
-pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-
 impl Session {
     pub(crate) fn is_carried(&self) -> bool {
         self.is_carried.load(Ordering::Relaxed)
@@ -90,7 +88,7 @@ impl Session {
     /// put back. `parting`: where the session stands, if that is known here; it is given to this
     /// server, or to the next one if this dies. Whether this process has kept it.
     fn await_return(&self, stream: &Stream, parting: Option<&Parting>) -> bool {
-        let library = crate::library();
+        let library = crate::library::library();
         let net = library.engine().zip(library.net());
         // If there was no server for so long before, none is waited for again.
         let is_alone = net.is_some_and(|(_, net)| net.is_alone.load(Ordering::SeqCst));
@@ -140,7 +138,7 @@ impl Session {
         if stream.ledger().is_kept() {
             return true;
         }
-        let library = crate::library();
+        let library = crate::library::library();
         // SYNC: the stream is frozen by now; pairs with `Net::begin`, also if there is no `Net`
         // yet.
         fence(Ordering::SeqCst);
@@ -241,22 +239,5 @@ impl Net {
         if told.is_err() {
             *server = None;
         }
-    }
-}
-
-/// A connection to the server that sessions are given back to.
-#[derive(Debug)]
-pub(crate) struct Connected {
-    pub(crate) client: CarryClient<Connection>,
-    /// Of those that this process has made.
-    number: u64,
-}
-
-impl Connected {
-    fn is_alive(&mut self) -> bool {
-        let socket = self.client.transport().socket();
-        let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(poll(&mut set, Some(&at_once)), Ok(count) if count > 0)
     }
 }

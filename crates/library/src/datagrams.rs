@@ -13,13 +13,15 @@
 //! said to the kernel again. Read `docs/moves.md`, "UDP". Calls with addresses and control data are
 //! the shell's; here are endpoints.
 
-use crate::calls::Recv;
+use crate::call_flags::Recv;
+use crate::directions::{Receiver, RxPhase};
 use crate::kernel;
 use crate::landing::Room;
-use crate::library;
+use crate::library::library;
+use crate::lock::lock;
 use crate::net::Net;
 use crate::net::datagrams::has_unread;
-use crate::session::{Receiver, RxPhase, Session, lock};
+use crate::session::Session;
 use crate::sleep::Waited;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;

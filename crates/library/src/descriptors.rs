@@ -3,10 +3,13 @@
 //! The shell tells, around the kernel's calls. Read `docs/streams.md`, "Going home".
 
 use crate::engine::{Engine, Job};
+use crate::kernel;
 use crate::late::Telling;
-use crate::session::lock;
+use crate::library::Library;
+use crate::library::library;
+use crate::lock::lock;
+use crate::session::Session;
 use crate::table::{Entry, Way, mark};
-use crate::{Library, Session, kernel, library};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::FileType;
@@ -238,7 +241,7 @@ impl Library {
                 let is_away = entry.session.load(Ordering::SeqCst) != 0;
                 // What a UDP socket's were was looked at when it was offered.
                 if (is_away || entry.has(mark::OFFERED))
-                    && crate::hot::kind_of(fd) == Some(KindT::Udp)
+                    && crate::policy::kind_of(fd) == Some(KindT::Udp)
                 {
                     self.take_back(fd, entry);
                     self.go_home(fd, ReasonT::Option, false);
@@ -259,7 +262,7 @@ impl Library {
 
     /// Whether `fd` is a UDP socket.
     pub fn is_udp(&self, fd: i32) -> bool {
-        crate::hot::kind_of(fd) == Some(KindT::Udp)
+        crate::policy::kind_of(fd) == Some(KindT::Udp)
     }
 
     /// Whether `fd` is a UDP socket that is not the kernel's alone.
@@ -308,7 +311,7 @@ impl Library {
     /// closed.
     fn end_offered(&self, engine: &Engine, fd: i32, entry: &Entry) {
         let is_sole = self.is_sole(entry) && !entry.may_be_aliased();
-        let is_stream = matches!(crate::hot::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
+        let is_stream = matches!(crate::policy::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
         if is_sole
             && is_stream
             && kernel::input_queue(fd) == 0

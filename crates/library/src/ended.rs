@@ -5,8 +5,11 @@
 //! is found by calls that receive and send (`receive`, `send`), and what is left of the stream then
 //! (`flush`, `home`).
 
-use crate::session::{RxPhase, Session, lock};
-use crate::{Library, kernel};
+use crate::directions::RxPhase;
+use crate::kernel;
+use crate::library::Library;
+use crate::lock::lock;
+use crate::session::Session;
 use sojourn_session::{KindT, ReasonT};
 
 impl Library {

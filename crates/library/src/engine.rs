@@ -4,15 +4,12 @@
 //! Not here: what the protocol thread does (`protocol`), and which descriptors are the library's
 //! own (`own`).
 
-use crate::Library;
-use crate::bulk::Histories;
-use crate::measured::Pasts;
-use crate::net::Net;
+use crate::host::Host;
+use crate::lock::lock;
+use crate::looks::{Looks, UnmanagedSets};
 use crate::own::Own;
-use crate::rings::Looks;
-use crate::session::{Pool, lock};
-use crate::strangers::Strangers;
-use crate::table::mark;
+use crate::pool::Pool;
+use crate::remembered::{Histories, Pasts};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use sojourn_session::{KindT, ReasonT};
@@ -31,6 +28,9 @@ const END_SLICE: Duration = Duration::from_micros(50);
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// The same for the kernel's count of them.
 const COUNT_LIMIT: Duration = Duration::from_millis(100);
+
+/// Streams of which [`Engine::ended`] keeps at most so many; those beyond that are told at once.
+pub(crate) const ENDED_MAX: usize = 64;
 
 /// Work for the protocol thread.
 #[derive(Debug)]
@@ -95,35 +95,28 @@ pub(crate) struct Engine {
     tids: Mutex<Vec<i32>>,
     /// They are to end.
     is_ending: AtomicBool,
-    /// What carries sessions to other hosts, once there are such sessions; and whether its thread
-    /// runs.
-    pub(crate) net: OnceLock<Option<Net>>,
-    pub(crate) has_net_thread: AtomicBool,
+    /// How threads of the library's own are woken that the bell does not wake.
+    wakers: Mutex<Vec<fn()>>,
     /// What is remembered of bulk transfers.
     pub(crate) bulk: Mutex<Histories>,
     /// What is remembered of sessions on this host that were measured.
     pub(crate) measured: Mutex<Pasts>,
     /// Epoll sets that nobody has told of.
-    pub(crate) strangers: Mutex<Strangers>,
+    pub(crate) unmanaged_sets: Mutex<UnmanagedSets>,
     /// Rings that nobody sees into.
     pub(crate) rings: Mutex<Looks>,
     /// The library's own descriptors.
     pub(crate) own: Own,
 }
 
-impl core::fmt::Debug for Pool {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pool").finish_non_exhaustive()
-    }
-}
-
 impl Engine {
-    pub(crate) fn new() -> Box<Self> {
+    /// `forget` is told of numbers of the library's own that are going to be closed.
+    pub(crate) fn new(forget: fn(i32)) -> Box<Self> {
         Box::new(Self {
             pool: Pool::new(),
             jobs: Mutex::default(),
             jobs_done: Condvar::new(),
-            ended: Mutex::new(Vec::with_capacity(crate::late::ENDED_MAX)),
+            ended: Mutex::new(Vec::with_capacity(crate::engine::ENDED_MAX)),
             is_running: AtomicBool::new(false),
             is_served: AtomicBool::new(false),
             is_preparing: AtomicBool::new(false),
@@ -131,7 +124,7 @@ impl Engine {
             joining: Mutex::default(),
             pid: std::process::id(),
             next_local: AtomicU64::new(1),
-            strangers: Mutex::default(),
+            unmanaged_sets: Mutex::default(),
             rings: Mutex::default(),
             offering: AtomicI32::new(-1),
             has_within: AtomicBool::new(false),
@@ -140,11 +133,10 @@ impl Engine {
             threads: AtomicU32::new(0),
             tids: Mutex::default(),
             is_ending: AtomicBool::new(false),
-            net: OnceLock::new(),
-            has_net_thread: AtomicBool::new(false),
+            wakers: Mutex::default(),
             bulk: Mutex::default(),
             measured: Mutex::default(),
-            own: Own::default(),
+            own: Own::new(forget),
         })
     }
 
@@ -163,47 +155,10 @@ impl Engine {
         }
     }
 
-    /// Gives the protocol thread something to do. Starts it if need be.
-    pub(crate) fn push(&'static self, library: &'static Library, job: Job) {
-        self.leave(job);
-        if !self.is_running() && library.host().in_handler() {
-            // The C library allocates for a thread: the next job brings it.
-            return;
-        }
-        if !self.is_running.swap(true, Ordering::SeqCst) {
-            self.note_serving();
-            // With several threads it is the protocol thread's to make, and to wait for.
-            let is_ready = !self.is_single_threaded() || self.own.make_kit(false, None).is_some();
-            if !is_ready {
-                self.gives_up(library);
-            } else if !self.spawn(library, "sojourn", move || crate::protocol::run(library, self)) {
-                self.gives_up(library);
-                library.is_prohibited();
-            }
-        }
-        self.ring();
-    }
-
-    /// There is no protocol thread, or it cannot work: what it was to do is not done. It is tried
-    /// again when something else is to be done.
-    pub(crate) fn gives_up(&self, library: &Library) {
-        self.is_running.store(false, Ordering::SeqCst);
-        self.note_serving();
-        for job in self.take_jobs().0 {
-            if let Job::Offer { fd, version, .. } = job
-                && let Some(entry) = library.table.known(fd)
-                && entry.version.load(Ordering::SeqCst) == version
-            {
-                entry.unmark(mark::OFFERED);
-                entry.was_refused();
-            }
-        }
-    }
-
     /// Starts a thread of the library's own.
     pub(crate) fn spawn(
         &'static self,
-        library: &Library,
+        host: &dyn Host,
         name: &str,
         work: impl FnOnce() + Send + 'static,
     ) -> bool {
@@ -215,7 +170,7 @@ impl Engine {
             lock(&self.tids).retain(|own| *own != tid);
             self.threads.fetch_sub(1, Ordering::SeqCst);
         });
-        let has_begun = library.host().spawn(name, counted);
+        let has_begun = host.spawn(name, counted);
         if !has_begun {
             self.threads.fetch_sub(1, Ordering::SeqCst);
         }
@@ -238,13 +193,33 @@ impl Engine {
         lock(&self.tids).contains(&tid)
     }
 
+    /// Has threads of the library's own that are to end woken in this way, too.
+    pub(crate) fn add_waker(&self, wake: fn()) {
+        lock(&self.wakers).push(wake);
+    }
+
+    /// Whether there are threads of the library's own.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.threads.load(Ordering::SeqCst) > 0
+    }
+
+    /// There is a protocol thread from now on; false: there was one before.
+    pub(crate) fn begin_running(&self) -> bool {
+        !self.is_running.swap(true, Ordering::SeqCst)
+    }
+
+    /// There is none any more.
+    pub(crate) fn end_running(&self) {
+        self.is_running.store(false, Ordering::SeqCst);
+    }
+
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::SeqCst)
     }
 
     /// Ends the library's own threads, and waits until the kernel knows nothing of them. What is
     /// away has gone home before.
-    fn end_threads(&self) {
+    pub(crate) fn end_threads(&self) {
         let own = u64::from(self.threads.load(Ordering::SeqCst));
         if own == 0 || self.pid != std::process::id() {
             return;
@@ -252,9 +227,7 @@ impl Engine {
         let before = threads_here();
         self.is_ending.store(true, Ordering::SeqCst);
         self.ring();
-        if let Some(net) = self.net.get().and_then(Option::as_ref) {
-            net.wake();
-        }
+        lock(&self.wakers).iter().for_each(|wake| wake());
         let deadline = Deadline::after(END_LIMIT);
         while self.threads.load(Ordering::SeqCst) > 0 && !deadline.is_over() {
             std::thread::sleep(END_SLICE);
@@ -335,49 +308,4 @@ impl Engine {
 /// Threads of this process. See proc(5): each is a folder there.
 fn threads_here() -> Option<u64> {
     rustix::fs::stat("/proc/self/task").ok()?.st_nlink.checked_sub(2)
-}
-
-impl Library {
-    /// What the library cannot be without is not allowed to this process: no thread, or no table of
-    /// descriptors for one. Nothing moves in it any more.
-    pub(crate) fn is_prohibited(&self) {
-        self.policy.forbid();
-        self.host().show(ReasonT::Prohibited);
-    }
-
-    /// Ends the library's own threads: what the program is about to do can only be done with one
-    /// thread, or would concern them. (A thread that may not make all system calls any more is
-    /// killed if it must wait for a lock of the C library's, as in malloc(3), which without us
-    /// nobody else would have.) Nothing moves in this process any more, so they are not started
-    /// again.
-    pub fn end_threads(&self) {
-        if let Some(engine) = self.engine() {
-            engine.end_threads();
-        }
-    }
-
-    /// The process may come to live on without its first thread, of whose end not every kernel
-    /// tells.
-    pub fn may_outlive_first(&self) {
-        // SYNC: before the bell; the protocol thread looks after it.
-        self.outlives_first.store(true, Ordering::SeqCst);
-        if let Some(engine) = self.engine() {
-            engine.ring();
-        }
-    }
-
-    /// Whether there are threads of the library's own.
-    pub fn has_threads(&self) -> bool {
-        self.engine().is_some_and(|engine| engine.threads.load(Ordering::SeqCst) > 0)
-    }
-
-    /// Whether the calling thread is the program's only one.
-    pub fn is_last_thread(&self) -> bool {
-        self.engine().is_some_and(Engine::is_single_threaded)
-    }
-
-    /// Sessions of this process that are away from the kernel.
-    pub fn away(&self) -> u32 {
-        self.engine().map_or(0, |engine| engine.away.load(Ordering::SeqCst))
-    }
 }

@@ -10,10 +10,12 @@
 //! no more, or somebody else will, nothing can follow: the kernel's buffer is made larger. Where it
 //! cannot be, the rest *stays* in the ring, and the peer's library takes it from there.
 
+use crate::directions::{Receiver, Sender, TxPhase, switch};
 use crate::engine::Job;
 use crate::kernel;
-use crate::library;
-use crate::session::{Receiver, Sender, Session, TxPhase, lock, switch};
+use crate::library::library;
+use crate::lock::lock;
+use crate::session::Session;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::PollFlags;

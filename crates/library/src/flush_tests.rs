@@ -1,10 +1,10 @@
 //! Returns with a full kernel: nobody waits for what moves only when the peer's program reads, and
 //! the order is kept.
 
+use crate::directions::TxPhase;
 use crate::flush::Rest;
-use crate::library;
-use crate::session::TxPhase;
-use crate::session::lock;
+use crate::library::library;
+use crate::lock::lock;
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
 use core::time::Duration;
 use rustix::io::Errno;

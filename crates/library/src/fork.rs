@@ -8,11 +8,12 @@
 
 use crate::engine::{BOARD_SLOTS, Engine};
 use crate::flush::Rest;
+use crate::kernel;
 use crate::late::Telling;
+use crate::library::Library;
+use crate::lock::lock;
 use crate::patience::{PASS_LIMIT, Waits};
-use crate::session::lock;
 use crate::table::{Entry, mark};
-use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::FdFlags;

@@ -5,10 +5,12 @@
 //! to chance, are tried on real sockets with both ends in this process: a thread would only choose
 //! among these orders. What a call does under its session's lock is one step here.
 
-use crate::calls::{Path, Recv, Send};
+use crate::call_flags::{Recv, Send};
+use crate::calls::Path;
 use crate::from_kernel::FromKernel;
+use crate::kernel;
+use crate::library::library;
 use crate::session_fakes::{Pair, common_inbox, is_away, write};
-use crate::{kernel, library};
 use core::mem::MaybeUninit;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};

@@ -4,13 +4,16 @@
 //! Read `docs/streams.md`, "Going home". Any thread of the process may do it, under both locks of
 //! the session.
 
+use crate::directions::{Receiver, RxPhase, Sender, TxPhase};
 use crate::flush::Rest;
 use crate::kernel;
 use crate::late::Telling;
+use crate::library::Library;
+use crate::library::library;
+use crate::lock::lock;
+use crate::owed::flushed;
 use crate::patience::{PASS_LIMIT, Waits};
-use crate::residue::flushed;
-use crate::session::{Receiver, RxPhase, Sender, Session, TxPhase, lock};
-use crate::{Library, library};
+use crate::session::Session;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::io::Errno;

@@ -4,9 +4,9 @@
 //! handlers out while the library holds locks, and knows what stdio does. Read `docs/streams.md`,
 //! "Signals".
 
+use crate::epoll::{self, EpollEvent};
 use crate::kernel;
-use crate::poll::PollFd;
-use crate::set::EpollEvent;
+use crate::kernel::PollFd;
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
@@ -75,7 +75,7 @@ pub trait Host: Sync + core::fmt::Debug {
         mask: Option<u64>,
     ) -> Result<usize, Errno> {
         let _ = mask;
-        kernel::epoll_wait(epfd, events, timeout)
+        epoll::wait(epfd, events, timeout)
     }
     /// `ppoll(2)`. As [`Host::epoll_wait`].
     ///

@@ -4,10 +4,10 @@
 //! The peer of each session here is the test itself, which has the region's memory. What real
 //! programs see of such a peer: `tests/system`.
 
-use crate::calls::Recv;
-use crate::library;
+use crate::call_flags::Recv;
+use crate::epoll::op;
+use crate::library::library;
 use crate::session_fakes::{Hostile, Pair, is_away, read, receive, write};
-use crate::set::op;
 use crate::set_entry::bit;
 use crate::set_fakes::{LONG, World};
 use core::sync::atomic::{AtomicBool, Ordering};

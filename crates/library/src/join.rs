@@ -2,11 +2,13 @@
 //!
 //! The protocol thread's work. Read `docs/streams.md`, "Moving out" (2, 3).
 
-use crate::Library;
+use crate::directions::{Receiver, RxPhase, TxPhase, switch};
 use crate::engine::Engine;
 use crate::late::Telling;
+use crate::library::Library;
+use crate::lock::lock;
 use crate::offer::Offer;
-use crate::session::{Facts, Receiver, RxPhase, Session, TxPhase, lock, switch};
+use crate::session::{Facts, Session};
 use crate::table::mark;
 use core::sync::atomic::Ordering;
 use rustix::io::Errno;
@@ -53,7 +55,7 @@ impl Library {
             // A child may have it, too, and know of no session.
             return Err(ReasonT::Fork);
         }
-        if lock(&engine.rings).look_for_offer(self) {
+        if lock(&engine.rings).look_for_offer(|| self.has_ring_unseen()) {
             return Err(ReasonT::Ring);
         }
         if self.set_for_offer(&offer.numbers) != Some(offer.what.set) {
@@ -146,7 +148,7 @@ impl Library {
             }
             self.set_left(*fd, session);
         }
-        *lock(&session.tx) = crate::session::Sender::default();
+        *lock(&session.tx) = crate::directions::Sender::default();
         engine.away.fetch_sub(1, Ordering::SeqCst);
         engine.pool.give_back(session);
     }
@@ -183,7 +185,12 @@ impl Session {
             let was_flushing = tx.phase == TxPhase::Flushing;
             self.end_sending(&mut tx);
             if !was_flushing {
-                crate::library().count_return(self, &stream, ReasonT::Closed, Telling::Now);
+                crate::library::library().count_return(
+                    self,
+                    &stream,
+                    ReasonT::Closed,
+                    Telling::Now,
+                );
             }
             self.finish(&mut rx);
         }

@@ -7,10 +7,11 @@
 //! remembers by itself.
 
 use crate::engine::Job;
-use crate::hot::kind_of;
+use crate::kernel;
 use crate::late::Telling;
+use crate::library::Library;
+use crate::policy::kind_of;
 use crate::table::{Entry, mark};
-use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 

@@ -3,14 +3,34 @@
 //! All are made directly, never through the C library, so none comes back to the preload shim.
 //! Bytes go through here only while a session is on its way out or home.
 
-use crate::set::EpollEvent;
 use core::time::Duration;
-use rustix::event::{PollFd, PollFlags, epoll};
+use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, sockopt};
 use sojourn_session::KindT;
 use sojourn_shm::Span;
+
+/// One descriptor of a poll; as C has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollFd {
+    /// The number; negative ones are skipped.
+    pub fd: i32,
+    /// What is asked.
+    pub events: i16,
+    /// What is so.
+    pub revents: i16,
+}
+
+impl PollFd {
+    /// One that is skipped.
+    pub const NONE: Self = Self { fd: -1, events: 0, revents: 0 };
+
+    pub(crate) fn asked(self) -> u32 {
+        u32::from(self.events as u16)
+    }
+}
 
 /// What is open at `fd`.
 ///
@@ -48,6 +68,10 @@ pub(crate) fn write_pipe(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::io::write(pipe_with_room(fd)?, bytes)
 }
 
+/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut. No manual says
+/// so of Unix sockets, but a kernel that takes a message into one buffer does not cut it, and
+/// programs log through them with several threads.
+pub(crate) const PIPE_BUF: usize = 4096;
 /// A pipe that polls writable has room for as many bytes.
 pub(crate) const PAGE: usize = 4096;
 
@@ -109,7 +133,7 @@ pub(crate) fn wait(
     limit: Option<core::time::Duration>,
 ) -> Result<PollFlags, Errno> {
     let limit = limit.and_then(|limit| limit.try_into().ok());
-    let mut fds = [PollFd::new(&fd, wanted)];
+    let mut fds = [rustix::event::PollFd::new(&fd, wanted)];
     rustix::event::poll(&mut fds, limit.as_ref())?;
     Ok(fds[0].revents())
 }
@@ -170,27 +194,14 @@ pub(crate) fn hang_up(kind: KindT) -> PollFlags {
     }
 }
 
-/// `epoll_wait(2)`.
-pub(crate) fn epoll_wait(
-    epfd: i32,
-    events: &mut [EpollEvent],
-    timeout: Option<Duration>,
-) -> Result<usize, Errno> {
-    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
-    epoll::wait(at(epfd)?, events, timeout.as_ref())
-}
-
 /// `ppoll(2)`, of any number of descriptors.
-pub(crate) fn poll_all(
-    fds: &mut [crate::poll::PollFd],
-    timeout: Option<Duration>,
-) -> Result<usize, Errno> {
+pub(crate) fn poll_all(fds: &mut [PollFd], timeout: Option<Duration>) -> Result<usize, Errno> {
     let mut asked = Vec::with_capacity(fds.len());
     for polled in fds.iter_mut() {
         polled.revents = 0;
         if let Ok(fd) = at(polled.fd) {
             let events = PollFlags::from_bits_retain(polled.events as u16);
-            asked.push(PollFd::from_borrowed_fd(fd, events));
+            asked.push(rustix::event::PollFd::from_borrowed_fd(fd, events));
         }
     }
     let timeout = timeout.and_then(|timeout| timeout.try_into().ok());

@@ -5,9 +5,10 @@
 //! to be read: else bytes go to the session's ring, from which every call reads. Not here: what of
 //! a packet is a session's (`sojourn_pump`), waiting (`sleep`).
 
-use crate::calls::Recv;
+use crate::call_flags::Recv;
+use crate::directions::{Receiver, RxPhase};
 use crate::net::Net;
-use crate::session::{Receiver, RxPhase, Session};
+use crate::session::Session;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
 use sojourn_pump::Landing;
@@ -55,7 +56,7 @@ impl Session {
     pub(crate) fn turn_for(&self, room: &Room<'_>) -> usize {
         if self.is_lent()
             && room.done() == 0
-            && let Some(net) = crate::library().net()
+            && let Some(net) = crate::library::library().net()
             && let Ok(mut bytes) = room.bytes.try_borrow_mut()
         {
             room.done.set(net.turn_into(self, room.generation, &mut bytes));

@@ -13,13 +13,12 @@
 //! cancelled in the call) leaves it to the next one that ends something, or pushes a job; nobody
 //! depends on it, as the kernel tells every peer.
 
+use crate::engine::ENDED_MAX;
 use crate::engine::{Engine, Job};
-use crate::{Library, library};
+use crate::library::Library;
+use crate::library::library;
 use sojourn_stream::Stream;
 use std::sync::Arc;
-
-/// Streams that wait at once; those beyond that are told at once.
-pub(crate) const ENDED_MAX: usize = 64;
 
 /// When others are told of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ impl Engine {
     /// Tells the peer that the stream has ended.
     pub(crate) fn tell_peer(&self, stream: &Arc<Stream>, when: Telling) {
         if when == Telling::Late {
-            let mut ended = crate::session::lock(&self.ended);
+            let mut ended = crate::lock::lock(&self.ended);
             if ended.len() < ENDED_MAX {
                 ended.push(Arc::clone(stream));
                 return;
@@ -51,7 +50,7 @@ impl Library {
     pub fn ended(&self) {
         let Some(engine) = self.engine() else { return };
         loop {
-            let Some(stream) = crate::session::lock(&engine.ended).pop() else { break };
+            let Some(stream) = crate::lock::lock(&engine.ended).pop() else { break };
             stream.ring_peer();
             stream.attention();
         }

@@ -1,6 +1,6 @@
 //! Who hears of an end when.
 
-use crate::library;
+use crate::library::library;
 use crate::session_fakes::Pair;
 use crate::set_fakes::inbox;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,7 +1,7 @@
 //! Looks at what /proc says of this process's descriptors, from where opening a file takes no
 //! number of the program's.
 //!
-//! Not here: who looks (`protocol::outside`), and what for (`offer`, `wanted`, `strangers`).
+//! Not here: who looks (`protocol::outside`), and what for (`offer`, `wanted`, `unmanaged_sets`).
 
 /// Who can look.
 pub(crate) trait Look {

@@ -6,12 +6,14 @@
 //! sample, too ([`Library::may_move_again`]). Only sessions that have had a trial are remembered.
 //! Sessions with other hosts: `bulk`.
 
+use crate::directions::TxPhase;
 use crate::late::Telling;
+use crate::library::Library;
+use crate::library::library;
+use crate::lock::lock;
 use crate::progress::{Away, Figures, Next, Past};
-use crate::remembered::Remembered;
-use crate::session::{Session, TxPhase, lock};
+use crate::session::Session;
 use crate::table::{Entry, mark};
-use crate::{Library, library};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 use sojourn_shm::deadline::now_ns;
@@ -19,8 +21,6 @@ use sojourn_stream::Stream;
 
 /// So many times the peer is woken between two samples.
 pub(crate) const RINGS: u32 = 32;
-/// Of descriptors whose sessions have had a trial.
-pub(crate) type Pasts = Remembered<Past>;
 
 impl Library {
     /// A descriptor that has had a trial has reached a threshold, after so many bytes. Whether it

@@ -1,9 +1,9 @@
 //! A session with both ends in this process goes home for a trial, and what the trial finds decides
 //! whether it may move again. Time is made up.
 
-use crate::library;
+use crate::library::library;
+use crate::lock::lock;
 use crate::progress::Past;
-use crate::session::lock;
 use crate::session_fakes::{Pair, is_away, read, write};
 use crate::table::mark;
 use core::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ fn a_trial_sends_a_session_home_with_all_that_was_sent() {
     assert!(
         !is_away(pair.fd(0))
             || lock(&library().session_of(pair.fd(0)).unwrap().rx).phase
-                != crate::session::RxPhase::Ring
+                != crate::directions::RxPhase::Ring
     );
     assert!(entry.has(mark::MEASURED));
     // The other end finds that the first has left, and where its bytes are.

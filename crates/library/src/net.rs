@@ -14,11 +14,13 @@
 
 pub(crate) mod datagrams;
 
-use crate::Library;
-use crate::carried::Connected;
+use crate::carry_server::Connected;
 use crate::engine::Engine;
-use crate::protocol::Lent;
-use crate::session::{Session, lock};
+use crate::lent::Lent;
+use crate::library::library;
+use crate::library::{Library, PerProcess};
+use crate::lock::lock;
+use crate::session::Session;
 use crate::watch::Watch;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -73,7 +75,11 @@ pub(crate) struct Net {
     pub(crate) connections: AtomicU64,
     /// A session has waited for a server in vain; the next ones need not.
     pub(crate) is_alone: AtomicBool,
+    has_thread: AtomicBool,
 }
+
+/// Once there are such sessions. `None`: there are no descriptors left for it.
+static NETS: PerProcess<Option<Net>> = PerProcess::new();
 
 /// A session that is on its way home.
 pub(crate) struct Parting {
@@ -91,13 +97,20 @@ fn hop_of(told: &HopT) -> Hop {
     Hop { link, mtu: told.mtu, is_cut: told.is_cut }
 }
 
+/// Wakes the thread of this process, if there is one.
+fn wake_thread() {
+    if let Some(net) = library().net() {
+        net.wake();
+    }
+}
+
 impl Net {
     /// The process's, with its thread. `None`: there are no descriptors or threads left.
     pub(crate) fn start(
         library: &'static Library,
         engine: &'static Engine,
     ) -> Option<&'static Self> {
-        let made = engine.net.get_or_init(|| {
+        let made = NETS.of_or(library, || {
             let set = engine.own.make(true, || epoll::create(epoll::CreateFlags::CLOEXEC)).ok()?;
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let wake = engine.own.make(true, || eventfd(0, flags)).ok()?;
@@ -116,14 +129,16 @@ impl Net {
                 server: Mutex::new(None),
                 connections: AtomicU64::new(0),
                 is_alone: AtomicBool::new(false),
+                has_thread: AtomicBool::new(false),
             })
-        });
+        })?;
         let net = made.as_ref()?;
-        if !engine.has_net_thread.swap(true, Ordering::SeqCst)
-            && !engine.spawn(library, "sojourn-net", move || net.serve())
-        {
-            engine.has_net_thread.store(false, Ordering::SeqCst);
-            return None;
+        if !net.has_thread.swap(true, Ordering::SeqCst) {
+            if !engine.spawn(library.host(), "sojourn-net", move || net.serve()) {
+                net.has_thread.store(false, Ordering::SeqCst);
+                return None;
+            }
+            engine.add_waker(wake_thread);
         }
         Some(net)
     }
@@ -159,7 +174,7 @@ impl Net {
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
         pump.insert(session.slot(), lent.link, carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
-        crate::library().set_hears_packets(session, self.watch.packets());
+        crate::library::library().set_hears_packets(session, self.watch.packets());
         session.is_lent.store(true, Ordering::SeqCst);
         session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
@@ -188,7 +203,7 @@ impl Net {
 
     /// Does something with the pump, and sees to it that nothing is forgotten then.
     pub(crate) fn with_pump<R>(&self, work: impl FnOnce(&mut Pump) -> R) -> R {
-        crate::library().with_stack(|| {
+        crate::library::library().with_stack(|| {
             let mut pump = lock(&self.pump);
             let answer = work(&mut pump);
             self.leave(pump);
@@ -201,7 +216,7 @@ impl Net {
         while let Some(packets) = pump.take_idle_link(now()) {
             if let Some(fd) = packets.wait_fd() {
                 self.watch.remove(fd);
-                if let Some(engine) = crate::library().engine() {
+                if let Some(engine) = crate::library::library().engine() {
                     engine.own.forget(fd.as_raw_fd());
                 }
             }
@@ -254,7 +269,7 @@ impl Net {
 
     /// Something has happened to a session on this side: it is served, by whoever turns the pump.
     pub(crate) fn serve_one(&self, slot: u32) {
-        crate::library().with_stack(|| self.serve_one_here(slot));
+        crate::library::library().with_stack(|| self.serve_one_here(slot));
     }
 
     fn serve_one_here(&self, slot: u32) {
@@ -282,7 +297,7 @@ impl Net {
     /// left for later.
     pub(crate) fn begin_sleep(&self, may_watch: bool) -> bool {
         let watches = self.watch.begin_sleep(may_watch);
-        crate::library().with_stack(|| {
+        crate::library::library().with_stack(|| {
             if let Ok(mut pump) = self.pump.try_lock() {
                 pump.turn(false, now());
                 self.leave(pump);
@@ -305,7 +320,7 @@ impl Net {
             return None;
         }
         // What a packet may need, which is much at times.
-        Some(crate::library().with_stack(move || {
+        Some(crate::library::library().with_stack(move || {
             let mut pump = pump;
             let at = now();
             self.watch.looked(at.as_micros());
@@ -348,7 +363,7 @@ impl Net {
         // SYNC: as in `leave`.
         fence(Ordering::SeqCst);
         if self.has_marked.load(Ordering::SeqCst) {
-            crate::library().with_stack(|| {
+            crate::library::library().with_stack(|| {
                 if let Some(pump) = self.take_marked() {
                     self.leave(pump);
                 }
@@ -386,7 +401,7 @@ impl Net {
             self.leave(pump);
             // That was not a call's turn. Should one have come since, its next one is in time.
             self.was_turned.store(false, Ordering::Relaxed);
-            let is_over = crate::library().engine().is_some_and(Engine::is_ending);
+            let is_over = crate::library::library().engine().is_some_and(Engine::is_ending);
             if is_over || self.sleep(&mut events, next).is_err() {
                 return;
             }
@@ -425,7 +440,7 @@ impl Library {
     /// What carries this process's sessions with other hosts, if it has any.
     #[inline]
     pub(crate) fn net(&self) -> Option<&Net> {
-        self.engine()?.net.get()?.as_ref()
+        NETS.of(self)?.as_ref()
     }
 
     /// Takes packets that have arrived, if this process carries sessions. Whether there were any.
@@ -452,7 +467,7 @@ impl Session {
         // after it.
         fence(Ordering::SeqCst);
         if self.is_lent()
-            && let Some(net) = crate::library().net()
+            && let Some(net) = crate::library::library().net()
         {
             self.has_asked.store(true, Ordering::Relaxed);
             net.serve_one(self.slot());
@@ -464,7 +479,7 @@ impl Session {
     pub(crate) fn have_delivered(&self, stream: &Stream) {
         if self.is_lent()
             && stream.ledger().takes_want()
-            && let Some(net) = crate::library().net()
+            && let Some(net) = crate::library::library().net()
         {
             net.serve_one(self.slot());
         }
@@ -474,6 +489,6 @@ impl Session {
     /// any.
     #[inline]
     pub(crate) fn turns_net(&self) -> bool {
-        self.is_lent() && crate::library().turn_net()
+        self.is_lent() && crate::library::library().turn_net()
     }
 }

@@ -4,10 +4,12 @@
 //! `docs/streams.md`, "Moving out".
 
 use crate::engine::Job;
+use crate::kernel;
+use crate::library::Library;
+use crate::library::library;
+use crate::lock::lock;
 use crate::look::Look;
-use crate::session::lock;
 use crate::table::{Entry, mark};
-use crate::{Library, kernel, library};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::fs::{OFlags, Stat};
@@ -77,8 +79,8 @@ impl Library {
         let aliases = self.alias_epoch.load(Ordering::SeqCst);
         let numbers = self.numbers_of(fd, entry, look)?;
         let set = self.set_for_offer(&numbers)?;
-        let strangers = &self.engine()?.strangers;
-        if set == 0 && self.is_in_strange_set(&numbers, &mut lock(strangers), look) {
+        let known = &self.engine()?.unmanaged_sets;
+        if set == 0 && self.is_in_unmanaged_set(&numbers, &mut lock(known), look) {
             entry.mark(mark::SETS);
             return None;
         }

@@ -10,8 +10,9 @@
 //! and the events of inboxes. What the protocol thread receives for the program's threads comes
 //! through the bell's socket, too, and is taken out of it by whoever may take a number just then.
 
-use crate::session::lock;
-use crate::{Library, library, numbers};
+use crate::host::Host;
+use crate::lock::lock;
+use crate::numbers;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -24,7 +25,6 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use rustix::process::Resource;
-use sojourn_session::ReasonT;
 use sojourn_shm::{Held, Place, wait};
 use std::sync::{Mutex, OnceLock};
 
@@ -50,16 +50,28 @@ pub(crate) struct Kit {
 }
 
 /// The own descriptors of one process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Own {
     kit: OnceLock<Kit>,
     places: Mutex<Vec<Place>>,
     /// Something in the bell's socket waits for a thread of the program's to take it.
     is_wanted: AtomicBool,
     taken: Mutex<Option<Option<Vec<Held>>>>,
+    /// Is told of a number that is going to be closed.
+    forget: fn(i32),
 }
 
 impl Own {
+    pub(crate) fn new(forget: fn(i32)) -> Self {
+        Self {
+            kit: OnceLock::new(),
+            places: Mutex::default(),
+            is_wanted: AtomicBool::new(false),
+            taken: Mutex::default(),
+            forget,
+        }
+    }
+
     pub(crate) fn kit(&self) -> Option<&Kit> {
         self.kit.get()
     }
@@ -119,11 +131,7 @@ impl Own {
     /// is closed.
     fn hide(&self, fd: OwnedFd) -> Option<Held> {
         let high = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).ok()?;
-        let held = Held::new(high, |number| {
-            if let Some(engine) = library().engine() {
-                engine.own.forget(number);
-            }
-        });
+        let held = Held::new(high, self.forget);
         lock(&self.places).push(held.place());
         Some(held)
     }
@@ -149,7 +157,7 @@ impl Own {
     }
 
     /// The program is about to have something of its own at `fd`.
-    fn make_way(&self, fd: i32) {
+    pub(crate) fn make_way(&self, fd: i32) {
         let places = lock(&self.places);
         let Some(place) = places.iter().find(|place| place.number() == fd) else { return };
         let new =
@@ -163,12 +171,12 @@ impl Own {
     }
 
     /// Closes all. What is done with them from now on fails.
-    fn close_all(&self) {
+    pub(crate) fn close_all(&self, host: &dyn Host) {
         let places = core::mem::take(&mut *lock(&self.places));
         for place in places {
             let number = place.number();
             place.move_to(None);
-            library().host().close(number);
+            host.close(number);
         }
         wait::read_load_from(None);
     }
@@ -287,39 +295,6 @@ fn hidden_from() -> i32 {
     let limit =
         rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
     limit.saturating_sub(HIDDEN).max(limit / 2) as i32
-}
-
-impl Library {
-    /// The program is about to have something of its own at `fd`, which may be one of the
-    /// library's: it may choose its numbers. All that is away goes home for good, as sets of the
-    /// program know some of them by their numbers.
-    pub fn make_way(&self, fd: i32) {
-        if !self.is_own(fd) {
-            return;
-        }
-        self.all_home(ReasonT::Operation, true);
-        self.give_up_sets();
-        for engine in self.all_engines() {
-            engine.own.make_way(fd);
-        }
-        self.host().show(ReasonT::StoodDown);
-    }
-}
-
-impl Library {
-    /// The program has as many descriptors as it may have, but for the library's. It gets those:
-    /// all that is away goes home for good. False: there are none.
-    pub fn gives_numbers_back(&self) -> bool {
-        let Some(engine) = self.engine().filter(|engine| engine.own.next(0).is_some()) else {
-            return false;
-        };
-        self.all_home(ReasonT::Resources, true);
-        self.give_up_sets();
-        self.end_threads();
-        engine.own.close_all();
-        self.host().show(ReasonT::StoodDown);
-        true
-    }
 }
 
 #[cfg(test)]

@@ -3,55 +3,28 @@
 //! Sessions are looked at here, everything else and what the kernel knows of sessions by the
 //! kernel's `ppoll`. Read `docs/streams.md`, "Waiting". Sleeping is `poll_sleep`.
 
+use crate::directions::{RxPhase, TxPhase};
 use crate::host::Interrupt;
+use crate::kernel::PollFd;
 use crate::landing::Room;
+use crate::library::Library;
+use crate::library::library;
+use crate::lock::lock;
+use crate::poll_sleep::Polling;
 use crate::poll_sleep::Slept;
-use crate::session::{RxPhase, Session, TxPhase, lock};
+use crate::session::Session;
+use crate::set_call::deadline;
 use crate::set_entry::bit;
-use crate::set_ready::Look;
-use crate::sets::deadline;
+use crate::set_look::Look;
 use crate::sleep::Waited;
 use crate::table::Way;
-use crate::{Library, library};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::io::Errno;
-use sojourn_shm::Deadline;
 use sojourn_stream::Stream;
-
-/// One descriptor of a poll; as C has it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PollFd {
-    /// The number; negative ones are skipped.
-    pub fd: i32,
-    /// What is asked.
-    pub events: i16,
-    /// What is so.
-    pub revents: i16,
-}
-
-impl PollFd {
-    /// One that is skipped.
-    pub const NONE: Self = Self { fd: -1, events: 0, revents: 0 };
-
-    pub(crate) fn asked(self) -> u32 {
-        u32::from(self.events as u16)
-    }
-}
 
 /// Entries of a call for which no memory is asked for.
 const FEW: usize = 32;
-
-/// One call.
-pub(crate) struct Polling<'a> {
-    pub(crate) library: &'a Library,
-    pub(crate) fds: &'a mut [PollFd],
-    pub(crate) deadline: Deadline,
-    pub(crate) mask: Option<u64>,
-    /// The kernel has said something while we slept: what that was must be found now.
-    pub(crate) must_ask: bool,
-}
 
 impl Library {
     /// `poll(2)`: how many of `fds` have something. No timeout: for ever. `mask`: signals blocked

@@ -11,22 +11,24 @@
 //! that wait for one of the bits, each by an event descriptor of its own. A bit stands for every
 //! 64th slot: a nudge too many is a look too many.
 
-use crate::Library;
-use crate::poll::{PollFd, Polling};
-use crate::session::{Session, lock};
+use crate::kernel::PollFd;
+use crate::library::Library;
+use crate::lock::lock;
+use crate::pollers::Pollers;
+use crate::session::Session;
+use crate::set_call::ASK_INTERVAL_NS;
 use crate::set_entry::bit;
-use crate::set_wait::ASK_INTERVAL_NS;
 use core::time::Duration;
 use rustix::event::EventfdFlags;
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
-use sojourn_shm::Held;
 use sojourn_shm::deadline::now_ns;
 use sojourn_shm::futex::Woken;
 use sojourn_shm::wait::{Policy, Spun};
+use sojourn_shm::{Deadline, Held};
 use sojourn_stream::Inbox;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Users of peers that one call can sleep for.
 const INBOXES_MAX: usize = 8;
@@ -36,25 +38,14 @@ pub(crate) const EXTRA: usize = INBOXES_MAX + 2;
 /// Looks at the rings between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
-/// The threads of the process that sleep in polls.
-#[derive(Debug, Default)]
-pub(crate) struct Pollers {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    sleeping: Vec<Sleeper>,
-    spare_events: Vec<Held>,
-    spare_policies: Vec<Policy>,
-}
-
-#[derive(Debug)]
-struct Sleeper {
-    /// A bit for every 64th slot.
-    interest: u64,
-    event: Held,
-    is_nudged: bool,
+/// One call.
+pub(crate) struct Polling<'a> {
+    pub(crate) library: &'a Library,
+    pub(crate) fds: &'a mut [PollFd],
+    pub(crate) deadline: Deadline,
+    pub(crate) mask: Option<u64>,
+    /// The kernel has said something while we slept: what that was must be found now.
+    pub(crate) must_ask: bool,
 }
 
 /// How a pause ended.
@@ -115,7 +106,7 @@ impl Polling<'_> {
     /// Whether to look again now.
     fn spin(&mut self, kernel: &mut [PollFd]) -> bool {
         let Some(pollers) = self.library.pollers() else { return false };
-        let spare = lock(&pollers.state).spare_policies.pop();
+        let spare = pollers.spare_policy();
         let mut policy = spare.unwrap_or_else(|| Policy::new(self.library.policy.wait()));
         let (mut looks, mut next_ns) = (0u32, now_ns() + ASK_INTERVAL_NS);
         let len = self.fds.len();
@@ -135,7 +126,7 @@ impl Polling<'_> {
             self.must_ask
         });
         let parks = policy.parks();
-        lock(&pollers.state).spare_policies.push(policy);
+        pollers.keep_policy(policy);
         spun == Spun::Ready || !parks
     }
 
@@ -182,11 +173,7 @@ impl Polling<'_> {
             return Ok(Slept::Look);
         };
         let number = event.number();
-        lock(&pollers.state).sleeping.push(Sleeper {
-            interest: places.interest,
-            event,
-            is_nudged: false,
-        });
+        pollers.sleeps(places.interest, event);
         places.inboxes.iter().for_each(|inbox| inbox.announce());
         for polled in &*self.fds {
             if let Some(session) = self.library.session_of(polled.fd) {
@@ -249,7 +236,7 @@ impl Session {
         ready: &dyn Fn() -> bool,
         sleep: &dyn Fn() -> Woken,
     ) -> Woken {
-        let library = crate::library();
+        let library = crate::library::library();
         let (Some(net), Some(pollers)) = (library.net(), library.pollers()) else { return sleep() };
         let place = self.place().filter(|_| self.set() == 0);
         let watches = net.begin_sleep(place.is_some());
@@ -257,9 +244,14 @@ impl Session {
             .filter(|_| watches)
             .and_then(|place| Some((place, library.poll_event(pollers).ok()?)));
         let woken = match event {
-            Some((place, event)) => {
-                pollers.watch(self, asked, net.watch.packets(), place, event, (limit, ready))
-            }
+            Some((place, event)) => self.sleep_on_inbox(
+                pollers,
+                asked,
+                net.watch.packets(),
+                place,
+                event,
+                (limit, ready),
+            ),
             // Nobody may have taken what came before the other one watched.
             None if watches || ready() => Woken::Look,
             None => sleep(),
@@ -267,12 +259,11 @@ impl Session {
         net.watch.end_sleep(watches);
         woken
     }
-}
 
-impl Pollers {
-    fn watch(
+    /// Sleeps on an inbox and on `packets`.
+    fn sleep_on_inbox(
         &self,
-        session: &Session,
+        pollers: &Pollers,
         asked: u32,
         packets: i32,
         (inbox, slot): (Arc<Inbox>, u32),
@@ -281,62 +272,22 @@ impl Pollers {
     ) -> Woken {
         let number = event.number();
         let interest = 1 << (slot % 64);
-        lock(&self.state).sleeping.push(Sleeper { interest, event, is_nudged: false });
+        pollers.sleeps(interest, event);
         inbox.announce();
-        session.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
+        self.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
         let on = |fd| PollFd { fd, events: bit::IN as i16, revents: 0 };
         let mut set = [on(inbox.ready_fd().as_raw_fd()), on(number), on(packets)];
-        let host = crate::library().host();
+        let host = crate::library::library().host();
         let slept = if ready() { Ok(1) } else { host.poll(&mut set, Some(limit), None) };
         inbox.withdraw();
-        self.woke(&[inbox], number, &set[..2]);
+        pollers.woke(&[inbox], number, &set[..2]);
         if slept == Ok(0) { Woken::TimedOut } else { Woken::Look }
-    }
-
-    /// The thread with the event `number` is awake; `extra` is what the kernel said of inboxes and
-    /// event.
-    fn woke(&self, inboxes: &[Arc<Inbox>], number: i32, extra: &[PollFd]) {
-        let mut state = lock(&self.state);
-        let at = state.sleeping.iter().position(|sleeper| sleeper.event.number() == number);
-        if let Some(sleeper) = at.map(|at| state.sleeping.swap_remove(at)) {
-            let is_lost = extra
-                .iter()
-                .any(|said| said.fd == number && u32::from(said.revents as u16) & bit::NVAL != 0);
-            if sleeper.is_nudged && !is_lost {
-                let _ = rustix::io::read(&sleeper.event, &mut [0; 8]);
-            }
-            if is_lost {
-                // The program has closed the number by a way around us; it is not ours to close.
-                sleeper.event.place().move_to(None);
-            } else {
-                state.spare_events.push(sleeper.event);
-            }
-        }
-        for (inbox, said) in inboxes.iter().zip(extra) {
-            if said.revents != 0 {
-                let mut bits = 0;
-                inbox.take_ready(&mut |slot, _| bits |= 1u64 << (slot % 64));
-                state.nudge(bits);
-                inbox.clear_event();
-            }
-        }
-    }
-}
-
-impl State {
-    fn nudge(&mut self, bits: u64) {
-        for sleeper in &mut self.sleeping {
-            if sleeper.interest & bits != 0 && !sleeper.is_nudged {
-                sleeper.is_nudged = true;
-                let _ = rustix::io::write(&sleeper.event, &1u64.to_ne_bytes());
-            }
-        }
     }
 }
 
 impl Library {
     fn poll_event(&self, pollers: &Pollers) -> Result<Held, Errno> {
-        if let Some(event) = lock(&pollers.state).spare_events.pop() {
+        if let Some(event) = pollers.spare_event() {
             return Ok(event);
         }
         let engine = self.engine_or_new().ok_or(Errno::NOMEM)?;

@@ -1,7 +1,8 @@
 //! `poll` as a program sees it, on sessions with both ends in this process.
 
-use crate::library;
-use crate::poll::{PollFd, Polling};
+use crate::kernel::PollFd;
+use crate::library::library;
+use crate::poll_sleep::Polling;
 use crate::session_fakes::{Pair, is_away, read, write};
 use crate::set_entry::bit;
 use crate::set_fakes::LONG;

@@ -9,7 +9,8 @@
 //! nothing, and stays in the kernel. Not here: which calls confine (the shell).
 
 use crate::engine::{Engine, Job};
-use crate::{Library, library};
+use crate::library::Library;
+use crate::library::library;
 use core::time::Duration;
 use sojourn_shm::Deadline;
 

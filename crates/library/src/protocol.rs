@@ -8,112 +8,47 @@
 //! words in `words`, what joined sessions need in `joins`. Not here: what joining and going home
 //! mean (`crate::join`, `crate::home`). Read `docs/streams.md` first.
 
+mod events;
 mod joins;
+mod life;
 mod living;
 mod outside;
-pub(crate) mod server;
+mod server;
+mod thread;
 mod words;
 
-pub(crate) use outside::Lent;
-
+use crate::carry_server::ANSWER_LIMIT;
 use crate::engine::{Engine, Job};
+use crate::kernel;
+use crate::library::Library;
+use crate::lock::lock;
 use crate::offer::Offer;
-use crate::own::Kit;
 use crate::progress::Figures;
 use crate::search::Search;
-use crate::session::lock;
+use crate::session::Session;
 use crate::table::mark;
 use crate::wanted::Wanted;
-use crate::{Library, Session, kernel};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use events::{DOORBELL, EVENTS, FLUSH, INBOX, LIVING, PEER, SERVER, SESSION, WHAT};
 use living::Living;
 use outside::{Looker, Outside, Word, take_watched};
 use rustix::fd::{AsFd, BorrowedFd};
 use sojourn_ipc::rt::CallError;
 use sojourn_ipc::{Connection, Deadline};
 use sojourn_session::{KindT, ReasonT, SessionClient, WhereT};
-use sojourn_shm::aside::{self, Aside};
+use sojourn_shm::aside::{self};
 use sojourn_shm::fault;
-use sojourn_stream::{Inbox, Stream};
+use sojourn_stream::Stream;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
+use thread::{Joined, Thread};
 
-/// How long the server may take for an answer before it counts as gone.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How long the server may take to lend what it has begun to carry, and how often it is looked
 /// whether it has.
 const LENT_LIMIT: Duration = Duration::from_millis(200);
 const LENT_SLICE: Duration = Duration::from_micros(100);
-/// Events taken at once.
-const EVENTS: usize = 64;
-
-/// What an event of the thread's sets is about: the top byte of its data.
-const DOORBELL: u64 = 0;
-const BELL: u64 = 6 << 56;
-const WATCHED: u64 = 7 << 56;
-const LIVING: u64 = 8 << 56;
-const SERVER: u64 = 1 << 56;
-const SESSION: u64 = 2 << 56;
-const PEER: u64 = 3 << 56;
-const INBOX: u64 = 4 << 56;
-const FLUSH: u64 = 5 << 56;
-const WHAT: u64 = 0xff << 56;
-
-struct OwnInbox {
-    /// Its number in the thread's set: those of the server are too large to stand beside what an
-    /// event is about.
-    number: u64,
-    inbox: Arc<Inbox>,
-    /// Slot in the inbox → slot of the session.
-    slots: HashMap<u32, u32>,
-    /// Sessions that have it, as far as the server knows.
-    uses: usize,
-}
-
-/// The thread's own state.
-struct Thread {
-    library: &'static Library,
-    engine: &'static Engine,
-    kit: &'static Kit,
-    aside: Aside<Outside>,
-    /// This thread's number: it has the program's table.
-    tid: i32,
-    has_client: bool,
-    /// What the server has said, in turn: a join waits for descriptors.
-    words: VecDeque<Word>,
-    /// Since when the first of them is waited for.
-    placing: Option<Deadline>,
-    search: Search,
-    living: Living,
-    /// Since when there is a client.
-    served_since: Instant,
-    /// By the library's own name of a session.
-    offers: HashMap<u64, Offer>,
-    joined: HashMap<u64, Joined>,
-    own_inboxes: HashMap<u64, OwnInbox>,
-    peer_inboxes: HashMap<u64, (Arc<Inbox>, usize)>,
-    /// Sessions with each peer's process.
-    peers: HashMap<u32, usize>,
-}
-
-struct Joined {
-    offer: Offer,
-    slot: u32,
-    stream: u64,
-    /// The other side of a stream to another host, until this process carries it.
-    other: Option<Stream>,
-    side: u8,
-    own_inbox: u64,
-    own_slot: u32,
-    peer_inbox: u64,
-    peer_pid: u32,
-    /// Bytes of address space that its stream takes.
-    addresses: u64,
-}
-
 /// The thread.
 pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
     let Some(mut thread) = Thread::new(library, engine) else {
@@ -138,7 +73,7 @@ impl Thread {
         let number = far.number();
         let (aside, worker) = aside::pair();
         let work = move || worker.serve(|| Outside::new(number));
-        if !engine.spawn(library, "sojourn-aside", work) {
+        if !engine.spawn(library.host(), "sojourn-aside", work) {
             library.is_prohibited();
             return None;
         }
@@ -222,7 +157,9 @@ impl Thread {
             self.do_jobs();
             self.take_words();
             self.look_for_life();
-            if !self.joined.is_empty() && lock(&self.engine.rings).look(self.library) {
+            if !self.joined.is_empty()
+                && lock(&self.engine.rings).look(|| self.library.has_ring_unseen())
+            {
                 self.leave_for_rings();
             }
             if !self.has_client && !self.joined.is_empty() {

@@ -8,9 +8,12 @@
 //! (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind can be had. Read `docs/streams.md`,
 //! "Going home", first.
 
-use crate::residue::flushed;
-use crate::session::{RxPhase, Session, lock};
-use crate::{kernel, library};
+use crate::directions::RxPhase;
+use crate::kernel;
+use crate::library::library;
+use crate::lock::lock;
+use crate::owed::flushed;
+use crate::session::Session;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sojourn_session::KindT;

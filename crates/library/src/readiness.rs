@@ -1,6 +1,6 @@
 //! What the rest of the library asks of sets, and tells them.
 
-use crate::Library;
+use crate::library::Library;
 use crate::sets::SetOf;
 use crate::table::mark;
 

@@ -4,7 +4,7 @@
 //! The server takes a process for dead that it does not hear of any more: also one that has lost
 //! its connection only.
 
-use crate::library;
+use crate::library::library;
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
 use rustix::io::Errno;
 use sojourn_session::ReasonT;

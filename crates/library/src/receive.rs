@@ -3,11 +3,14 @@
 //! Read `docs/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is here for a
 //! session, by its lock; no wait happens under it.
 
-use crate::calls::Recv;
+use crate::call_flags::Recv;
+use crate::directions::{Receiver, RxPhase};
 use crate::from_kernel::FromKernel;
 use crate::kernel;
 use crate::landing::Room;
-use crate::session::{Receiver, RxPhase, Session, lock};
+use crate::lock::lock;
+use crate::receive_step::Step;
+use crate::session::Session;
 use crate::sleep::Waited;
 use crate::table::Way;
 use core::sync::atomic::Ordering;
@@ -15,20 +18,6 @@ use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::Deadline;
 use sojourn_stream::{Stop, Stream};
-
-/// What one look gave.
-pub(crate) enum Step {
-    Done(Result<usize, Errno>),
-    /// Nothing yet.
-    Empty,
-    /// Nothing yet, but the peer is putting into the kernel what it owes us from before a return.
-    /// The kernel, too, has times at which bytes are on their way inside it.
-    Owed,
-    /// The peer, or a violation, ended the stream: go home, then look again.
-    Leave(ReasonT),
-    /// Home: the kernel serves this call.
-    Home,
-}
 
 /// Buffers that one receive from the kernel fills, of a call that may have as many as `UIO_MAXIOV`.
 const PARTS_MAX: usize = 8;

@@ -3,6 +3,8 @@
 //! A number that means another descriptor by now is one of which nothing is remembered. Those that
 //! are closed are not taken out one by one. Not here: what is remembered (`bulk`, `measured`).
 
+use crate::progress::Past;
+use sojourn_pump::bulk::History;
 use std::collections::HashMap;
 
 /// More are not remembered.
@@ -11,6 +13,11 @@ const MOST: usize = 4096;
 /// By descriptor number, with what the number was then (`Entry::version`).
 #[derive(Debug)]
 pub(crate) struct Remembered<T>(HashMap<i32, (u32, T)>);
+
+/// Of descriptors whose bulk transfers did better in the kernel: see `bulk`.
+pub(crate) type Histories = Remembered<History>;
+/// Of descriptors whose sessions have had a trial: see `measured`.
+pub(crate) type Pasts = Remembered<Past>;
 
 impl<T> Default for Remembered<T> {
     fn default() -> Self {

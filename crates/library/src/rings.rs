@@ -10,81 +10,20 @@
 //! without a descriptor in this process, of another process or of
 //! `IORING_SETUP_REGISTERED_FD_ONLY`, past the C library.
 
+use crate::kernel;
 use crate::late::Telling;
+use crate::library::Library;
+use crate::lock::lock;
 use crate::look::Direct;
-use crate::session::lock;
+use crate::numbers;
 use crate::table::{Entry, mark};
-use crate::{Library, kernel, numbers};
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use rustix::fs::FileType;
 use sojourn_session::{KindT, ReasonT};
-use std::time::Instant;
 
-/// The time between two looks while sessions are away: soon after a move, then less and less often.
-const FIRST: Duration = Duration::from_millis(20);
-const LAST: Duration = Duration::from_secs(1);
-/// How old what was found may be when a session is offered.
-const AGE: Duration = Duration::from_millis(20);
-/// A look is put off if it takes more than this part of the time between two.
-const PART: u32 = 500;
 /// Numbers that are not open, one after another, behind which no ring is looked for: a new
 /// descriptor gets the lowest.
 const GAP: u32 = 256;
-
-/// What the last look found, and when the next one is due. The protocol thread's.
-#[derive(Debug, Default)]
-pub(crate) struct Looks {
-    is_found: bool,
-    /// When, and how long it took.
-    last: Option<(Instant, Duration)>,
-    pause: Duration,
-}
-
-impl Looks {
-    /// A session has moved.
-    pub(crate) fn again(&mut self) {
-        self.pause = FIRST;
-    }
-
-    /// Until the next look while sessions are away.
-    pub(crate) fn left(&self) -> Duration {
-        self.left_of(self.pause)
-    }
-
-    fn left_of(&self, pause: Duration) -> Duration {
-        let Some((last, took)) = self.last else { return Duration::ZERO };
-        (last + pause.max(took * PART)).saturating_duration_since(Instant::now())
-    }
-
-    /// Looks, if it is time to. Whether there is a ring that nobody sees into.
-    pub(crate) fn look(&mut self, library: &Library) -> bool {
-        if self.left().is_zero() {
-            self.look_now(library);
-            self.pause = (self.pause * 2).clamp(FIRST, LAST);
-        }
-        self.is_found
-    }
-
-    /// Somebody else has found one.
-    fn note(&mut self) {
-        self.is_found = true;
-    }
-
-    /// The same before an offer, and before a session joins.
-    pub(crate) fn look_for_offer(&mut self, library: &Library) -> bool {
-        if self.is_found || self.left_of(AGE).is_zero() {
-            self.look_now(library);
-        }
-        self.is_found
-    }
-
-    fn look_now(&mut self, library: &Library) {
-        let start = Instant::now();
-        self.is_found = library.host().has_ring_library() || library.has_unseen_ring();
-        self.last = Some((Instant::now(), start.elapsed()));
-    }
-}
 
 impl Library {
     /// Something is submitted for `fd`: its session is the kernel's from now on.
@@ -134,7 +73,7 @@ impl Library {
     /// Whether `fd` stays in the kernel because of a ring; for now: without the ring it may move.
     pub(crate) fn stays_for_rings(&self, fd: i32, entry: &Entry, kind: KindT) -> bool {
         let Some(engine) = self.engine() else { return true };
-        let is_found = lock(&engine.rings).look_for_offer(self)
+        let is_found = lock(&engine.rings).look_for_offer(|| self.has_ring_unseen())
             || self.host().has_polled_ring() && may_be_file(fd, kind);
         if is_found {
             entry.keep_for_now(ReasonT::Ring);
@@ -143,9 +82,14 @@ impl Library {
         is_found
     }
 
+    /// Whether there may be a ring that nobody sees into.
+    pub(crate) fn has_ring_unseen(&self) -> bool {
+        self.host().has_ring_library() || self.has_unseen_ring()
+    }
+
     /// Whether there is a ring among the process's descriptors that nobody sees into. Opens none
     /// itself.
-    pub(crate) fn has_unseen_ring(&self) -> bool {
+    fn has_unseen_ring(&self) -> bool {
         let (mut fd, mut closed) = (0, 0);
         while closed < GAP && fd < i32::MAX {
             let is_away = |entry: &Entry| entry.session.load(Ordering::Relaxed) != 0;

@@ -3,11 +3,14 @@
 //! Read `docs/streams.md`, "Moving out" (4). One thread at a time is here for a session, by its
 //! lock; no wait happens under it.
 
-use crate::calls::Send;
+use crate::call_flags::Send;
+use crate::directions::{RxPhase, Sender, TxPhase, switch};
 use crate::kernel;
-use crate::library;
+use crate::kernel::PIPE_BUF;
+use crate::library::library;
+use crate::lock::lock;
 use crate::measured::RINGS;
-use crate::session::{RxPhase, Sender, Session, TxPhase, lock, switch};
+use crate::session::Session;
 use crate::sleep::Waited;
 use crate::table::Way;
 use core::sync::atomic::Ordering;
@@ -17,11 +20,6 @@ use rustix::io::{Errno, IoSlice};
 use sojourn_session::{KindT, ReasonT};
 use sojourn_shm::{Deadline, Span};
 use sojourn_stream::Stop;
-
-/// `PIPE_BUF`, pipe(7): writes up to this size are not mixed with others, nor cut. No manual says
-/// so of Unix sockets, but a kernel that takes a message into one buffer does not cut it, and
-/// programs log through them with several threads.
-pub(crate) const PIPE_BUF: usize = 4096;
 
 /// How long a call that may wait leaves it at the ring's near part, in all, when the reader does
 /// not keep up: going on in the far part costs both sides the processor's cache.

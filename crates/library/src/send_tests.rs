@@ -1,7 +1,9 @@
 //! Sends that wait.
 
+use crate::kernel;
+use crate::library::library;
+use crate::session::Session;
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
-use crate::{Session, kernel, library};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::PollFlags;

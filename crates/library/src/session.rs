@@ -9,95 +9,16 @@
 //! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and
 //! for as long as it takes by a return; never while sleeping for the peer's data.
 
-use crate::peeked::Peeked;
+use crate::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
+use crate::kernel::PIPE_BUF;
+use crate::lock::lock;
+use crate::owed::{rest_in_ring, rest_is_here};
 use crate::progress::Away;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use rustix::io::Errno;
-use sojourn_pump::Waiting;
 use sojourn_session::KindT;
 use sojourn_shm::wait::{Policy, Wait};
 use sojourn_stream::{Inbox, Stop, Stream};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// Values of [`Session::tx_state`].
-pub(crate) mod switch {
-    pub(crate) const KERNEL: u32 = 0;
-    pub(crate) const UNDER_WAY: u32 = 1;
-    pub(crate) const RING: u32 = 2;
-}
-
-/// How the sending direction stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TxPhase {
-    /// Not joined, or home again: the kernel.
-    #[default]
-    Home,
-    /// Joined; still the kernel, until the conditions for the switch hold.
-    Joined,
-    /// The ring.
-    Ring,
-    /// Frozen; what the peer has not read goes to the kernel as there is room, and nothing else
-    /// before.
-    Flushing,
-}
-
-/// How the receiving direction stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum RxPhase {
-    /// Not joined, or home again: the kernel.
-    #[default]
-    Home,
-    /// Joined; bytes still come through the kernel.
-    Joined,
-    /// The ring.
-    Ring,
-    /// Frozen; the peer still owes bytes to the kernel.
-    Residue,
-    /// Frozen; the peer ended with bytes unread, which the next receive must say.
-    Reset,
-}
-
-/// The sending direction.
-#[derive(Debug, Default)]
-pub(crate) struct Sender {
-    pub(crate) stream: Option<Arc<Stream>>,
-    pub(crate) phase: TxPhase,
-    /// In `Flushing`: bytes of the leftover that are in the kernel.
-    pub(crate) flushed: usize,
-}
-
-/// The receiving direction.
-#[derive(Debug, Default)]
-pub(crate) struct Receiver {
-    pub(crate) stream: Option<Arc<Stream>>,
-    pub(crate) phase: RxPhase,
-    /// In `Residue`: bytes read from the kernel, then from the ring, since the freeze.
-    pub(crate) since_freeze: usize,
-    /// In `Residue`: bytes that were in the kernel before those that the peer owes.
-    pub(crate) before_owed: usize,
-    /// In `Residue`: `before_owed` is what was in the kernel when the peer was putting there what
-    /// it owes.
-    pub(crate) is_unsure: bool,
-    /// In `Residue`: what the peer had said of its flush before the kernel was last looked at
-    /// (`Stream::flush_news`).
-    pub(crate) seen_news: u64,
-    /// Ends in `Reset`.
-    pub(crate) is_reset: bool,
-    /// In `Residue`: how much of what it owed the peer has put into the kernel, where it died and
-    /// never says so.
-    pub(crate) flushed: Option<usize>,
-    /// In `Ring`, carried: the kernel had bytes when it was given up. They were here, and come
-    /// first in the ring.
-    pub(crate) is_promised: bool,
-    /// A UDP socket's queue, while this process carries it.
-    pub(crate) datagrams: Option<Waiting>,
-    /// The kernel was asked last, where both had something: see `datagrams`.
-    pub(crate) was_kernels_turn: bool,
-    /// How many they were.
-    pub(crate) promised: usize,
-    /// What the program has looked at in the ring and not taken.
-    pub(crate) peeked: Peeked,
-}
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Facts that do not change while a session is joined.
 #[derive(Debug, Default)]
@@ -184,14 +105,8 @@ pub(crate) fn worth_waking_for(stream: &Stream) -> usize {
     (stream.near_bytes() as usize / part).max(1)
 }
 
-/// Locks; a poisoned lock is as good as any, for no data call leaves anything half done.
-#[inline]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Session {
-    fn new(slot: u32) -> Self {
+    pub(crate) fn new(slot: u32) -> Self {
         let policy = || Mutex::new(Policy::new(Wait::Park));
         Self {
             slot,
@@ -273,8 +188,8 @@ impl Session {
     /// socket go whole as well.
     pub(crate) fn room_wanted(&self, stream: &Stream) -> usize {
         match self.kind() {
-            KindT::Pipe => crate::send::PIPE_BUF,
-            KindT::Unix => worth_waking_for(stream).max(crate::send::PIPE_BUF),
+            KindT::Pipe => PIPE_BUF,
+            KindT::Unix => worth_waking_for(stream).max(PIPE_BUF),
             _ => worth_waking_for(stream),
         }
     }
@@ -298,7 +213,7 @@ impl Session {
                         Some(false)
                     }
                 },
-                (Some(stream), RxPhase::Residue) => Some(crate::residue::rest_is_here(stream, &rx)),
+                (Some(stream), RxPhase::Residue) => Some(rest_is_here(stream, &rx)),
                 (Some(_), RxPhase::Reset) => Some(true),
                 _ => None,
             };
@@ -378,7 +293,7 @@ impl Session {
             (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_rings() => {
                 stream.available().unwrap_or(0)
             }
-            (Some(stream), RxPhase::Residue) => crate::residue::rest_in_ring(stream, &rx),
+            (Some(stream), RxPhase::Residue) => rest_in_ring(stream, &rx),
             _ => 0,
         }
     }
@@ -394,65 +309,5 @@ impl Session {
             }
             _ => 0,
         }
-    }
-}
-
-/// All sessions of the process.
-pub(crate) struct Pool {
-    chunks: [OnceLock<Box<[Session]>>; Pool::CHUNKS],
-    free: Mutex<Free>,
-}
-
-#[derive(Debug, Default)]
-struct Free {
-    slots: Vec<u32>,
-    made: u32,
-}
-
-impl Pool {
-    const CHUNK: usize = 64;
-    const CHUNKS: usize = 1024;
-
-    pub(crate) const fn new() -> Self {
-        Self {
-            chunks: [const { OnceLock::new() }; Self::CHUNKS],
-            free: Mutex::new(Free { slots: Vec::new(), made: 0 }),
-        }
-    }
-
-    /// The session in a slot that was handed out.
-    #[inline]
-    pub(crate) fn session(&self, slot: u32) -> Option<&Session> {
-        let slot = slot as usize;
-        self.chunks.get(slot / Self::CHUNK)?.get()?.get(slot % Self::CHUNK)
-    }
-
-    /// A session to be used for something new.
-    ///
-    /// # Errors
-    /// `EMFILE` when all are in use.
-    pub(crate) fn take(&self) -> Result<&Session, Errno> {
-        let mut free = lock(&self.free);
-        let slot = match free.slots.pop() {
-            Some(slot) => slot,
-            None => {
-                free.made += 1;
-                free.made - 1
-            }
-        };
-        let index = slot as usize / Self::CHUNK;
-        let Some(chunk) = self.chunks.get(index) else {
-            free.made -= 1;
-            return Err(Errno::MFILE);
-        };
-        let first = (index * Self::CHUNK) as u32;
-        let chunk = chunk
-            .get_or_init(|| (0..Self::CHUNK as u32).map(|at| Session::new(first + at)).collect());
-        chunk.get(slot as usize % Self::CHUNK).ok_or(Errno::MFILE)
-    }
-
-    /// Gives one back.
-    pub(crate) fn give_back(&self, session: &Session) {
-        lock(&self.free).slots.push(session.slot);
     }
 }

@@ -3,13 +3,15 @@
 //!
 //! A server would never pair two ends of one process; the library does not mind.
 
-use crate::calls::{Path, Recv, Send};
+use crate::call_flags::{Recv, Send};
+use crate::calls::Path;
 use crate::descriptors::Origin;
 use crate::from_kernel::BytesOnly;
 use crate::join::Parts;
+use crate::kernel;
+use crate::library::library;
 use crate::offer::Offer;
 use crate::table::mark;
-use crate::{kernel, library};
 use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -110,7 +112,7 @@ impl Pair {
         let what = OfferT { local: 0, set, ring_bytes: self.near, is_sole: true };
         let version = entry.version.load(Ordering::SeqCst);
         let kind = self.kind;
-        let epoch = crate::library().fork_epoch.load(Ordering::SeqCst);
+        let epoch = crate::library::library().fork_epoch.load(Ordering::SeqCst);
         let aliases = library().alias_epoch.load(Ordering::SeqCst);
         let numbers = vec![fd];
         let offer = Offer { local: 0, fd, version, epoch, aliases, kind, numbers, what };
@@ -139,7 +141,7 @@ impl Pair {
         entry.unmark(mark::OFFERED);
         // Nobody would pair it again after a trial.
         if let Some(session) = library().session_of(fd) {
-            *crate::session::lock(&session.progress) = crate::progress::Away::default();
+            *crate::lock::lock(&session.progress) = crate::progress::Away::default();
         }
         joined && is_away(fd)
     }

@@ -14,26 +14,17 @@
 //! # Locks
 //! `state` comes before the locks of a session; nothing here sends a session home.
 
-use crate::kernel;
-use crate::session::lock;
+use crate::epoll::control;
+use crate::epoll::op;
+use crate::lock::lock;
 use crate::set_entry::{Registration, Tag, bit};
-use crate::set_ready::Look;
+use crate::set_look::Look;
 use crate::set_state::State;
+use crate::set_state::replace;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use sojourn_stream::Inbox;
 use std::sync::{Arc, Mutex};
-
-/// An event as `epoll_wait(2)` gives it.
-pub type EpollEvent = epoll::Event;
-
-/// Values of `op` of `epoll_ctl(2)`.
-pub(crate) mod op {
-    pub(crate) const ADD: i32 = 1;
-    pub(crate) const DEL: i32 = 2;
-    pub(crate) const MOD: i32 = 3;
-}
 
 /// A set. Used again for another when it is closed.
 #[derive(Debug, Default)]
@@ -268,24 +259,4 @@ impl Set {
         }
         false
     }
-}
-
-/// `epoll_ctl(2)`.
-pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(), Errno> {
-    let (set, fd) = (kernel::at(epfd)?, kernel::at(fd)?);
-    let (flags, data) = (EventFlags::from_bits_retain(form.0), EventData::new_u64(form.1));
-    match op {
-        op::ADD => epoll::add(set, fd, data, flags),
-        op::DEL => epoll::delete(set, fd),
-        _ => epoll::modify(set, fd, data, flags),
-    }
-}
-
-/// Gives a registration another form in the kernel. An exclusive one cannot be changed there, only
-/// made anew.
-pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
-    if registration.events & bit::EXCLUSIVE == 0 {
-        return control(epfd, op::MOD, fd, form).is_ok();
-    }
-    control(epfd, op::DEL, fd, (0, 0)).is_ok() && control(epfd, op::ADD, fd, form).is_ok()
 }

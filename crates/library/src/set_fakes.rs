@@ -1,14 +1,15 @@
 //! A set of the kernel's with sessions that are no sessions, for the tests of `set` and `set_wait`:
 //! real descriptors, a real inbox, and counters in place of rings.
 
+use crate::epoll::{EpollEvent, op};
 use crate::host::{Host, Interrupt};
-use crate::set::{EpollEvent, Set, op};
+use crate::set::Set;
+use crate::set_call::Call;
+use crate::set_call::deadline;
 use crate::set_entry::bit;
-use crate::set_ready::{Look, RingSays};
+use crate::set_look::{Look, RingSays};
 use crate::set_round::Answer;
 use crate::set_state::event;
-use crate::set_wait::Call;
-use crate::sets::deadline;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use core::time::Duration;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -78,7 +79,7 @@ impl Host for FakeHost {
                 return Err(Errno::INTR);
             }
         }
-        crate::kernel::epoll_wait(epfd, events, timeout)
+        crate::epoll::wait(epfd, events, timeout)
     }
 }
 
@@ -269,7 +270,7 @@ impl Look for World {
     }
 
     fn kernel(&self, fd: i32, events: u32) -> u32 {
-        crate::library().kernel(fd, events)
+        crate::library::library().kernel(fd, events)
     }
 
     fn turn(&self) {

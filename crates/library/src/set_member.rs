@@ -3,7 +3,7 @@
 //! Read `set_ready`, whose list it is on. What ring and kernel say comes in through [`Look`].
 
 use crate::set_entry::bit;
-use crate::set_ready::{Look, RingSays};
+use crate::set_look::{Look, RingSays};
 
 /// A joined session in a set.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! In which order a set tells what has come, in one process, with the kernel's epoll and fake
 //! sessions.
 
-use crate::session::lock;
-use crate::set::op;
+use crate::epoll::op;
+use crate::lock::lock;
 use crate::set_entry::bit;
 use crate::set_fakes::{LONG, World};
 use core::sync::atomic::Ordering;
@@ -109,7 +109,7 @@ fn what_wakes_a_sleeper_first_is_told_first() {
         let began_ns = 1;
         let mut events = [crate::set_state::event(0, 0); 8];
         let epfd = world.epoll.as_raw_fd();
-        let said = crate::kernel::epoll_wait(epfd, &mut events, Some(LONG)).unwrap();
+        let said = crate::epoll::wait(epfd, &mut events, Some(LONG)).unwrap();
         assert_eq!(said, 2);
         world.inbox.withdraw();
         let answer = crate::set_round::Answer { began_ns, said, room: 8 };

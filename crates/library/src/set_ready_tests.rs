@@ -1,8 +1,9 @@
 //! The ready list against a model of epoll(7), operation by operation.
 
 use crate::set_entry::bit;
+use crate::set_look::{Look, RingSays};
 use crate::set_order::{Round, Told};
-use crate::set_ready::{Found, Look, ReadyList, RingSays};
+use crate::set_ready::{Found, ReadyList};
 use core::cell::{Cell, RefCell};
 use proptest::prelude::*;
 use std::collections::VecDeque;

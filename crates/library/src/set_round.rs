@@ -11,13 +11,15 @@
 //! Events of the kernel that the program gets are the end of a round's asking, for the kernel would
 //! say them again.
 
-use crate::session::lock;
-use crate::set::{EpollEvent, Set};
+use crate::epoll::EpollEvent;
+use crate::lock::lock;
+use crate::set::Set;
+use crate::set_call::{ASK_INTERVAL_NS, Call};
 use crate::set_entry::reported;
+use crate::set_look::Look;
 use crate::set_order::{Merge, Round};
-use crate::set_ready::{Look, Seen};
+use crate::set_ready::Seen;
 use crate::set_state::{State, event, has_ready};
-use crate::set_wait::{ASK_INTERVAL_NS, Call};
 use core::time::Duration;
 use rustix::io::Errno;
 use sojourn_shm::deadline::now_ns;

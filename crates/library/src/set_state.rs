@@ -3,10 +3,11 @@
 //!
 //! Read `set` first. No system calls here but `epoll_ctl` and the event descriptors of inboxes.
 
-use crate::set::{EpollEvent, control, op, replace};
-use crate::set_entry::{Registrations, Tag, bit, reported};
+use crate::epoll::{EpollEvent, control, op};
+use crate::set_entry::{Registration, Registrations, Tag, bit, reported};
+use crate::set_look::Look;
 use crate::set_order::{Round, Told};
-use crate::set_ready::{Look, ReadyList};
+use crate::set_ready::ReadyList;
 use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
@@ -357,4 +358,13 @@ pub(crate) fn has_ready(inboxes: &[Option<Arc<Inbox>>]) -> bool {
 /// An event of ours.
 pub(crate) fn event(events: u32, data: u64) -> EpollEvent {
     EpollEvent { flags: EventFlags::from_bits_retain(events), data: EventData::new_u64(data) }
+}
+
+/// Gives a registration another form in the kernel. An exclusive one cannot be changed there, only
+/// made anew.
+pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
+    if registration.events & bit::EXCLUSIVE == 0 {
+        return control(epfd, op::MOD, fd, form).is_ok();
+    }
+    control(epfd, op::DEL, fd, (0, 0)).is_ok() && control(epfd, op::ADD, fd, form).is_ok()
 }

@@ -1,7 +1,7 @@
 //! Sets as a program sees them, in one process, with the kernel's epoll and fake sessions.
 
+use crate::epoll::op;
 use crate::set::Held;
-use crate::set::op;
 use crate::set_entry::bit;
 use crate::set_fakes::{LONG, World};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -490,7 +490,7 @@ fn plain_ns(through_set: bool) -> u64 {
         let count = if through_set {
             world.wait_into(&mut found, Some(LONG), None)
         } else {
-            crate::kernel::epoll_wait(world.epoll.as_raw_fd(), &mut found, Some(LONG))
+            crate::epoll::wait(world.epoll.as_raw_fd(), &mut found, Some(LONG))
         };
         assert_eq!(count, Ok(1));
     }

@@ -1,7 +1,8 @@
 //! `epoll_wait(2)` on a set in which sessions have joined.
 //!
 //! Read `docs/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of the
-//! process at large is known here: sessions come in as [`Look`], signals as [`Host`].
+//! process at large is known here: sessions come in as [`Look`](crate::set_look::Look), signals as
+//! [`Host`](crate::host::Host).
 //!
 //! # Theory of operation
 //! A round *gathers* what is ready (`set_round`). Nothing found, the waiter *pauses*: it spins if
@@ -13,43 +14,26 @@
 //! Setting it for the spin would take two more system calls and open such a gap between spin and
 //! sleep.
 
-use crate::host::{Host, Interrupt};
-use crate::session::lock;
-use crate::set::{EpollEvent, Set};
-use crate::set_ready::Look;
+use crate::epoll::EpollEvent;
+use crate::lock::lock;
+use crate::set::Set;
+use crate::set_call::ASK_INTERVAL_NS;
+use crate::set_call::Call;
 use crate::set_round::Answer;
 use crate::set_state::{State, has_ready};
-use core::slice::SliceIndex;
 use core::time::Duration;
 use rustix::io::Errno;
-use sojourn_shm::Deadline;
 use sojourn_shm::deadline::now_ns;
-use sojourn_shm::wait::{Policy, Wait};
+use sojourn_shm::wait::Policy;
 use sojourn_stream::Inbox;
 use std::sync::{Arc, MutexGuard};
 
-/// How often the kernel is asked at least while sessions are busy.
-pub(crate) const ASK_INTERVAL_NS: u64 = 32_000;
 /// Looks at the inboxes between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 /// How often a wait looks again for nothing before it asks the kernel each time.
 const VAIN_MAX: u32 = 4;
 /// `EP_MAX_EVENTS` of the kernel.
 const EVENTS_MAX: usize = i32::MAX as usize / size_of::<EpollEvent>();
-
-/// One call.
-pub(crate) struct Call<'a> {
-    pub(crate) host: &'a dyn Host,
-    pub(crate) look: &'a dyn Look,
-    pub(crate) epfd: i32,
-    pub(crate) events: &'a mut [EpollEvent],
-    /// As the program said it; and when that is over.
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) deadline: Deadline,
-    pub(crate) mask: Option<u64>,
-    /// How to wait; asked for once in the life of a set.
-    pub(crate) wait: &'a dyn Fn() -> Wait,
-}
 
 /// How a pause ended.
 enum Pause {
@@ -249,24 +233,6 @@ impl Set {
         }
         let room = call.events.len();
         said.map(|said| Pause::Kernel(Answer { began_ns, said, room }))
-    }
-}
-
-impl Call<'_> {
-    /// Whether a handler that ran since the pause began ends the call. With a mask only the kernel
-    /// knows which ran while the mask held.
-    fn is_interrupted(&self) -> bool {
-        self.mask.is_none() && self.host.interrupt() != Interrupt::None
-    }
-
-    /// The kernel's `epoll_wait`, into that part of the room.
-    pub(crate) fn ask(
-        &mut self,
-        part: impl SliceIndex<[EpollEvent], Output = [EpollEvent]>,
-        timeout: Option<Duration>,
-        mask: Option<u64>,
-    ) -> Result<usize, Errno> {
-        self.host.epoll_wait(self.epfd, &mut self.events[part], timeout, mask)
     }
 }
 

@@ -8,20 +8,22 @@
 //! every set there was is the parent's, without anything being touched.
 
 use crate::engine::Engine;
+use crate::epoll::{EpollEvent, control, op};
 use crate::kernel;
-use crate::poll_sleep::Pollers;
-use crate::session::lock;
-use crate::set::{Changed, EpollEvent, Set, control, op};
-use crate::set_ready::{Look, RingSays};
-use crate::set_wait::Call;
+use crate::library::{Library, PerProcess};
+use crate::lock::lock;
+use crate::pollers::Pollers;
+use crate::session::Session;
+use crate::set::{Changed, Set};
+use crate::set_call::Call;
+use crate::set_call::deadline;
+use crate::set_look::{Look, RingSays};
 use crate::table::{Entry, mark};
-use crate::{Library, Session};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustix::event::PollFlags;
 use rustix::io::{Errno, FdFlags};
 use sojourn_session::ReasonT;
-use sojourn_shm::Deadline;
 use std::sync::{Mutex, OnceLock};
 
 mod members;
@@ -51,6 +53,8 @@ pub(crate) struct Sets {
     pub(crate) pollers: Pollers,
 }
 
+static SETS: PerProcess<Box<Sets>> = PerProcess::new();
+
 #[derive(Debug, Default)]
 struct Slot {
     set: Set,
@@ -78,7 +82,7 @@ impl Sets {
     const CHUNK: usize = 16;
     const CHUNKS: usize = 1024;
 
-    pub(crate) fn new() -> Box<Self> {
+    fn new() -> Box<Self> {
         Box::new(Self {
             chunks: [const { OnceLock::new() }; Self::CHUNKS],
             free: Mutex::default(),
@@ -284,6 +288,16 @@ impl Library {
 }
 
 impl Library {
+    /// The epoll sets of this process, if it has any.
+    fn sets(&self) -> Option<&'static Sets> {
+        SETS.of(self).map(|sets| &**sets)
+    }
+
+    /// As [`Library::sets`], made if need be.
+    fn sets_or_new(&self) -> Option<&'static Sets> {
+        SETS.of_or(self, Sets::new).map(|sets| &**sets)
+    }
+
     /// Where threads of this process sleep in polls.
     pub(crate) fn pollers(&self) -> Option<&Pollers> {
         Some(&self.sets_or_new()?.pollers)
@@ -422,14 +436,5 @@ impl Look for Library {
         if let Some(session) = self.session_of(fd) {
             session.stirred();
         }
-    }
-}
-
-/// When a timeout that begins now is over.
-pub(crate) fn deadline(timeout: Option<Duration>) -> Deadline {
-    match timeout {
-        None => Deadline::NEVER,
-        Some(Duration::ZERO) => Deadline::NOW,
-        Some(timeout) => Deadline::after(timeout),
     }
 }

@@ -2,10 +2,10 @@
 //! cannot carry them. Through the library's own calls, on sessions with both ends in this process.
 
 use crate::descriptors::Origin;
-use crate::library;
-use crate::poll::PollFd;
+use crate::epoll::op;
+use crate::kernel::PollFd;
+use crate::library::library;
 use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
-use crate::set::op;
 use crate::set_entry::bit;
 use crate::set_fakes::{LONG, inbox};
 use crate::set_state::event;
@@ -395,7 +395,7 @@ fn a_writer_that_has_not_switched_yet_hears_of_the_kernels_room() {
     assert_eq!(set.wait(NOW), [], "the edge is taken");
     assert!(pair.join([(inbox(), set.id(pair.fd(0))), (common_inbox(), 0)]));
     let session = library().session_of(pair.fd(0)).unwrap();
-    *crate::session::lock(&session.rx) = crate::session::Receiver::default();
+    *crate::lock::lock(&session.rx) = crate::directions::Receiver::default();
     assert!(!session.ready().is_home);
     assert_eq!(set.wait(Some(LONG)), [(bit::OUT, pair.fd(0))]);
 }

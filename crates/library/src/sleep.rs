@@ -3,10 +3,12 @@
 //! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for
 //! many is `set_wait`'s and `poll`'s. Read `docs/streams.md`, "Waiting".
 
+use crate::directions::{RxPhase, TxPhase};
 use crate::host::Interrupt;
 use crate::landing::Room;
-use crate::library;
-use crate::session::{RxPhase, Session, TxPhase, lock, worth_waking_for};
+use crate::library::library;
+use crate::lock::lock;
+use crate::session::{Session, worth_waking_for};
 use crate::set_entry::bit;
 use core::cell::Cell;
 use core::sync::atomic::Ordering;

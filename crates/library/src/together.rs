@@ -5,9 +5,9 @@
 //! waited for, with one deadline for all. Not here: going home (`home`), how long that may take in
 //! all (`patience`).
 
-use crate::Library;
 use crate::flush::Rest;
 use crate::late::Telling;
+use crate::library::Library;
 use crate::patience::{PASS_LIMIT, Waits};
 use crate::session::Session;
 use core::sync::atomic::Ordering;
@@ -43,7 +43,7 @@ impl Session {
     /// Waits until then for what the peer had sent.
     pub(crate) fn await_peer(&self, until: Deadline) {
         if let Some(stream) = self.stream() {
-            crate::library().with_stack(|| self.await_rest(&stream, until));
+            crate::library::library().with_stack(|| self.await_rest(&stream, until));
         }
     }
 }

@@ -4,11 +4,11 @@
 //! of it, or says why it does not. Whether a session is hot does not count here; what binds it to
 //! the kernel does. Not here: offers and what comes of them (`offer`, `protocol`).
 
-use crate::Library;
-use crate::hot::{allows, kind_of};
 use crate::kernel;
+use crate::library::Library;
 use crate::look::Look;
 use crate::offer::Offer;
+use crate::policy::{allows, kind_of};
 use crate::table::{Entry, mark};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;

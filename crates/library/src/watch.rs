@@ -20,7 +20,7 @@
 //! the set of packet sockets, so who waits in them hears of packets in any case.
 
 use crate::engine::Engine;
-use crate::session::lock;
+use crate::lock::lock;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};

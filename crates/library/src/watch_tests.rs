@@ -16,7 +16,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let engine = Engine::new();
+        let engine = Engine::new(|_| {});
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let watch = Watch::new(&engine, set.into(), DATA, TICK).unwrap();
         let socket = eventfd(1, EventfdFlags::CLOEXEC).unwrap();

@@ -6,14 +6,15 @@
 //! protocol thread of this very process, and may be that thread. So the waiter does it itself, with
 //! no lock of its own session held. Read `home` first.
 
-use crate::Library;
-use crate::session::{Session, lock};
+use crate::library::Library;
+use crate::lock::lock;
+use crate::session::Session;
 use core::sync::atomic::Ordering;
 
 impl Session {
     /// Does what is asked of the other end's session, if that is this process's, too.
     pub(crate) fn attend_other_end(&self) {
-        let library = crate::library();
+        let library = crate::library::library();
         if library.engine().is_some_and(|engine| engine.has_within.load(Ordering::Relaxed)) {
             library.attend_other_end_of(self);
         }

@@ -4,12 +4,13 @@
 //! Read the head of `net` first, then `sojourn_pump::Datagrams`.
 
 use super::{Net, hop_of};
-use crate::carried::ANSWER_LIMIT;
-use crate::carried::Connected;
+use crate::carry_server::ANSWER_LIMIT;
+use crate::carry_server::Connected;
 use crate::engine::Job;
-use crate::library;
-use crate::protocol::Lent;
-use crate::session::{Session, lock};
+use crate::lent::Lent;
+use crate::library::library;
+use crate::lock::lock;
+use crate::session::Session;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::fd::AsFd;

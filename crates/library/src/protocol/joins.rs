@@ -5,12 +5,13 @@
 //! which descriptors (`idl/session.idl`, `inbox_t`). Not here: what joining means for the session
 //! (`crate::join`).
 
+use super::events::{FLUSH, SESSION};
 use super::outside::{Brought, address_space};
-use super::{FLUSH, Joined, OwnInbox, SESSION, Thread};
+use super::thread::{Joined, OwnInbox, Thread};
 use crate::join::{self, Parts};
 use crate::kernel;
+use crate::lock::lock;
 use crate::offer::Offer;
-use crate::session::lock;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;

@@ -4,12 +4,11 @@
 //! The C library ends it when the last of its threads ends, and ours count as such. As a rule a
 //! process ends when its first thread does. Where that may be otherwise
 //! (`Library::may_outlive_first`) the protocol thread looks whether the first has ended, and then
-//! watches another one, until there is none. Not here: what ending is (the shell's
+//! watches another one, until there is none. Looking is `life`. Not here: what ending is (the shell's
 //! `Host::last_thread_ended`).
 
-use super::{LIVING, Thread};
-use crate::Library;
-use crate::look::Direct;
+use super::events::LIVING;
+use crate::library::Library;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -53,41 +52,8 @@ pub(super) fn watch_thread(set: BorrowedFd<'_>, tid: i32) -> Result<OwnedFd, Err
     Ok(thread)
 }
 
-impl Thread {
-    /// Ends the process if it has no thread of the program's.
-    pub(super) fn look_for_life(&mut self) {
-        if self.living.period(self.library).is_none() {
-            return;
-        }
-        if self.living == Living::First {
-            if self.aside.call(|_| has_first_ended()) != Some(true) {
-                return;
-            }
-            self.living = Living::Unwatched;
-        }
-        let first = i32::try_from(self.engine.pid).unwrap_or(0);
-        let Some(all) = self.aside.call(|_| Direct::in_folder("/proc/self/task")) else { return };
-        for tid in all {
-            if tid == first || self.engine.is_own_thread(tid) {
-                continue;
-            }
-            match self.aside.call(move |outside| outside.watch_thread(tid)) {
-                // It has just ended.
-                Some(Err(Errno::SRCH)) => {}
-                watched => {
-                    if watched == Some(Ok(())) {
-                        self.living = Living::Watched;
-                    }
-                    return;
-                }
-            }
-        }
-        self.library.host().last_thread_ended();
-    }
-}
-
 /// Whether the first thread is no more than what its parent waits for: state Z, proc_pid_stat(5).
-fn has_first_ended() -> bool {
+pub(super) fn has_first_ended() -> bool {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }

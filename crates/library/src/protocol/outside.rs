@@ -6,9 +6,10 @@
 //! here, and what the program's threads need goes through the bell's socket (`crate::own`). Not
 //! here: what is said to the server, and what its events mean (`super`).
 
+use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::living::watch_thread;
-use super::server::open_connection;
-use super::{ANSWER_LIMIT, BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
+use crate::carry_server::{ANSWER_LIMIT, open_connection};
+use crate::lent::Lent;
 use crate::look::{Direct, Look};
 use crate::own::{receive_descriptors, send_descriptors};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -74,14 +75,6 @@ pub(super) struct Brought {
     /// The peer's process is watched.
     pub(super) has_peer: bool,
     /// Descriptors that are in the bell's socket.
-    pub(super) passed: usize,
-}
-
-/// What was lent, likewise.
-#[derive(Debug)]
-pub(crate) struct Lent {
-    pub(crate) lent: LendT,
-    pub(crate) record: Option<sojourn_proto::record::SessionRecord>,
     pub(super) passed: usize,
 }
 

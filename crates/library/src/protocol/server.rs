@@ -2,46 +2,15 @@
 //!
 //! Not here: what is said over it (`super`), how often a server is looked for (`crate::search`).
 
-use super::{ANSWER_LIMIT, Thread};
-use crate::environment::Kept;
+use super::thread::Thread;
+use crate::carry_server::{ANSWER_LIMIT, open_socket};
+use crate::kernel;
 use crate::search::Search;
-use crate::{Library, kernel};
 use core::sync::atomic::Ordering;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use sojourn_ipc::{Address, ConnectOptions, Connection, Deadline};
-use sojourn_session::place::Surroundings;
-use sojourn_session::{CarryClient, ReasonT, carry_connect_options};
+use rustix::fd::AsFd;
+use sojourn_ipc::Deadline;
+use sojourn_session::ReasonT;
 use std::time::Instant;
-
-/// A connection for sessions that are given back: for any thread.
-pub(crate) fn open_carry_client(library: &Library) -> Option<CarryClient<Connection>> {
-    let socket = open_socket(library)?;
-    let connection = open_connection(socket, carry_connect_options())?;
-    CarryClient::bind_by(connection, Deadline::after(ANSWER_LIMIT)).ok()
-}
-
-pub(super) fn open_connection(socket: OwnedFd, mut options: ConnectOptions) -> Option<Connection> {
-    options.wait = sojourn_ipc::Wait::Park;
-    options.timeout = ANSWER_LIMIT;
-    Connection::connect(Address::Descriptor(socket), &options).ok()
-}
-
-/// A socket that is connected to the server.
-fn open_socket(library: &Library) -> Option<OwnedFd> {
-    let policy = &library.policy;
-    let mut around = Surroundings::of_this_process(&policy.config().server);
-    if let Some(runtime) = policy.environment.get().and_then(Kept::runtime) {
-        around.runtime = Some(runtime);
-    }
-    let place = around.for_client().ok()?;
-    let address = Address::parse(&place).ok()?.socket_address()?;
-    let flags = SocketFlags::CLOEXEC;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
-    rustix::net::connect(&socket, &address).ok()?;
-    Some(socket)
-}
 
 impl Thread {
     /// Looks for a server, if it is time for that.

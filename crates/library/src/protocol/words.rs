@@ -4,9 +4,10 @@
 //! socket until a thread may take them into the program's table (`crate::own`), and all that the
 //! server says after them waits for that. Not here: what joins need (`super::joins`).
 
-use super::outside::{Lent, Word};
-use super::{Joined, Thread};
+use super::outside::Word;
+use super::thread::{Joined, Thread};
 use crate::engine::Job;
+use crate::lent::Lent;
 use crate::net::Net;
 use core::time::Duration;
 use sojourn_session::{EventT, KindT, ReasonT, RecallT};

@@ -2,10 +2,11 @@
 //! home, and that are closed.
 
 use super::{SetAt, Slot};
-use crate::session::lock;
+use crate::library::Library;
+use crate::lock::lock;
+use crate::session::Session;
 use crate::set::Held;
 use crate::table::mark;
-use crate::{Library, Session};
 use core::sync::atomic::Ordering;
 use sojourn_session::ReasonT;
 

@@ -4,50 +4,33 @@
 //! Some programs make part of their calls themselves (Rust's rustix does, and with it much of what
 //! waits) while their data calls go by the C library. So before an offer the protocol thread looks
 //! for sets that nobody has told of, and what `/proc/self/fdinfo` says is in them (`tfd`, proc(5)).
-//! Looking through all descriptors takes a while where there are many, so it is done now and then;
+//! Looking through all descriptors takes a while where there are many, so it is done now and then (`looks`);
 //! a set that is made and filled in between is seen too late. Not here: sets that the library knows
 //! of (`sets`).
 
+use crate::kernel;
+use crate::library::Library;
 use crate::look::Look;
-use crate::{Library, kernel};
-use core::time::Duration;
-use std::time::Instant;
-
-/// The shortest time between two looks through the descriptors; it is longer if a look takes more
-/// than a small part of it.
-const PAUSE: Duration = Duration::from_millis(50);
-const PART: u32 = 20;
-
-/// The sets found last.
-#[derive(Debug, Default)]
-pub(crate) struct Strangers {
-    sets: Vec<i32>,
-    next: Option<Instant>,
-}
+use crate::looks::UnmanagedSets;
 
 impl Library {
     /// Whether one of these numbers of one description is in a set that nobody has told of. The
     /// protocol thread's.
-    pub(crate) fn is_in_strange_set(
+    pub(crate) fn is_in_unmanaged_set(
         &self,
         numbers: &[i32],
-        known: &mut Strangers,
+        known: &mut UnmanagedSets,
         look: &mut dyn Look,
     ) -> bool {
-        let start = Instant::now();
-        if known.next.is_none_or(|next| next <= start) {
-            known.sets = self.strange_sets(look);
-            let now = Instant::now();
-            known.next = Some(now + PAUSE.max((now - start) * PART));
-        }
+        let sets = known.sets(|| self.unmanaged_sets(look));
         let inode = numbers.first().and_then(|fd| inode(*fd));
-        known.sets.iter().any(|set| {
+        sets.iter().any(|set| {
             members_of(&look.info(*set))
                 .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
         })
     }
 
-    fn strange_sets(&self, look: &mut dyn Look) -> Vec<i32> {
+    fn unmanaged_sets(&self, look: &mut dyn Look) -> Vec<i32> {
         let mut sets = look.sets();
         sets.retain(|fd| !self.is_own(*fd) && !self.knows_set(*fd));
         sets
@@ -71,7 +54,7 @@ fn members_of(text: &str) -> impl Iterator<Item = (i32, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library;
+    use crate::library::library;
     use crate::look::Direct;
     use rustix::event::epoll::{self, EventData, EventFlags};
     use rustix::fd::AsRawFd;
@@ -84,9 +67,9 @@ mod tests {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
         let is_in = |end: &UnixStream| {
-            library().is_in_strange_set(
+            library().is_in_unmanaged_set(
                 &[end.as_raw_fd()],
-                &mut Strangers::default(),
+                &mut UnmanagedSets::default(),
                 &mut Direct::here(),
             )
         };
@@ -96,15 +79,5 @@ mod tests {
         epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
         library().epoll_made(set.as_raw_fd());
         assert!(!is_in(&one), "the library knows of it");
-    }
-
-    #[test]
-    fn sets_are_looked_for_now_and_then() {
-        let (one, _other) = UnixStream::pair().unwrap();
-        let mut known = Strangers::default();
-        assert!(!library().is_in_strange_set(&[one.as_raw_fd()], &mut known, &mut Direct::here()));
-        let next = known.next.unwrap();
-        library().is_in_strange_set(&[one.as_raw_fd()], &mut known, &mut Direct::here());
-        assert!(known.next == Some(next) || next <= Instant::now());
     }
 }
