@@ -4,10 +4,16 @@
 //! handlers out while the library holds locks, and knows what stdio does. Read `docs/streams.md`,
 //! "Signals".
 
-use crate::epoll::{self, EpollEvent};
-use crate::kernel;
-use crate::kernel::PollFd;
+pub(crate) mod environment;
+pub(crate) mod epoll;
+pub(crate) mod kernel;
+pub(crate) mod lock;
+pub(crate) mod look;
+pub mod numbers;
+
 use core::time::Duration;
+use epoll::EpollEvent;
+use kernel::PollFd;
 use rustix::io::Errno;
 use sojourn_session::ReasonT;
 

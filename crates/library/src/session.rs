@@ -9,11 +9,18 @@
 //! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and
 //! for as long as it takes by a return; never while sleeping for the peer's data.
 
-use crate::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
-use crate::kernel::PIPE_BUF;
-use crate::lock::lock;
-use crate::owed::{rest_in_ring, rest_is_here};
-use crate::progress::Away;
+pub(crate) mod directions;
+pub(crate) mod owed;
+pub(crate) mod peeked;
+pub(crate) mod pool;
+pub(crate) mod progress;
+pub(crate) mod receive_step;
+
+use crate::host::kernel::PIPE_BUF;
+use crate::host::lock::lock;
+use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase, switch};
+use crate::session::owed::{rest_in_ring, rest_is_here};
+use crate::session::progress::Away;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sojourn_session::KindT;
 use sojourn_shm::wait::{Policy, Wait};

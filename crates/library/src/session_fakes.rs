@@ -3,15 +3,15 @@
 //!
 //! A server would never pair two ends of one process; the library does not mind.
 
-use crate::call_flags::{Recv, Send};
-use crate::calls::Path;
-use crate::descriptors::Origin;
-use crate::from_kernel::BytesOnly;
-use crate::join::Parts;
-use crate::kernel;
-use crate::library::library;
-use crate::offer::Offer;
-use crate::table::mark;
+use crate::fds::table::mark;
+use crate::host::kernel;
+use crate::io::call_flags::{Recv, Send};
+use crate::io::calls::Path;
+use crate::io::from_kernel::BytesOnly;
+use crate::moves::descriptors::Origin;
+use crate::moves::join::Parts;
+use crate::moves::offer::Offer;
+use crate::process::library::library;
 use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -112,7 +112,7 @@ impl Pair {
         let what = OfferT { local: 0, set, ring_bytes: self.near, is_sole: true };
         let version = entry.version.load(Ordering::SeqCst);
         let kind = self.kind;
-        let epoch = crate::library::library().fork_epoch.load(Ordering::SeqCst);
+        let epoch = crate::process::library::library().fork_epoch.load(Ordering::SeqCst);
         let aliases = library().alias_epoch.load(Ordering::SeqCst);
         let numbers = vec![fd];
         let offer = Offer { local: 0, fd, version, epoch, aliases, kind, numbers, what };
@@ -141,7 +141,7 @@ impl Pair {
         entry.unmark(mark::OFFERED);
         // Nobody would pair it again after a trial.
         if let Some(session) = library().session_of(fd) {
-            *crate::lock::lock(&session.progress) = crate::progress::Away::default();
+            *crate::host::lock::lock(&session.progress) = crate::session::progress::Away::default();
         }
         joined && is_away(fd)
     }
@@ -209,7 +209,7 @@ pub(crate) fn is_away(fd: i32) -> bool {
 /// The inbox of sessions in no set.
 pub(crate) fn common_inbox() -> Arc<Inbox> {
     static INBOX: OnceLock<Arc<Inbox>> = OnceLock::new();
-    Arc::clone(INBOX.get_or_init(crate::set_fakes::inbox))
+    Arc::clone(INBOX.get_or_init(crate::ready::set_fakes::inbox))
 }
 
 /// As a shell serves `read`.

@@ -1,0 +1,439 @@
+//! The protocol thread: talks to the server, watches peers and the kernel's descriptors of sessions
+//! that are away.
+//!
+//! It starts with the first hot session and never touches data. It works on the program's
+//! descriptors; what it opens and receives itself has no number among them (`outside`): a second
+//! thread has that, and sleeps for this one. When the server is gone it looks for a new one now and
+//! then, as long as sessions are away. Its connection with the server is in `server`, the server's
+//! words in `words`, what joined sessions need in `joins`. Not here: what joining and going home
+//! mean (`crate::moves::join`, `crate::moves::home`). Read `docs/streams.md` first.
+
+mod events;
+mod joins;
+mod life;
+mod living;
+mod outside;
+mod server;
+mod thread;
+mod words;
+
+use crate::control::search::Search;
+use crate::control::wanted::Wanted;
+use crate::fds::table::mark;
+use crate::host::kernel;
+use crate::host::lock::lock;
+use crate::moves::offer::Offer;
+use crate::process::engine::{Engine, Job};
+use crate::process::library::Library;
+use crate::remote::carry_server::ANSWER_LIMIT;
+use crate::session::Session;
+use crate::session::progress::Figures;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use events::{DOORBELL, EVENTS, FLUSH, INBOX, LIVING, PEER, SERVER, SESSION, WHAT};
+use living::Living;
+use outside::{Looker, Outside, Word, take_watched};
+use rustix::fd::{AsFd, BorrowedFd};
+use sojourn_ipc::rt::CallError;
+use sojourn_ipc::{Connection, Deadline};
+use sojourn_session::{KindT, ReasonT, SessionClient, WhereT};
+use sojourn_shm::aside::{self};
+use sojourn_shm::fault;
+use sojourn_stream::Stream;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Instant;
+use thread::{Joined, Thread};
+
+/// How long the server may take to lend what it has begun to carry, and how often it is looked
+/// whether it has.
+const LENT_LIMIT: Duration = Duration::from_millis(200);
+const LENT_SLICE: Duration = Duration::from_micros(100);
+/// The thread.
+pub(crate) fn run(library: &'static Library, engine: &'static Engine) {
+    let Some(mut thread) = Thread::new(library, engine) else {
+        engine.gives_up(library);
+        return;
+    };
+    if engine.is_preparing() {
+        // The program waits for that.
+        thread.prepare();
+    }
+    // Before the first session joins, off the program's threads: takes about half a millisecond,
+    // once.
+    sojourn_shm::wait::sleep_cost_ns();
+    thread.serve();
+}
+
+impl Thread {
+    fn new(library: &'static Library, engine: &'static Engine) -> Option<Self> {
+        let known = engine.known_number().and_then(|fd| kernel::at(fd).ok());
+        let kit = engine.own.make_kit(true, known)?;
+        let far = engine.own.take_far()?;
+        let number = far.number();
+        let (aside, worker) = aside::pair();
+        let work = move || worker.serve(|| Outside::new(number));
+        if !engine.spawn(library.host(), "sojourn-aside", work) {
+            library.is_prohibited();
+            return None;
+        }
+        let mut thread = Self {
+            library,
+            engine,
+            kit,
+            aside,
+            tid: rustix::thread::gettid().as_raw_nonzero().get(),
+            has_client: false,
+            words: VecDeque::new(),
+            placing: None,
+            search: Search::new(),
+            living: Living::First,
+            served_since: Instant::now(),
+            offers: HashMap::new(),
+            joined: HashMap::new(),
+            own_inboxes: HashMap::new(),
+            peer_inboxes: HashMap::new(),
+            peers: HashMap::new(),
+        };
+        if thread.with_descriptor(kit.watched.as_fd(), |outside| outside.watch_set()) != Some(true)
+        {
+            // No table of its own: the kernel does not know how, or somebody forbids it.
+            library.is_prohibited();
+            return None;
+        }
+        drop(far);
+        // What was left before there was a bell.
+        engine.ring();
+        Some(thread)
+    }
+
+    /// Has `work` done where a descriptor of the program's has just been handed over to.
+    fn with_descriptor<R: Send>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        work: impl FnOnce(&mut Outside) -> R + Send,
+    ) -> Option<R> {
+        if self.engine.own.pass(fd).is_err() {
+            // Full of rings, as a rule: then there is room after that.
+            self.aside.call(|outside| outside.empty_bell())?;
+            self.engine.own.pass(fd).ok()?;
+        }
+        self.aside.call(work)
+    }
+
+    /// Says something to the server. `None`: there is none.
+    fn tell<R: Send>(
+        &mut self,
+        say: impl FnOnce(&mut SessionClient<Connection>) -> Result<R, CallError> + Send,
+    ) -> Option<Result<R, CallError>> {
+        if !self.has_client {
+            return None;
+        }
+        self.aside.call(|outside| outside.client.as_mut().map(say)).flatten()
+    }
+
+    fn serve(&mut self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            let limit = self.sleeps_for();
+            let woken = self.aside.call(|outside| outside.wait(limit));
+            if self.engine.is_ending() {
+                self.engine.stop_serving();
+                self.engine.gives_up(self.library);
+                return;
+            }
+            let is_there = take_watched(self.kit.watched.as_fd(), &mut events).is_ok();
+            let Some(words) = woken.filter(|_| is_there) else {
+                // The set was closed under us: a program that closes what is not its own.
+                self.library.all_home(ReasonT::Resources, true);
+                self.library.give_up_sets();
+                self.engine.stop_serving();
+                self.library.host().show(ReasonT::StoodDown);
+                return;
+            };
+            let stirred = events.iter().map(|event| event.data.u64());
+            words.into_iter().chain(stirred).for_each(|word| self.handle(word));
+            self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
+            self.do_jobs();
+            self.take_words();
+            self.look_for_life();
+            if !self.joined.is_empty()
+                && lock(&self.engine.rings).look(|| self.library.has_ring_unseen())
+            {
+                self.leave_for_rings();
+            }
+            if !self.has_client && !self.joined.is_empty() {
+                self.connect();
+            }
+        }
+    }
+
+    /// How long nothing is to be done that nobody rings for. With live sessions, rings are looked
+    /// for, and a server while there is none (`search`).
+    fn sleeps_for(&self) -> Option<Duration> {
+        let has_sessions = !self.joined.is_empty();
+        let rings = has_sessions.then(|| lock(&self.engine.rings).left());
+        let search = (has_sessions && !self.has_client).then(|| self.search.left());
+        let placed = self.placing.and_then(|placing| placing.left());
+        let life = self.living.period(self.library);
+        [rings, search, placed, life].into_iter().flatten().min()
+    }
+
+    /// There is a ring that nobody sees into. Peers are not waited for: what it waits for comes
+    /// when they have left.
+    fn leave_for_rings(&self) {
+        for joined in self.joined.values() {
+            if let Some(session) = self.engine.pool.session(joined.slot) {
+                session.leave(ReasonT::Ring, false);
+            }
+        }
+    }
+
+    fn handle(&mut self, data: u64) {
+        let rest = data & !WHAT;
+        match data & WHAT {
+            DOORBELL => self.take_events(),
+            SERVER => self.lose_server(),
+            SESSION => {
+                if let Some(session) = self.engine.pool.session(rest as u32) {
+                    session.kernel_stirred();
+                }
+            }
+            PEER => self.peer_died(rest as u32),
+            FLUSH => {
+                if let Some(session) = self.engine.pool.session(rest as u32) {
+                    session.room_came();
+                }
+            }
+            INBOX => self.attend(rest),
+            LIVING => self.living = Living::Unwatched,
+            _ => {}
+        }
+    }
+
+    fn do_jobs(&mut self) {
+        let mut left = Vec::new();
+        // These and no more: what has gone home is let go of after them, and a busy program always
+        // has another.
+        let (jobs, number) = self.engine.take_jobs();
+        for job in jobs {
+            match job {
+                Job::Offer { fd, version, kind } => {
+                    if let Some(offer) = self.prepare_offer(fd, version, kind) {
+                        self.offer(offer);
+                    } else if let Some(entry) = self.library.table.known(fd) {
+                        entry.unmark(mark::OFFERED);
+                    }
+                }
+                Job::Left { local, reason, sent, received, stream } => {
+                    // What it was lent may have packets of it, and would not come any more.
+                    self.await_lent(local);
+                    self.unwatch(local, reason);
+                    self.tell_left(local, reason, sent, received);
+                    drop(stream);
+                    left.push(local);
+                }
+                Job::Wanted { inode } => self.offer_wanted(inode),
+                Job::Withdraw { fd } => self.withdraw(fd),
+                Job::Flush { slot } => self.follow(slot),
+                Job::AskWay { local, to } => self.ask_way(local, to),
+                Job::Kept { fd, version } => self.tell_kept(fd, version),
+                Job::Prepare => self.prepare(),
+            }
+        }
+        if !left.is_empty() {
+            // Joins that the server has made before it heard of this may name what these sessions
+            // named.
+            self.take_events();
+            self.words.extend(left.into_iter().map(Word::Forget));
+            self.take_words();
+        }
+        self.engine.did_jobs(number);
+    }
+
+    /// A UDP socket goes home that the server may have begun to carry: what it lends then is waited
+    /// for.
+    fn await_lent(&mut self, local: u64) {
+        let deadline = sojourn_shm::Deadline::after(LENT_LIMIT);
+        let is_kept = |other: &Stream| other.ledger().keep() || other.ledger().is_kept();
+        while self.has_client
+            && let Some(Joined { other: Some(other), offer, .. }) = self.joined.get(&local)
+            && offer.kind == KindT::Udp
+            && !is_kept(other)
+            && !deadline.is_over()
+        {
+            // It is lent before that is told.
+            let is_told = other.has_flushed();
+            self.take_events();
+            if is_told {
+                return;
+            }
+            std::thread::sleep(LENT_SLICE);
+        }
+    }
+
+    fn prepare_offer(&mut self, fd: i32, version: u32, kind: KindT) -> Option<Offer> {
+        let mut look = Looker(&mut self.aside, self.tid);
+        self.library.prepare_offer(fd, version, kind, &mut look)
+    }
+
+    fn tell_left(&mut self, local: u64, reason: ReasonT, sent: u64, received: u64) {
+        fault::point("library.left");
+        let limit = Deadline::after(ANSWER_LIMIT);
+        let told =
+            self.tell(|client| client.with_deadline(limit).left(local, reason, sent, received));
+        self.lose_server_unless_heard(told);
+    }
+
+    fn lose_server_unless_heard<R>(&mut self, told: Option<Result<R, CallError>>) {
+        if matches!(told, Some(Err(_))) {
+            self.lose_server();
+        }
+    }
+
+    fn withdraw(&mut self, fd: i32) {
+        let found: Vec<u64> = self
+            .offers
+            .iter()
+            .filter(|(_, offer)| offer.fd == fd)
+            .map(|(local, _)| *local)
+            .collect();
+        for local in found {
+            self.offers.remove(&local);
+            self.tell_left(local, ReasonT::Closed, 0, 0);
+        }
+    }
+
+    fn offer(&mut self, offer: Offer) {
+        if !self.has_client {
+            self.connect();
+        }
+        let Ok(end) = kernel::at(offer.fd) else { return };
+        if !self.has_client {
+            self.decline(&offer);
+            return;
+        }
+        fault::point("library.offer");
+        let what = &offer.what;
+        self.engine.offering.store(offer.fd, Ordering::SeqCst);
+        let told = self.with_descriptor(end, |outside| {
+            let end = outside.take_passed()?;
+            let client = outside.client.as_mut()?;
+            let deadline = Deadline::after(ANSWER_LIMIT);
+            Some(client.with_deadline(deadline).offer(Some(end.as_fd()), what).map(drop))
+        });
+        self.engine.offering.store(-1, Ordering::SeqCst);
+        match told.flatten() {
+            Some(Ok(())) => {
+                fault::point("library.offered");
+                self.offers.insert(offer.local, offer);
+                self.take_events();
+            }
+            // It could not even be handed over: the program has closed it.
+            Some(Err(CallError::Fault(_))) | None => self.decline(&offer),
+            Some(Err(_)) => {
+                self.decline(&offer);
+                self.lose_server();
+            }
+        }
+    }
+
+    /// The offer comes to nothing; it may be made again when the session has been hot for longer.
+    fn decline(&self, offer: &Offer) {
+        if let Some(entry) = self.library.table.known(offer.fd)
+            && entry.version.load(Ordering::SeqCst) == offer.version
+        {
+            entry.unmark(mark::OFFERED);
+            entry.was_refused();
+        }
+    }
+
+    /// It will never move.
+    fn fix(&self, offer: &Offer) {
+        if let Some(entry) = self.library.table.known(offer.fd)
+            && entry.version.load(Ordering::SeqCst) == offer.version
+        {
+            entry.keep(ReasonT::Kind);
+            // It is the server that has said so.
+            entry.unmark(mark::UNTOLD);
+        }
+    }
+
+    /// An administrator wants something away.
+    fn offer_wanted(&mut self, inode: u64) {
+        let wanted = self.library.wanted(inode, &mut Looker(&mut self.aside, self.tid));
+        match wanted {
+            Wanted::Offer(offers) => offers.into_iter().for_each(|offer| self.offer(offer)),
+            Wanted::Done => {}
+            Wanted::Not(reason) => {
+                self.decline_inode(inode, reason, Figures::default());
+            }
+        }
+    }
+
+    /// A descriptor is kept in the kernel. What is kept before there is a server is told when there
+    /// is one.
+    fn tell_kept(&mut self, fd: i32, version: u32) {
+        if !self.has_client {
+            self.connect();
+            return;
+        }
+        let known = self.library.table.known(fd);
+        if known.is_some_and(|entry| entry.version.load(Ordering::SeqCst) == version)
+            && let Some((inode, reason)) = self.library.kept(fd)
+        {
+            self.decline_inode(inode, reason, self.library.figures(fd, reason));
+        }
+    }
+
+    /// The server is told why something stays in the kernel.
+    fn decline_inode(&mut self, inode: u64, reason: ReasonT, figures: Figures) {
+        let limit = Deadline::after(ANSWER_LIMIT);
+        let Figures { in_kernel, away } = figures;
+        let told = self
+            .tell(|client| client.with_deadline(limit).declined(inode, reason, in_kernel, away));
+        self.lose_server_unless_heard(told);
+    }
+
+    fn ask_way(&mut self, local: u64, to: IpAddr) {
+        let to = match to {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let place = WhereT { local, to: to.octets() };
+        let limit = Deadline::after(ANSWER_LIMIT);
+        let told = self.tell(|client| client.with_deadline(limit).ask_way(&place));
+        self.lose_server_unless_heard(told);
+    }
+
+    fn session(&self, local: u64) -> Option<&'static Session> {
+        self.engine.pool.session(self.joined.get(&local)?.slot)
+    }
+
+    fn peer_died(&mut self, pid: u32) {
+        let of_peer: Vec<u32> = self
+            .joined
+            .values()
+            .filter(|joined| joined.peer_pid == pid)
+            .map(|joined| joined.slot)
+            .collect();
+        self.aside.call(|outside| outside.peer_died(pid));
+        for slot in of_peer {
+            if let Some(session) = self.engine.pool.session(slot) {
+                session.leave(ReasonT::PeerDied, false);
+            }
+        }
+    }
+
+    fn attend(&mut self, number: u64) {
+        let found = self.own_inboxes.values().find(|inbox| inbox.number == number);
+        let Some(inbox) = found else { return };
+        let mut slots = Vec::new();
+        inbox.inbox.take_attention(&mut |slot| slots.extend(inbox.slots.get(&slot).copied()));
+        for slot in slots {
+            if let Some(session) = self.engine.pool.session(slot) {
+                session.attend();
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The protocol thread's part in a join and its end: what a session needs beside itself, and until
+//! when.
+//!
+//! Inboxes, the peer's process, the kernel's descriptor. The server counts in the same way who has
+//! which descriptors (`idl/session.idl`, `inbox_t`). Not here: what joining means for the session
+//! (`crate::moves::join`).
+
+use super::events::{FLUSH, SESSION};
+use super::outside::{Brought, address_space};
+use super::thread::{Joined, OwnInbox, Thread};
+use crate::host::kernel;
+use crate::host::lock::lock;
+use crate::moves::join::{self, Parts};
+use crate::moves::offer::Offer;
+use core::sync::atomic::Ordering;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use sojourn_session::{JoinT, ReasonT};
+use sojourn_shm::{Held, Mapping, fault};
+use sojourn_stream::Inbox;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Events of inboxes that a join has brought, in the program's table.
+type Events = std::vec::IntoIter<Held>;
+
+impl Thread {
+    /// `placed`: the events of the inboxes that were brought.
+    pub(super) fn join(&mut self, brought: Brought, placed: Option<Vec<Held>>) {
+        fault::point("library.join");
+        let Brought { join, region, own, peer, has_peer, .. } = brought;
+        // First, and whatever becomes of the session: the server counts on it that we have what it
+        // sends once.
+        let mut events = placed.unwrap_or_default().into_iter();
+        self.keep_own_inbox(join.own.id, own, &mut events);
+        self.keep_peer_inbox(join.peer.id, peer, &mut events);
+        let (is_watched, has_region) = (has_peer || join.is_carried, region.is_some());
+        let tried = match self.offers.remove(&join.local) {
+            None => Err(ReasonT::Closed),
+            Some(_) if !is_watched => Err(ReasonT::Resources),
+            Some(offer) => {
+                self.try_join(&offer, &join, region).inspect_err(|_| self.decline(&offer))
+            }
+        };
+        if let Err(reason) = tried {
+            if has_region {
+                self.gives_addresses_back(address_space(join.ring_bytes));
+            }
+            self.tell_left(join.local, reason, 0, 0);
+            self.release(join.own.id, join.peer.id, join.peer_pid);
+        }
+    }
+
+    fn try_join(
+        &mut self,
+        offer: &Offer,
+        join: &JoinT,
+        region: Option<Mapping>,
+    ) -> Result<(), ReasonT> {
+        let own = self.own_inboxes.get(&join.own.id).ok_or(ReasonT::Resources)?;
+        let own_inbox = Arc::clone(&own.inbox);
+        let (peer, _) = self.peer_inboxes.get(&join.peer.id).ok_or(ReasonT::Resources)?;
+        let region = region.ok_or(ReasonT::Resources)?;
+        // An inbox with both roles. Where the two ends have different inboxes, the second join sees
+        // it.
+        if [join.own.id, join.peer.id]
+            .iter()
+            .any(|id| self.own_inboxes.contains_key(id) && self.peer_inboxes.contains_key(id))
+        {
+            self.engine.has_within.store(true, Ordering::SeqCst);
+        }
+        let stream = join::view(join, region, Arc::clone(peer)).map_err(|_| ReasonT::Resources)?;
+        // For a session that is going to be carried by this process itself.
+        let other = join
+            .is_carried
+            .then(|| stream.other_side(Arc::clone(&own_inbox), join.own.slot))
+            .flatten();
+        let parts = Parts { stream: Arc::new(stream), own_inbox, own_slot: join.own.slot };
+        let session = self.library.join(self.engine, offer, join, &parts)?;
+        if let Some(inbox) = self.own_inboxes.get_mut(&join.own.id) {
+            inbox.slots.insert(join.own.slot, session.slot());
+            inbox.uses += 1;
+        }
+        if let Some((_, uses)) = self.peer_inboxes.get_mut(&join.peer.id) {
+            *uses += 1;
+        }
+        if !join.is_carried {
+            *self.peers.entry(join.peer_pid).or_default() += 1;
+        }
+        let joined = Joined {
+            offer: offer.clone(),
+            slot: session.slot(),
+            stream: join.stream,
+            other,
+            side: join.side,
+            own_inbox: join.own.id,
+            own_slot: join.own.slot,
+            peer_inbox: join.peer.id,
+            peer_pid: join.peer_pid,
+            addresses: address_space(join.ring_bytes),
+        };
+        self.joined.insert(offer.local, joined);
+        lock(&self.engine.rings).again();
+        self.watch_descriptor(offer.fd, session.slot());
+        // What stirred before it was watched is looked at once.
+        session.kernel_stirred();
+        fault::point("library.joined");
+        Ok(())
+    }
+
+    fn gives_addresses_back(&self, len: u64) {
+        self.engine.mapped.fetch_sub(len, Ordering::Relaxed);
+    }
+
+    /// Goes on with a session's flush whenever there is room.
+    pub(super) fn follow(&self, slot: u32) {
+        let Some(session) = self.engine.pool.session(slot) else { return };
+        if !session.is_flushing.load(Ordering::SeqCst) {
+            return;
+        }
+        let data = EventData::new_u64(FLUSH | u64::from(slot));
+        if let Ok(fd) = kernel::at(session.number()) {
+            let _ = epoll::add(&self.kit.watched, fd, data, EventFlags::OUT | EventFlags::ET);
+        }
+        // There may have been room before that.
+        session.room_came();
+    }
+
+    fn watch_descriptor(&self, fd: i32, slot: u32) {
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        let data = EventData::new_u64(SESSION | u64::from(slot));
+        if let Ok(fd) = kernel::at(fd)
+            && epoll::add(&self.kit.watched, fd, data, flags) == Err(Errno::EXIST)
+        {
+            let _ = epoll::modify(&self.kit.watched, fd, data, flags);
+        }
+    }
+
+    fn keep_own_inbox(&mut self, id: u64, memory: Option<(Mapping, u64)>, events: &mut Events) {
+        let Some((memory, number)) = memory else { return };
+        match view(memory, events) {
+            Some(inbox) => {
+                let known =
+                    OwnInbox { number, inbox: Arc::new(inbox), slots: HashMap::new(), uses: 0 };
+                self.own_inboxes.insert(id, known);
+            }
+            None => drop(self.aside.call(|outside| outside.forget_inbox(number))),
+        }
+    }
+
+    fn keep_peer_inbox(&mut self, id: u64, memory: Option<Mapping>, events: &mut Events) {
+        if let Some(inbox) = memory.and_then(|memory| view(memory, events)) {
+            self.peer_inboxes.insert(id, (Arc::new(inbox), 0));
+        }
+    }
+
+    /// A session's descriptor is the kernel's alone again, and its slot in the inbox may soon be
+    /// another's.
+    pub(super) fn unwatch(&mut self, local: u64, reason: ReasonT) {
+        let Some(joined) = self.joined.get(&local) else { return };
+        // Before a close that has been done: see `Session::close`.
+        if reason != ReasonT::Closed
+            && let Ok(fd) = kernel::at(joined.offer.fd)
+        {
+            let _ = epoll::delete(&self.kit.watched, fd);
+        }
+        if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
+            inbox.slots.remove(&joined.own_slot);
+        }
+    }
+
+    /// The server knows that a session has gone home: what only it needed is let go of.
+    pub(super) fn forget(&mut self, local: u64) {
+        let Some(joined) = self.joined.remove(&local) else { return };
+        self.gives_addresses_back(joined.addresses);
+        if let Some(inbox) = self.own_inboxes.get_mut(&joined.own_inbox) {
+            inbox.uses -= 1;
+        }
+        if let Some((_, uses)) = self.peer_inboxes.get_mut(&joined.peer_inbox) {
+            *uses -= 1;
+        }
+        if let Some(sessions) = self.peers.get_mut(&joined.peer_pid) {
+            *sessions = sessions.saturating_sub(1);
+        }
+        self.release(joined.own_inbox, joined.peer_inbox, joined.peer_pid);
+    }
+
+    /// Lets go of those that no session needs. The server counts in the same way, and gives others
+    /// next time.
+    fn release(&mut self, own_inbox: u64, peer_inbox: u64, peer_pid: u32) {
+        if self.own_inboxes.get(&own_inbox).is_some_and(|inbox| inbox.uses == 0)
+            && let Some(OwnInbox { number, .. }) = self.own_inboxes.remove(&own_inbox)
+        {
+            self.aside.call(|outside| outside.forget_inbox(number));
+        }
+        if self.peer_inboxes.get(&peer_inbox).is_some_and(|(_, uses)| *uses == 0) {
+            self.peer_inboxes.remove(&peer_inbox);
+        }
+        if self.peers.get(&peer_pid).is_none_or(|sessions| *sessions == 0) {
+            self.peers.remove(&peer_pid);
+            self.aside.call(|outside| outside.forget_peer(peer_pid));
+        }
+    }
+}
+
+/// An inbox that was brought, if its two events could be taken.
+fn view(memory: Mapping, events: &mut Events) -> Option<Inbox> {
+    let (ready, attention) = (events.next()?, events.next()?);
+    Inbox::new(memory, ready, attention)
+}

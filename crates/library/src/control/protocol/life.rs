@@ -1,0 +1,39 @@
+//! The protocol thread looks whether the program has a thread left: see `living`.
+
+use super::living::{Living, has_first_ended};
+use super::thread::Thread;
+use crate::host::look::Direct;
+use rustix::io::Errno;
+
+impl Thread {
+    /// Ends the process if it has no thread of the program's.
+    pub(super) fn look_for_life(&mut self) {
+        if self.living.period(self.library).is_none() {
+            return;
+        }
+        if self.living == Living::First {
+            if self.aside.call(|_| has_first_ended()) != Some(true) {
+                return;
+            }
+            self.living = Living::Unwatched;
+        }
+        let first = i32::try_from(self.engine.pid).unwrap_or(0);
+        let Some(all) = self.aside.call(|_| Direct::in_folder("/proc/self/task")) else { return };
+        for tid in all {
+            if tid == first || self.engine.is_own_thread(tid) {
+                continue;
+            }
+            match self.aside.call(move |outside| outside.watch_thread(tid)) {
+                // It has just ended.
+                Some(Err(Errno::SRCH)) => {}
+                watched => {
+                    if watched == Some(Ok(())) {
+                        self.living = Living::Watched;
+                    }
+                    return;
+                }
+            }
+        }
+        self.library.host().last_thread_ended();
+    }
+}

@@ -1,0 +1,332 @@
+//! What the protocol thread has outside the program's table of descriptors: the connection with the
+//! server, what comes through it, what is slept in.
+//!
+//! A second thread has it, with a table of its own (`sojourn_shm::aside`), and does there what the
+//! protocol thread asks for. Nothing that is answered has a descriptor in it: memory is mapped
+//! here, and what the program's threads need goes through the bell's socket (`crate::fds::own`). Not
+//! here: what is said to the server, and what its events mean (`super`).
+
+use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
+use super::living::watch_thread;
+use crate::fds::own::{receive_descriptors, send_descriptors};
+use crate::host::look::{Direct, Look};
+use crate::remote::carry_server::{ANSWER_LIMIT, open_connection};
+use crate::remote::lent::Lent;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use sojourn_ipc::{Connection, Deadline, rt};
+use sojourn_session::{EventT, InboxT, JoinT, LendT, SessionClient, session_connect_options};
+use sojourn_shm::aside::{Aside, keep_only};
+use sojourn_shm::{Access, Mapping, Segment};
+use sojourn_stream::{Inbox, Layout};
+use std::collections::HashMap;
+
+/// Streams take no more than one part in so many of a limited address space, all together.
+const ADDRESSES_PART: u64 = 4;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    set: OwnedFd,
+    /// The other end of the bell.
+    far: OwnedFd,
+    /// The server rings it.
+    doorbell: OwnedFd,
+    pub(super) client: Option<SessionClient<Connection>>,
+    peers: HashMap<u32, OwnedFd>,
+    /// Of inboxes, by the number that their events have.
+    attention: HashMap<u64, OwnedFd>,
+    inboxes_seen: u64,
+    /// A thread of the program's.
+    living: Option<OwnedFd>,
+    /// Somebody has rung while the bell was read for something else: there is to be no sleep before
+    /// a look at the jobs.
+    is_rung: bool,
+}
+
+/// What the server has said.
+#[derive(Debug)]
+pub(super) enum Word {
+    /// Nothing more.
+    Nothing,
+    /// It is gone.
+    Gone,
+    Join(Box<Brought>),
+    Lend(Box<Lent>),
+    /// Without descriptors.
+    Event(EventT),
+    /// No word of the server's: a session that it knows to be home is forgotten in its turn.
+    Forget(u64),
+}
+
+/// A join whose descriptors have been dealt with.
+#[derive(Debug)]
+pub(super) struct Brought {
+    pub(super) join: JoinT,
+    pub(super) region: Option<Mapping>,
+    /// With the number that its events have.
+    pub(super) own: Option<(Mapping, u64)>,
+    pub(super) peer: Option<Mapping>,
+    /// The peer's process is watched.
+    pub(super) has_peer: bool,
+    /// Descriptors that are in the bell's socket.
+    pub(super) passed: usize,
+}
+
+/// What shows the server that this program may have packets, if it may; without the right nothing
+/// is tried, for that could be noted against the program.
+fn unbound_packets() -> Option<OwnedFd> {
+    const NET_RAW: u64 = 1 << 13;
+    // The program's first thread's: this one may have kept what the program has given up.
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let held = u64::from_str_radix(held.trim(), 16).ok()?;
+    if held & NET_RAW == 0 {
+        return None;
+    }
+    let flags = SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).ok()
+}
+
+impl Outside {
+    /// By the thread that is to have it. `far`: the bell's other end.
+    pub(super) fn new(far: i32) -> Option<Self> {
+        let far = keep_only(far).ok()?;
+        sojourn_shm::wait::learn_machine();
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).ok()?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let doorbell = eventfd(0, flags).ok()?;
+        epoll::add(&set, &doorbell, EventData::new_u64(DOORBELL), EventFlags::IN).ok()?;
+        epoll::add(&set, &far, EventData::new_u64(BELL), EventFlags::IN).ok()?;
+        Some(Self {
+            set,
+            far,
+            doorbell,
+            client: None,
+            peers: HashMap::new(),
+            attention: HashMap::new(),
+            inboxes_seen: 0,
+            living: None,
+            is_rung: false,
+        })
+    }
+
+    /// Sleeps. What there is.
+    pub(super) fn wait(&mut self, limit: Option<Duration>) -> Vec<u64> {
+        let limit = if core::mem::take(&mut self.is_rung) { Some(Duration::ZERO) } else { limit };
+        let limit = limit.and_then(|limit| limit.try_into().ok());
+        let mut events = Vec::<epoll::Event>::with_capacity(EVENTS);
+        // Interrupted: nothing.
+        let _ = epoll::wait(&self.set, rustix::buffer::spare_capacity(&mut events), limit.as_ref());
+        let words: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
+        for word in &words {
+            match *word {
+                BELL => while receive_descriptors(self.far.as_fd()).is_ok() {},
+                DOORBELL => drop(rustix::io::read(&self.doorbell, &mut [0; 8])),
+                _ => {}
+            }
+        }
+        words
+    }
+
+    /// That thread's end is told of from now on, in place of another one's.
+    pub(super) fn watch_thread(&mut self, tid: i32) -> Result<(), Errno> {
+        self.living = None;
+        self.living = Some(watch_thread(self.set.as_fd(), tid)?);
+        Ok(())
+    }
+
+    /// The set of the program's table, which was handed over, is heard of here.
+    pub(super) fn watch_set(&mut self) -> bool {
+        let data = EventData::new_u64(WATCHED);
+        self.take_passed()
+            .is_some_and(|set| epoll::add(&self.set, set, data, EventFlags::IN).is_ok())
+    }
+
+    /// What [`crate::fds::own::Own::pass`] has handed over.
+    pub(super) fn take_passed(&mut self) -> Option<OwnedFd> {
+        loop {
+            let (sent, mut fds) = receive_descriptors(self.far.as_fd()).ok()?;
+            if sent > 0 {
+                return fds.pop();
+            }
+            self.is_rung = true;
+        }
+    }
+
+    /// Makes room in the bell.
+    pub(super) fn empty_bell(&mut self) {
+        while receive_descriptors(self.far.as_fd()).is_ok() {}
+        self.is_rung = true;
+    }
+
+    /// Greets the server whose socket is at `address`.
+    pub(super) fn greet(&mut self, socket: OwnedFd) -> Option<()> {
+        let data = EventData::new_u64(SERVER);
+        epoll::add(&self.set, &socket, data, EventFlags::RDHUP | EventFlags::ET).ok()?;
+        let connection = open_connection(socket, session_connect_options())?;
+        let deadline = || Deadline::after(ANSWER_LIMIT);
+        let mut client = SessionClient::bind_by(connection, deadline()).ok()?;
+        let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let program = std::ffi::CString::new(program.trim_end()).unwrap_or_default();
+        client.with_deadline(deadline()).hello(&program, Some(self.doorbell.as_fd())).ok()?;
+        if let Some(packets) = unbound_packets() {
+            client.with_deadline(deadline()).show_packets(Some(packets.as_fd())).ok()?;
+        }
+        self.client = Some(client);
+        Some(())
+    }
+
+    /// The next thing the server has to say.
+    /// `mapped`: see [`crate::process::engine::Engine`]; with what this brings afterwards.
+    pub(super) fn next(&mut self, mapped: &AtomicU64) -> Word {
+        let Some(client) = &mut self.client else { return Word::Nothing };
+        match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
+            Ok(EventT::Case0) => Word::Nothing,
+            Ok(EventT::Join(join)) => Word::Join(Box::new(self.bring(join, mapped))),
+            Ok(EventT::Lend(lent)) => Word::Lend(Box::new(self.open_lent(lent))),
+            Ok(other) => Word::Event(other),
+            Err(_) => Word::Gone,
+        }
+    }
+
+    fn bring(&mut self, mut join: JoinT, mapped: &AtomicU64) -> Brought {
+        // Whatever becomes of it, it is taken: what is answered may have no descriptor of this
+        // table in it.
+        let region = take(&mut join.region);
+        let region = Layout::new(join.ring_bytes)
+            .filter(|layout| leaves_addresses(layout.len(), mapped.load(Ordering::Relaxed)))
+            .and_then(|layout| map(region?, layout.len()));
+        let len = region.as_ref().map_or(0, |_| address_space(join.ring_bytes));
+        mapped.fetch_add(len, Ordering::Relaxed);
+        let has_peer = self.watch_peer(&mut join);
+        let own = open_inbox(&mut join.own);
+        let peer = open_inbox(&mut join.peer);
+        let events = [&own, &peer].into_iter().flatten().flat_map(|inbox| &inbox.1);
+        let passed = self.pass_on(&events.map(|fd| fd.as_fd()).collect::<Vec<_>>());
+        let own = own.and_then(|(memory, [_, attention])| {
+            self.inboxes_seen += 1;
+            let number = self.inboxes_seen;
+            let data = EventData::new_u64(INBOX | number);
+            epoll::add(&self.set, &attention, data, EventFlags::IN).ok()?;
+            self.attention.insert(number, attention);
+            Some((memory, number))
+        });
+        let peer = peer.map(|(memory, _)| memory);
+        Brought { join, region, own, peer, has_peer, passed }
+    }
+
+    fn open_lent(&self, mut lent: LendT) -> Lent {
+        let record = take(&mut lent.record).and_then(|file| sojourn_pump::parcel::open(file).ok());
+        let packets = take(&mut lent.packets);
+        let passed = packets.map_or(0, |packets| self.pass_on(&[packets.as_fd()]));
+        Lent { lent, record, passed }
+    }
+
+    /// Puts descriptors into the bell's socket, to be taken in the program's table. How many.
+    fn pass_on(&self, fds: &[BorrowedFd<'_>]) -> usize {
+        let is_sent = !fds.is_empty() && send_descriptors(self.far.as_fd(), fds).is_ok();
+        if is_sent { fds.len() } else { 0 }
+    }
+
+    fn watch_peer(&mut self, join: &mut JoinT) -> bool {
+        let process = take(&mut join.peer_process);
+        if self.peers.contains_key(&join.peer_pid) {
+            return true;
+        }
+        let data = EventData::new_u64(PEER | u64::from(join.peer_pid));
+        let watched = process.filter(|process| {
+            !join.is_carried && epoll::add(&self.set, process, data, EventFlags::IN).is_ok()
+        });
+        watched.map(|process| self.peers.insert(join.peer_pid, process)).is_some()
+    }
+
+    /// No session with that process is left.
+    pub(super) fn forget_peer(&mut self, pid: u32) {
+        if let Some(process) = self.peers.remove(&pid) {
+            // Closing does not take it out: the server has the same open file. And it would be in
+            // the way when the peer comes again under this number.
+            let _ = epoll::delete(&self.set, &process);
+        }
+    }
+
+    /// That process has ended: its sessions are told, once.
+    pub(super) fn peer_died(&mut self, pid: u32) {
+        if let Some(process) = self.peers.get(&pid) {
+            let _ = epoll::delete(&self.set, process);
+        }
+    }
+
+    /// No session has that inbox any more.
+    pub(super) fn forget_inbox(&mut self, number: u64) {
+        if let Some(attention) = self.attention.remove(&number) {
+            let _ = epoll::delete(&self.set, &attention);
+        }
+    }
+}
+
+fn take(fd: &mut rt::Descriptor) -> Option<OwnedFd> {
+    core::mem::replace(fd, rt::Descriptor::NONE).into_owned().ok().flatten()
+}
+
+/// Whether a program whose address space is limited has most of it for itself, with a stream of
+/// that length beside those that take `mapped`.
+fn leaves_addresses(len: usize, mapped: u64) -> bool {
+    let allowed = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    allowed.is_none_or(|allowed| mapped.saturating_add(len as u64) <= allowed / ADDRESSES_PART)
+}
+
+/// Bytes of address space that a stream with such rings takes.
+pub(super) fn address_space(ring_bytes: [u32; 2]) -> u64 {
+    Layout::new(ring_bytes).map_or(0, |layout| layout.len() as u64)
+}
+
+fn map(fd: OwnedFd, len: usize) -> Option<Mapping> {
+    Segment::accept(fd, len).ok()?.map(Access::ReadWrite).ok()
+}
+
+/// An inbox's memory and events, if it came with them.
+fn open_inbox(inbox: &mut InboxT) -> Option<(Mapping, [OwnedFd; 2])> {
+    let events = (take(&mut inbox.ready), take(&mut inbox.attention));
+    let memory = map(take(&mut inbox.memory)?, Inbox::LEN)?;
+    Some((memory, [events.0?, events.1?]))
+}
+
+/// The protocol thread's way to look at descriptors of the program's, whose table is that of the
+/// thread `tid`.
+pub(super) struct Looker<'a>(pub(super) &'a mut Aside<Outside>, pub(super) i32);
+
+impl Look for Looker<'_> {
+    fn numbers(&mut self) -> Vec<i32> {
+        let mut direct = Direct { tid: self.1 };
+        self.0.call(move |_| direct.numbers()).unwrap_or_default()
+    }
+
+    fn sets(&mut self) -> Vec<i32> {
+        let mut direct = Direct { tid: self.1 };
+        self.0.call(move |_| direct.sets()).unwrap_or_default()
+    }
+
+    fn info(&mut self, fd: i32) -> String {
+        let mut direct = Direct { tid: self.1 };
+        self.0.call(move |_| direct.info(fd)).unwrap_or_default()
+    }
+}
+
+/// Whether the set has gone: closed by a program that closes what is not its own.
+pub(super) fn take_watched(
+    set: BorrowedFd<'_>,
+    events: &mut Vec<epoll::Event>,
+) -> Result<(), Errno> {
+    events.clear();
+    let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    match epoll::wait(set, rustix::buffer::spare_capacity(events), Some(&at_once)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,140 @@
+//! What the server says to the protocol thread, taken in turn.
+//!
+//! A join or a loan brings descriptors that the program's threads need. They wait in the bell's
+//! socket until a thread may take them into the program's table (`crate::fds::own`), and all that the
+//! server says after them waits for that. Not here: what joins need (`super::joins`).
+
+use super::outside::Word;
+use super::thread::{Joined, Thread};
+use crate::process::engine::Job;
+use crate::remote::lent::Lent;
+use crate::remote::net::Net;
+use core::time::Duration;
+use sojourn_session::{EventT, KindT, ReasonT, RecallT};
+use sojourn_shm::{Deadline, Held};
+
+/// How long the program's one thread has to make a call in which it takes what waits. It is in one,
+/// as a rule, all the time: sessions that move are busy. One that sleeps is not likely to open
+/// something just when this thread does it instead.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// How long those of the program's calls that are under way are waited for until the next attempt.
+const AGAIN: Duration = Duration::from_millis(5);
+
+impl Thread {
+    /// Takes what the server has said, and does what can be done.
+    pub(super) fn take_events(&mut self) {
+        while self.has_client {
+            let mapped = &self.engine.mapped;
+            match self.aside.call(move |outside| outside.next(mapped)) {
+                Some(Word::Nothing) => break,
+                Some(Word::Gone) | None => self.lose_server(),
+                Some(word) => self.words.push_back(word),
+            }
+        }
+        self.take_words();
+    }
+
+    /// Does what has been said, until something has to be waited for.
+    pub(super) fn take_words(&mut self) {
+        while let Some(word) = self.words.front() {
+            let (passed, may_wait) = match word {
+                Word::Join(brought) => (brought.passed, true),
+                Word::Lend(lent) => (lent.passed, false),
+                _ => (0, false),
+            };
+            let mut placed = Some(Vec::new());
+            if passed > 0 {
+                match self.placed(may_wait) {
+                    Some(taken) => placed = taken,
+                    None => return,
+                }
+            }
+            if let Some(word) = self.words.pop_front() {
+                self.do_word(word, placed);
+            }
+        }
+    }
+
+    /// What the first word has brought, in the program's table. `None`: wait.
+    fn placed(&mut self, may_wait: bool) -> Option<Option<Vec<Held>>> {
+        let own = &self.engine.own;
+        let is_late = match self.placing {
+            Some(deadline) => deadline.is_over(),
+            None if may_wait && self.engine.is_single_threaded() => {
+                own.want();
+                self.placing = Some(Deadline::after(PATIENCE));
+                false
+            }
+            None => true,
+        };
+        let taken = own.taken(is_late);
+        if taken.is_some() {
+            self.placing = None;
+        } else if is_late {
+            self.placing = Some(Deadline::after(AGAIN));
+        }
+        taken
+    }
+
+    fn do_word(&mut self, word: Word, placed: Option<Vec<Held>>) {
+        match word {
+            Word::Join(brought) => self.join(*brought, placed),
+            Word::Lend(lent) => self.carry(&lent, placed.and_then(|mut placed| placed.pop())),
+            Word::Event(event) => self.do_event(event),
+            Word::Forget(local) => self.forget(local),
+            Word::Nothing | Word::Gone => {}
+        }
+    }
+
+    fn do_event(&mut self, event: EventT) {
+        let library = self.library;
+        match event {
+            EventT::Recall(RecallT { local, reason }) => {
+                if let Some(session) = self.session(local) {
+                    session.recalled(reason);
+                }
+            }
+            // In its turn: what has gone home before is to be forgotten first.
+            EventT::Wanted(wanted) => {
+                self.engine.push(library, Job::Wanted { inode: wanted.inode });
+            }
+            EventT::Rerouted(rerouted) => {
+                if let Some((session, net)) = self.session(rerouted.local).zip(library.net()) {
+                    net.reroute(session.slot(), &rerouted.hop);
+                }
+            }
+            EventT::Way(way) => {
+                if let Some((session, net)) = self.session(way.local).zip(library.net()) {
+                    net.set_way(session.slot(), &way);
+                }
+            }
+            EventT::Refused(refusal) => {
+                if let Some(offer) = self.offers.remove(&refusal.local) {
+                    if refusal.reason == ReasonT::Kind {
+                        self.fix(&offer);
+                    }
+                    self.decline(&offer);
+                }
+            }
+            EventT::Case0 | EventT::Join(_) | EventT::Lend(_) => {}
+        }
+    }
+
+    /// A session is this process's to carry.
+    fn carry(&mut self, lent: &Lent, packets: Option<Held>) {
+        let Some(session) = self.session(lent.lent.local) else { return };
+        let joined = self.joined.get_mut(&lent.lent.local);
+        let other = joined.and_then(|Joined { other, .. }| other.take());
+        // Without a connection for the way home it is not begun.
+        let net = Net::start(self.library, self.engine).filter(|net| net.has_server(self.library));
+        let begins = net.zip(other).is_some_and(|(net, other)| match session.kind() {
+            KindT::Udp => net.begin_datagrams(session, other, (lent, packets)),
+            _ => net.begin(self.engine, session, other, (lent, packets)),
+        });
+        // Called home before it was here: whoever did may not have found it.
+        let is_called_home = session.stream().is_some_and(|stream| stream.is_frozen());
+        if !begins || is_called_home {
+            session.leave(ReasonT::Resources, false);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The library's own descriptors in the program's table: few, at high numbers, and to the program
+//! not open.
+//!
+//! Not here: when a number may be taken (`numbers`), and what is in the protocol thread's own table
+//! (`protocol::outside`).
+//!
+//! # Theory of operation
+//! There are a bell, by which the protocol thread is woken and told of descriptors; the set that
+//! the descriptors of sessions that are away are in; the file that says how busy the machine is;
+//! and the events of inboxes. What the protocol thread receives for the program's threads comes
+//! through the bell's socket, too, and is taken out of it by whoever may take a number just then.
+
+use crate::host::Host;
+use crate::host::lock::lock;
+use crate::host::numbers;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use rustix::event::epoll;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use rustix::process::Resource;
+use sojourn_shm::{Held, Place, wait};
+use std::sync::{Mutex, OnceLock};
+
+/// Numbers below the limit of open files that the library keeps to itself, if it can.
+const HIDDEN: u64 = 256;
+/// How long the program's calls are waited for before one that makes a descriptor.
+const HOLD_LIMIT: Duration = Duration::from_millis(2);
+/// The same, where it is a matter of one attempt.
+const OURS_LIMIT: Duration = Duration::from_millis(50);
+/// Descriptors in one message: two of each of two inboxes.
+const PASSED_MAX: usize = 4;
+
+/// What the library has open in the program's table as long as it has a protocol thread.
+#[derive(Debug)]
+pub(crate) struct Kit {
+    bell: Held,
+    /// The other end of the bell, until the protocol thread has it in its own table.
+    far: Mutex<Option<Held>>,
+    /// The set of the descriptors of sessions that are away.
+    pub(crate) watched: Held,
+    /// `/proc/loadavg`.
+    load: Option<Held>,
+}
+
+/// The own descriptors of one process.
+#[derive(Debug)]
+pub(crate) struct Own {
+    kit: OnceLock<Kit>,
+    places: Mutex<Vec<Place>>,
+    /// Something in the bell's socket waits for a thread of the program's to take it.
+    is_wanted: AtomicBool,
+    taken: Mutex<Option<Option<Vec<Held>>>>,
+    /// Is told of a number that is going to be closed.
+    forget: fn(i32),
+}
+
+impl Own {
+    pub(crate) fn new(forget: fn(i32)) -> Self {
+        Self {
+            kit: OnceLock::new(),
+            places: Mutex::default(),
+            is_wanted: AtomicBool::new(false),
+            taken: Mutex::default(),
+            forget,
+        }
+    }
+
+    pub(crate) fn kit(&self) -> Option<&Kit> {
+        self.kit.get()
+    }
+
+    /// Makes the kit, if there is none: by the program's only thread, or, `is_ours`, by one of the
+    /// library's. `None`: there are no numbers left. `other`: a descriptor of the program's. The
+    /// first descriptor far up makes the kernel enlarge the process's table, for which it has
+    /// programs with several threads wait for some 20 ms: that is done before the program's calls
+    /// are kept away.
+    pub(crate) fn make_kit(&self, is_ours: bool, other: Option<BorrowedFd<'_>>) -> Option<&Kit> {
+        if self.kit.get().is_none() {
+            if let Some(other) = other {
+                drop(rustix::io::fcntl_dupfd_cloexec(other, hidden_from()));
+            }
+            let _hold = if is_ours { Some(numbers::hold(OURS_LIMIT)?) } else { None };
+            let made = self.open_kit()?;
+            // Only the thread that starts, or is, the protocol thread makes one.
+            let _ = self.kit.set(made);
+        }
+        self.kit.get()
+    }
+
+    fn open_kit(&self) -> Option<Kit> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (bell, far) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .ok()?;
+        let (bell, far) = (self.hide(bell)?, self.hide(far)?);
+        let watched = self.hide(epoll::create(epoll::CreateFlags::CLOEXEC).ok()?)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let load = rustix::fs::openat(CWD, "/proc/loadavg", flags, Mode::empty()).ok();
+        let load = load.and_then(|load| self.hide(load));
+        wait::read_load_from(load.as_ref().map(Held::number));
+        Some(Kit { bell, far: Mutex::new(Some(far)), watched, load })
+    }
+
+    /// The bell's other end, which is closed here when this is dropped. Once.
+    pub(crate) fn take_far(&self) -> Option<Held> {
+        lock(&self.kit()?.far).take()
+    }
+
+    /// Makes one more descriptor. By a thread that is inside one of the program's calls, or,
+    /// `is_ours`, by one of the library's own.
+    pub(crate) fn make(
+        &self,
+        is_ours: bool,
+        make: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> Result<Held, Errno> {
+        let hold = numbers::hold(if is_ours { OURS_LIMIT } else { HOLD_LIMIT });
+        if is_ours && hold.is_none() {
+            return Err(Errno::AGAIN);
+        }
+        self.hide(make()?).ok_or(Errno::MFILE)
+    }
+
+    /// Puts a descriptor out of the way of the program's numbers. `None`: there is no room, and it
+    /// is closed.
+    fn hide(&self, fd: OwnedFd) -> Option<Held> {
+        let high = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), hidden_from()).ok()?;
+        let held = Held::new(high, self.forget);
+        lock(&self.places).push(held.place());
+        Some(held)
+    }
+
+    /// One of them is going to be closed.
+    pub(crate) fn forget(&self, number: i32) {
+        // What is closed has no number any more, see `Held`.
+        lock(&self.places).retain(|place| {
+            let at = place.number();
+            at != number && at != i32::MAX
+        });
+    }
+
+    pub(crate) fn owns(&self, fd: i32) -> bool {
+        lock(&self.places).iter().any(|place| place.number() == fd)
+    }
+
+    /// The first of the library's own numbers from `from` on.
+    pub(crate) fn next(&self, from: u32) -> Option<u32> {
+        let places = lock(&self.places);
+        let numbers = places.iter().filter_map(|place| u32::try_from(place.number()).ok());
+        numbers.filter(|fd| *fd >= from && *fd != i32::MAX as u32).min()
+    }
+
+    /// The program is about to have something of its own at `fd`.
+    pub(crate) fn make_way(&self, fd: i32) {
+        let places = lock(&self.places);
+        let Some(place) = places.iter().find(|place| place.number() == fd) else { return };
+        let new = crate::host::kernel::at(fd)
+            .and_then(|fd| rustix::io::fcntl_dupfd_cloexec(fd, hidden_from()));
+        place.move_to(new.ok());
+        if let Some(kit) = self.kit()
+            && let Some(load) = &kit.load
+        {
+            wait::read_load_from(Some(load.number()));
+        }
+    }
+
+    /// Closes all. What is done with them from now on fails.
+    pub(crate) fn close_all(&self, host: &dyn Host) {
+        let places = core::mem::take(&mut *lock(&self.places));
+        for place in places {
+            let number = place.number();
+            place.move_to(None);
+            host.close(number);
+        }
+        wait::read_load_from(None);
+    }
+
+    /// In a `fork` child: numbers of the parent's library, but for its bell. Nothing if a thread
+    /// that is not here was changing them.
+    pub(crate) fn numbers_to_close(&self) -> Vec<i32> {
+        let Ok(places) = self.places.try_lock() else { return Vec::new() };
+        let numbers = places.iter().map(Place::number);
+        numbers.filter(|fd| *fd != i32::MAX && Some(*fd) != self.bell_number()).collect()
+    }
+
+    /// By which children ask for what is away.
+    pub(crate) fn bell_number(&self) -> Option<i32> {
+        self.kit().map(|kit| kit.bell.number())
+    }
+
+    /// Wakes the protocol thread.
+    pub(crate) fn ring(&self) {
+        if let Some(kit) = self.kit() {
+            // Full means that it is awake anyhow.
+            let _ = rustix::net::send(&kit.bell, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Hands a descriptor of the program's to the protocol thread's own table.
+    pub(crate) fn pass(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        let kit = self.kit().ok_or(Errno::BADF)?;
+        send_descriptors(kit.bell.as_fd(), &[fd])
+    }
+
+    /// What the protocol thread has sent through the bell's socket is to be taken by a thread of
+    /// the program's.
+    pub(crate) fn want(&self) {
+        *lock(&self.taken) = None;
+        self.is_wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether [`Own::take_wanted`] has something to do.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// A thread of the program's, the only one, takes what waits.
+    #[cold]
+    pub(crate) fn take_wanted(&self) {
+        let mut taken = lock(&self.taken);
+        if self.is_wanted.swap(false, Ordering::SeqCst) {
+            // Others may have begun since it was the only one.
+            let _hold = numbers::hold(HOLD_LIMIT);
+            *taken = Some(self.take());
+            drop(taken);
+            self.ring();
+        }
+    }
+
+    /// What was taken; with `is_late` it is not waited for any longer, and taken here, if it can
+    /// be. `None`: wait.
+    pub(crate) fn taken(&self, is_late: bool) -> Option<Option<Vec<Held>>> {
+        let mut taken = lock(&self.taken);
+        if taken.is_none() && is_late {
+            let _hold = numbers::hold(HOLD_LIMIT)?;
+            self.is_wanted.store(false, Ordering::SeqCst);
+            return Some(self.take());
+        }
+        taken.take()
+    }
+
+    /// The descriptors of one message, hidden. `None`: there were too few numbers left.
+    fn take(&self) -> Option<Vec<Held>> {
+        let (sent, fds) = receive_descriptors(self.kit()?.bell.as_fd()).ok()?;
+        let hidden: Option<Vec<Held>> = fds.into_iter().map(|fd| self.hide(fd)).collect();
+        hidden.filter(|hidden| hidden.len() == sent)
+    }
+}
+
+/// Sends descriptors through a socket of messages; the byte beside them says how many.
+pub(crate) fn send_descriptors(
+    socket: BorrowedFd<'_>,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[IoSlice::new(&[fds.len() as u8])], &mut control, flags)?;
+    Ok(())
+}
+
+/// The next message: how many descriptors were sent with it, and those that have arrived.
+pub(crate) fn receive_descriptors(socket: BorrowedFd<'_>) -> Result<(usize, Vec<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut count = [0];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut into = [IoSliceMut::new(&mut count)];
+    let got = rustix::net::recvmsg(socket, &mut into, &mut control, flags)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(some) = message {
+            fds.extend(some);
+        }
+    }
+    if got.bytes == 0 {
+        return Err(Errno::PIPE);
+    }
+    let is_whole = !got.flags.contains(ReturnFlags::CTRUNC);
+    Ok((usize::from(count[0]), if is_whole { fds } else { Vec::new() }))
+}
+
+/// The first of the high numbers.
+fn hidden_from() -> i32 {
+    let limit =
+        rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
+    limit.saturating_sub(HIDDEN).max(limit / 2) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsRawFd;
+
+    #[test]
+    fn descriptors_cross_and_a_message_says_how_many_were_sent() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .unwrap();
+        rustix::net::send(&one, &[0], SendFlags::empty()).unwrap();
+        send_descriptors(one.as_fd(), &[one.as_fd(), other.as_fd()]).unwrap();
+        assert_eq!(receive_descriptors(other.as_fd()).unwrap().0, 0, "a ring");
+        let (sent, fds) = receive_descriptors(other.as_fd()).unwrap();
+        assert_eq!((sent, fds.len()), (2, 2));
+        assert!(fds.iter().all(|fd| fd.as_raw_fd() >= 0));
+        assert_eq!(receive_descriptors(other.as_fd()).unwrap_err(), Errno::AGAIN);
+        drop((one, fds));
+        assert_eq!(receive_descriptors(other.as_fd()).unwrap_err(), Errno::PIPE);
+    }
+}

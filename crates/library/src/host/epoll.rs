@@ -1,0 +1,64 @@
+//! `epoll_ctl(2)` and its events, as the library makes and passes on such calls.
+//!
+//! Not here: what sets mean for sessions (`set`, `sets`).
+
+use crate::host::kernel;
+use core::time::Duration;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+/// An event as `epoll_wait(2)` gives it.
+pub type EpollEvent = epoll::Event;
+
+/// Event bits, `epoll_ctl(2)`; those of `poll(2)` have the same values.
+pub(crate) mod bit {
+    pub(crate) const IN: u32 = 0x1;
+    pub(crate) const PRI: u32 = 0x2;
+    pub(crate) const OUT: u32 = 0x4;
+    pub(crate) const ERR: u32 = 0x8;
+    pub(crate) const HUP: u32 = 0x10;
+    pub(crate) const NVAL: u32 = 0x20;
+    pub(crate) const RDNORM: u32 = 0x40;
+    pub(crate) const RDBAND: u32 = 0x80;
+    pub(crate) const WRNORM: u32 = 0x100;
+    pub(crate) const WRBAND: u32 = 0x200;
+    pub(crate) const RDHUP: u32 = 0x2000;
+    pub(crate) const EXCLUSIVE: u32 = 1 << 28;
+    pub(crate) const ONESHOT: u32 = 1 << 30;
+    pub(crate) const ET: u32 = 1 << 31;
+
+    /// What is said of a descriptor that can be read.
+    pub(crate) const INPUT: u32 = IN | RDNORM;
+    /// What is said of a descriptor that can be written.
+    pub(crate) const OUTPUT: u32 = OUT | WRNORM | WRBAND;
+    /// Said unasked.
+    pub(crate) const ALWAYS: u32 = ERR | HUP;
+}
+
+/// Values of `op` of `epoll_ctl(2)`.
+pub(crate) mod op {
+    pub(crate) const ADD: i32 = 1;
+    pub(crate) const DEL: i32 = 2;
+    pub(crate) const MOD: i32 = 3;
+}
+
+/// `epoll_ctl(2)`.
+pub(crate) fn control(epfd: i32, op: i32, fd: i32, form: (u32, u64)) -> Result<(), Errno> {
+    let (set, fd) = (kernel::at(epfd)?, kernel::at(fd)?);
+    let (flags, data) = (EventFlags::from_bits_retain(form.0), EventData::new_u64(form.1));
+    match op {
+        op::ADD => epoll::add(set, fd, data, flags),
+        op::DEL => epoll::delete(set, fd),
+        _ => epoll::modify(set, fd, data, flags),
+    }
+}
+
+/// `epoll_wait(2)`.
+pub(crate) fn wait(
+    epfd: i32,
+    events: &mut [EpollEvent],
+    timeout: Option<Duration>,
+) -> Result<usize, Errno> {
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    epoll::wait(kernel::at(epfd)?, events, timeout.as_ref())
+}

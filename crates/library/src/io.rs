@@ -1,0 +1,14 @@
+//! The program's data calls: where they go, receiving, sending, waiting for one session.
+
+pub(crate) mod call_flags;
+pub(crate) mod calls;
+pub(crate) mod datagrams;
+pub(crate) mod from_kernel;
+#[cfg(test)]
+mod from_kernel_tests;
+pub(crate) mod landing;
+pub(crate) mod receive;
+pub(crate) mod send;
+#[cfg(test)]
+mod send_tests;
+pub(crate) mod sleep;

@@ -1,0 +1,375 @@
+//! Receiving on a session: from the kernel while bytes still come that way, then from the ring.
+//!
+//! Read `docs/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is here for a
+//! session, by its lock; no wait happens under it.
+
+use crate::fds::table::Way;
+use crate::host::kernel;
+use crate::host::lock::lock;
+use crate::io::call_flags::Recv;
+use crate::io::from_kernel::FromKernel;
+use crate::io::landing::Room;
+use crate::io::sleep::Waited;
+use crate::session::Session;
+use crate::session::directions::{Receiver, RxPhase};
+use crate::session::receive_step::Step;
+use core::sync::atomic::Ordering;
+use rustix::io::{Errno, IoSliceMut};
+use sojourn_session::{KindT, ReasonT};
+use sojourn_shm::Deadline;
+use sojourn_stream::{Stop, Stream};
+
+/// Buffers that one receive from the kernel fills, of a call that may have as many as `UIO_MAXIOV`.
+const PARTS_MAX: usize = 8;
+
+impl Session {
+    /// Receives. `None`: the session is home, the kernel serves this call.
+    pub(crate) fn recv(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        how: Recv,
+        kernel: &mut dyn FromKernel,
+    ) -> Option<Result<usize, Errno>> {
+        let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
+        let limit = self.receive_timeout.load(Ordering::Relaxed);
+        let mut deadline = None;
+        let (mut got, mut landed) = (0, 0);
+        let (mut has_turned, mut is_last) = (false, false);
+        loop {
+            let step = match core::mem::take(&mut landed) {
+                0 => self.receive_step(generation, bufs, got, how.peek, kernel),
+                len => Step::Done(Ok(len)),
+            };
+            let result = match step {
+                // Packets that have arrived count as received.
+                Step::Empty if !has_turned && self.is_lent() => {
+                    has_turned = true;
+                    landed = self.turn_for(&Room::of(generation, bufs, got, how));
+                    continue;
+                }
+                // What is here already cannot be given back; the rest comes from the kernel.
+                Step::Home => {
+                    self.settle();
+                    return (got > 0).then_some(Ok(got));
+                }
+                Step::Leave(reason) => {
+                    self.leave(reason, false);
+                    continue;
+                }
+                Step::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
+                Step::Done(Ok(len)) => {
+                    got += len;
+                    if got >= wanted || how.peek || !how.wait_all || kernel.has_ended() {
+                        // As below. Seldom so, and looking is cheaper.
+                        if self.is_over.load(Ordering::Relaxed) {
+                            self.settle();
+                        }
+                        return Some(Ok(got));
+                    }
+                    continue;
+                }
+                Step::Done(Err(error)) => {
+                    // The last that there was to say: who waits now, waits for the kernel.
+                    self.settle();
+                    Err(error)
+                }
+                Step::Empty | Step::Owed
+                    if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
+                {
+                    Err(Errno::AGAIN)
+                }
+                Step::Empty | Step::Owed => {
+                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+                    let room = Room::of(generation, bufs, got, how);
+                    let waited = self.wait_readable(until, &room);
+                    landed = room.done();
+                    match waited {
+                        _ if landed > 0 => continue,
+                        // Once more when the time is over, whatever wakes us.
+                        Waited::Look if !is_last => {
+                            is_last = until.is_over();
+                            continue;
+                        }
+                        // As in the kernel: what has arrived is told rather than the call
+                        // restarted.
+                        Waited::Restart if got == 0 => continue,
+                        Waited::TimedOut | Waited::Look => Err(Errno::AGAIN),
+                        Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
+                    }
+                }
+            };
+            return Some(if got > 0 { Ok(got) } else { result });
+        }
+    }
+
+    /// One look, into the buffers beyond the first `skip` bytes.
+    fn receive_step(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Step {
+        let mut rx = lock(&self.rx);
+        if self.generation.load(Ordering::Relaxed) != generation {
+            return Step::Home;
+        }
+        if skip == 0 {
+            return self.look(&mut rx, bufs, peek, kernel);
+        }
+        // Only `MSG_WAITALL` comes here: buffer by buffer, which is rare enough.
+        let mut before = 0;
+        for buf in bufs.iter_mut() {
+            let len = buf.len();
+            if skip < before + len {
+                let part = &mut [IoSliceMut::new(&mut buf[skip - before..])];
+                return self.look(&mut rx, part, peek, kernel);
+            }
+            before += len;
+        }
+        Step::Done(Ok(0))
+    }
+
+    #[inline]
+    fn look(
+        &self,
+        rx: &mut Receiver,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Step {
+        if rx.phase == RxPhase::Ring {
+            match self.read_ring(rx, bufs, peek) {
+                Ok(step) => return step,
+                Err(Stop::Empty)
+                    if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
+                {
+                    return Step::Empty;
+                }
+                Err(_) => {}
+            }
+        }
+        self.look_further(rx, bufs, peek, kernel)
+    }
+
+    /// From the ring.
+    #[inline]
+    fn read_ring(
+        &self,
+        rx: &mut Receiver,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<Step, Stop> {
+        let Some(stream) = &rx.stream else { return Ok(Step::Home) };
+        let len = stream.read(bufs, peek)?;
+        self.have_delivered(stream);
+        let keeps = peek && !self.is_carried();
+        if (keeps || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, len, peek) {
+            // Only the kernel keeps so much.
+            return Ok(Step::Leave(ReasonT::Operation));
+        }
+        Ok(Step::Done(Ok(len)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_further(
+        &self,
+        rx: &mut Receiver,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Step {
+        let Some(stream) = rx.stream.clone() else { return Step::Home };
+        match rx.phase {
+            RxPhase::Home => Step::Home,
+            RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, peek, kernel),
+            RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, peek),
+            RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek, kernel),
+            RxPhase::Reset => {
+                // What has come is told before how it ended, as the kernel does it.
+                if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, peek, kernel) {
+                    return Step::Done(Ok(len));
+                }
+                rx.is_reset = false;
+                self.finish(rx);
+                Step::Done(Err(Errno::CONNRESET))
+            }
+        }
+    }
+
+    /// Joined: kernel bytes come before those of the ring.
+    fn look_in_kernel_first(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Step {
+        if stream.is_frozen() {
+            return Step::Leave(ReasonT::PeerLeft);
+        }
+        self.try_consent(rx, stream);
+        if rx.phase == RxPhase::Ring {
+            return self.look_at_ring(rx, stream, bufs, peek);
+        }
+        // Before the kernel is looked at: what it holds then is all it will ever hold.
+        let rings = !self.is_carried() && stream.peer_rings();
+        let found = self.receive_stirred(bufs, peek, kernel);
+        match found {
+            Err(Errno::AGAIN) if rings => {
+                rx.phase = RxPhase::Ring;
+                self.look_at_ring(rx, stream, bufs, peek)
+            }
+            Err(Errno::AGAIN) => Step::Empty,
+            Err(Errno::INTR) => Step::Empty,
+            // The end, or an error, of a peer that had switched: its ring comes first.
+            Ok(0) | Err(_) if rings && stream.available().is_ok_and(|len| len > 0) => {
+                rx.phase = RxPhase::Ring;
+                rx.is_reset = found == Err(Errno::CONNRESET);
+                self.stirred();
+                self.look_at_ring(rx, stream, bufs, peek)
+            }
+            // The end, and it has not left before: it died. What it has not read of our ring
+            // decides what that is.
+            Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
+                // A peer on another host has closed before the session was away.
+                let has_closed = self.is_carried();
+                Step::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
+            }
+            other => Step::Done(other),
+        }
+    }
+
+    /// From the kernel. The session counts as stirred until the kernel has been found empty: it
+    /// tells of what arrives, once, and not of what a call has left there, for which others may be
+    /// waiting.
+    fn receive_stirred(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Result<usize, Errno> {
+        loop {
+            let found = self.take(bufs, peek, kernel);
+            if found != Err(Errno::AGAIN) {
+                self.has_stirred.store(true, Ordering::SeqCst);
+                return found;
+            }
+            // What came between the look and this is found by another look, and tells of what comes
+            // later.
+            if !self.has_stirred.swap(false, Ordering::SeqCst) {
+                return found;
+            }
+        }
+    }
+
+    /// The reader consents once none of its threads sits in the kernel on this session.
+    pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
+        if !stream.has_consented() && self.users(Way::Read) == 0 {
+            stream.consent();
+            if self.is_carried() {
+                stream.attention();
+            }
+        }
+        // A carrier begins its ring once nothing comes to the kernel any more.
+        if self.is_carried() && stream.has_consented() && stream.peer_rings() {
+            self.give_up_kernel(rx, stream);
+        }
+    }
+
+    /// The ring; when it is empty and the kernel has stirred, the kernel says why.
+    fn look_at_ring(
+        &self,
+        rx: &mut Receiver,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Step {
+        // Cleared before looking, so that what stirs meanwhile is looked at next time.
+        let stirred = self.has_stirred.swap(false, Ordering::SeqCst);
+        match self.read_ring(rx, bufs, peek) {
+            Ok(step) => {
+                if stirred {
+                    self.stirred();
+                }
+                return step;
+            }
+            Err(Stop::Empty) => {}
+            // The carrier has not begun yet.
+            Err(Stop::NotRinging) if self.is_carried() => return self.found_nothing(rx, stream),
+            Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
+            Err(_) => return Step::Leave(ReasonT::Violation),
+        }
+        if self.is_carried() {
+            return self.found_nothing(rx, stream);
+        }
+        if !stirred {
+            return Step::Empty;
+        }
+        let mut byte = [0];
+        let peeked = &mut [IoSliceMut::new(&mut byte)];
+        // An error is left where it is, for the call that follows at home.
+        let has_error = kernel::has_error(self.number());
+        let found =
+            if has_error { Ok(0) } else { kernel::peek(self.number(), self.kind(), peeked) };
+        match found {
+            Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
+            // Published before the end that we have just seen?
+            _ if stream.available().is_ok_and(|len| len > 0) => {
+                self.stirred();
+                self.read_ring(rx, bufs, peek).unwrap_or(Step::Empty)
+            }
+            // The end, an error, or bytes from another holder: no stream any more.
+            Ok(0) | Err(_) => {
+                // Looking has taken it away: it is for us to say.
+                rx.is_reset |= found == Err(Errno::CONNRESET);
+                Step::Leave(ReasonT::PeerDied)
+            }
+            Ok(_) => Step::Leave(ReasonT::SeveralHolders),
+        }
+    }
+
+    /// At most `max` bytes from the kernel, into the first buffers that have room.
+    pub(crate) fn receive_some(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        max: usize,
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Result<usize, Errno> {
+        let mut parts: [_; PARTS_MAX] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let (mut count, mut left) = (0, max);
+        let wanted = bufs.iter_mut().filter(|buf| !buf.is_empty());
+        for (part, buf) in parts.iter_mut().zip(wanted) {
+            let len = buf.len().min(left);
+            if len == 0 {
+                break;
+            }
+            *part = IoSliceMut::new(&mut buf[..len]);
+            (count, left) = (count + 1, left - len);
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        self.has_stirred.store(false, Ordering::SeqCst);
+        self.take(&mut parts[..count], peek, kernel)
+    }
+
+    /// From the kernel, without waiting.
+    fn take(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+        kernel: &mut dyn FromKernel,
+    ) -> Result<usize, Errno> {
+        match self.kind() {
+            KindT::Pipe => kernel::read_pipe(self.number(), bufs),
+            _ => kernel.take(self.number(), bufs, peek),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Sessions move: offers, joining, going home, `fork`, descriptors that become something else.
+
+pub(crate) mod descriptors;
+pub(crate) mod ended;
+pub(crate) mod flush;
+#[cfg(test)]
+mod flush_tests;
+pub(crate) mod fork;
+pub(crate) mod home;
+#[cfg(test)]
+mod hostile_tests;
+pub(crate) mod join;
+pub(crate) mod offer;
+pub(crate) mod own_numbers;
+pub(crate) mod put_back;
+#[cfg(test)]
+mod recall_tests;
+pub(crate) mod residue;
+pub(crate) mod together;
+pub(crate) mod within;

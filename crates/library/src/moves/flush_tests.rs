@@ -1,0 +1,188 @@
+//! Returns with a full kernel: nobody waits for what moves only when the peer's program reads, and
+//! the order is kept.
+
+use crate::host::lock::lock;
+use crate::moves::flush::Rest;
+use crate::process::library::library;
+use crate::session::directions::TxPhase;
+use crate::session_fakes::{Pair, common_inbox, is_away, read, write};
+use core::time::Duration;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use sojourn_session::ReasonT;
+use std::thread;
+use std::time::Instant;
+
+const LIMIT: Duration = Duration::from_secs(20);
+/// What a full ring has, and the kernel has no room for.
+const BYTES: usize = 64 * 1024;
+/// What is in the kernel before.
+const BACKLOG: usize = 2000;
+
+fn byte(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+fn bytes(from: usize, len: usize) -> Vec<u8> {
+    (from..from + len).map(byte).collect()
+}
+
+/// A session whose end 0 has sent more than the kernel takes, to an end that has not read anything.
+fn full() -> Pair {
+    let pair = Pair::new();
+    let (ours, theirs) = (pair.ends[0].as_ref().unwrap(), pair.ends[1].as_ref().unwrap());
+    sockopt::set_socket_send_buffer_size(ours, 4608).unwrap();
+    sockopt::set_socket_recv_buffer_size(theirs, 4608).unwrap();
+    assert_eq!(rustix::io::write(ours, &bytes(0, BACKLOG)), Ok(BACKLOG));
+    assert!(pair.join([(common_inbox(), 0), (common_inbox(), 0)]));
+    assert_eq!(write(pair.fd(0), &bytes(BACKLOG, BYTES)), Ok(BYTES));
+    pair
+}
+
+/// Reads until there are so many, whichever way.
+fn receive(len: usize, mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) {
+    let (deadline, mut at, mut buf) = (Instant::now() + LIMIT, 0, [0; 3000]);
+    while at < len {
+        let room = buf.len().min(len - at);
+        match read(&mut buf[..room]) {
+            Ok(0) => panic!("the end after {at}"),
+            Ok(got) => {
+                assert_eq!(buf[..got], bytes(at, got), "at {at}");
+                at += got;
+            }
+            Err(Errno::AGAIN) => {
+                assert!(Instant::now() < deadline, "no more after {at}");
+                thread::yield_now();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The peer's protocol thread would do it.
+fn attend(fd: i32) {
+    if let Some(session) = library().session_of(fd) {
+        session.attend();
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// End 1 is passed on while nobody reads: as before an `exec`.
+fn passed_on() -> Pair {
+    let pair = full();
+    let theirs = pair.fd(1);
+    let leaver = thread::spawn(move || library().go_home(theirs, ReasonT::Exec, false));
+    wait_for("a freeze", || {
+        let session = library().session_of(pair.fd(0)).unwrap();
+        session.stream().is_some_and(|stream| stream.is_frozen())
+    });
+    attend(pair.fd(0));
+    wait_for("the way home", || leaver.is_finished());
+    pair
+}
+
+#[test]
+fn who_passes_a_descriptor_on_does_not_wait_for_its_program_to_read() {
+    let pair = passed_on();
+    // Whoever has it now reads from the kernel.
+    receive(BACKLOG + BYTES, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    wait_for("the sender at home", || !is_away(pair.fd(0)));
+}
+
+#[test]
+fn what_is_written_later_comes_later() {
+    let pair = passed_on();
+    let last = bytes(BACKLOG + BYTES, 100);
+    assert_eq!(write(pair.fd(0), &last), Err(Errno::AGAIN));
+    let mut polled = [crate::PollFd { fd: pair.fd(0), events: 4, revents: 0 }];
+    assert_eq!(library().poll(&mut polled, Some(Duration::ZERO), None), Ok(0));
+    let ours = pair.fd(0);
+    let writer = thread::spawn(move || {
+        let mut polled = [crate::PollFd { fd: ours, events: 4, revents: 0 }];
+        assert_eq!(library().poll(&mut polled, Some(LIMIT), None), Ok(1));
+        assert_eq!(write(ours, &bytes(BACKLOG + BYTES, 100)), Ok(100));
+    });
+    let all = BACKLOG + BYTES + 100;
+    receive(all, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    writer.join().unwrap();
+}
+
+#[test]
+fn the_library_reads_while_the_rest_follows() {
+    let pair = full();
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::User, false);
+    assert_eq!(
+        lock(&library().session_of(pair.fd(0)).unwrap().tx).phase,
+        TxPhase::Flushing,
+        "the kernel takes it all: the test shows nothing"
+    );
+    receive(BACKLOG + BYTES, |buf| read(pair.fd(1), buf));
+    wait_for("both at home", || !is_away(pair.fd(0)) && !is_away(pair.fd(1)));
+    // The other direction was the kernel's all the time.
+    assert_eq!(write(pair.fd(1), b"back"), Ok(4));
+    assert_eq!(read(pair.fd(0), &mut [0; 10]), Ok(4));
+}
+
+#[test]
+fn the_other_direction_goes_on_while_the_rest_follows() {
+    let pair = full();
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::User, false);
+    attend(pair.fd(1));
+    assert_eq!(write(pair.fd(1), b"back"), Ok(4));
+    assert_eq!(read(pair.fd(0), &mut [0; 10]), Ok(4));
+    assert_eq!(read(pair.fd(0), &mut [0; 10]), Err(Errno::AGAIN));
+    assert!(is_away(pair.fd(0)));
+    receive(BACKLOG + BYTES, |buf| read(pair.fd(1), buf));
+}
+
+#[test]
+fn a_writer_that_closes_makes_room_in_the_kernel() {
+    let mut pair = full();
+    pair.close(0);
+    // Whoever has the other end next has no library.
+    receive(BACKLOG + BYTES, |buf| rustix::io::read(pair.ends[1].as_ref().unwrap(), buf));
+    assert_eq!(rustix::io::read(pair.ends[1].as_ref().unwrap(), &mut [0; 10]), Ok(0));
+}
+
+#[test]
+fn what_cannot_follow_stays_in_the_ring() {
+    let mut pair = full();
+    // Somebody else may write next: what the kernel has not taken by then, the reader's library
+    // takes.
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::Exec, true);
+    pair.close(0);
+    receive(BACKLOG + BYTES, |buf| read(pair.fd(1), buf));
+    assert_eq!(read(pair.fd(1), &mut [0; 10]), Ok(0));
+}
+
+#[test]
+fn what_follows_and_what_stays() {
+    assert_eq!(Rest::of(ReasonT::PeerLeft, false), Rest::Follows);
+    assert_eq!(Rest::of(ReasonT::Exec, true), Rest::Stays);
+    assert_eq!(Rest::of(ReasonT::Closed, false), Rest::Ends);
+    assert_eq!(Rest::of(ReasonT::Closed, true), Rest::Ends);
+}
+
+/// The peer's last bytes were in the kernel when it turned out that it had not read ours.
+#[test]
+fn what_has_come_is_read_before_the_reset() {
+    let pair = Pair::joined();
+    pair.warm_up();
+    assert_eq!(rustix::io::write(pair.ends[1].as_ref().unwrap(), b"last words"), Ok(10));
+    let session = library().session_of(pair.fd(0)).unwrap();
+    lock(&session.rx).is_reset = true;
+    session.leave(ReasonT::PeerLeft, false);
+    let mut buf = [0; 4];
+    assert_eq!(read(pair.fd(0), &mut buf), Ok(4));
+    assert_eq!(read(pair.fd(0), &mut [0; 20]), Ok(6));
+    assert_eq!(read(pair.fd(0), &mut buf), Err(Errno::CONNRESET));
+    assert_eq!(read(pair.fd(0), &mut buf), Err(Errno::AGAIN));
+    assert!(!is_away(pair.fd(0)));
+}

@@ -1,0 +1,394 @@
+//! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is
+//! `flush`, what a dead peer has not given it `put_back`.
+//!
+//! Read `docs/streams.md`, "Going home". Any thread of the process may do it, under both locks of
+//! the session.
+
+use crate::host::kernel;
+use crate::host::lock::lock;
+use crate::moves::flush::Rest;
+use crate::process::late::Telling;
+use crate::process::library::Library;
+use crate::process::library::library;
+use crate::process::patience::{PASS_LIMIT, Waits};
+use crate::session::Session;
+use crate::session::directions::{Receiver, RxPhase, Sender, TxPhase};
+use crate::session::owed::flushed;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use rustix::io::Errno;
+use sojourn_session::{KindT, ReasonT};
+use sojourn_shm::Deadline;
+use sojourn_shm::deadline::now_ns;
+use sojourn_stream::Stream;
+use std::sync::Arc;
+
+/// How long a close waits for the peer to hand over what was never read.
+const UNREAD_LIMIT: Duration = Duration::from_millis(100);
+/// How long a process that ends takes for that, if kernels are full and peers do not answer.
+const EXIT_LIMIT: Duration = Duration::from_millis(300);
+/// How often a peer that owes bytes is looked after, while somebody waits for them.
+const OWED_SLICE: Duration = Duration::from_millis(20);
+
+impl Session {
+    /// Sends the session home. With `pass_on` another holder may use the descriptor next: it
+    /// returns when the kernel has what the peer had sent, or as much of it as there is room for.
+    pub(crate) fn leave(&self, reason: ReasonT, pass_on: bool) {
+        let rest = Rest::of(reason, pass_on);
+        // The peer's word for it, or the kernel's, wakes the protocol thread as well: nobody need
+        // be woken by the call that has found it first, which may be about to hear of an end.
+        let is_told = reason == ReasonT::PeerLeft && !self.is_carried();
+        let when = if is_told { Telling::Late } else { Telling::Now };
+        let waits =
+            if pass_on { Waits::until(library().patience.until(PASS_LIMIT)) } else { Waits::NOT };
+        self.leave_within(reason, (rest, waits), when);
+    }
+
+    /// The server wants it home. It takes a process for dead that it does not hear of any more,
+    /// which may live and have lost the server only: such a peer still gives the kernel what it
+    /// owes, and reads there what it has not read. If the process has ended, the kernel or the
+    /// process's own descriptor says so.
+    pub(crate) fn recalled(&self, reason: ReasonT) {
+        let is_doubtful = reason == ReasonT::PeerDied && !self.is_carried();
+        let lives = is_doubtful && !self.peer_process_is_gone() && !self.kernel_has_ended();
+        let reason = if lives { ReasonT::PeerLeft } else { reason };
+        self.leave_within(reason, (Rest::of(reason, false), Waits::NOT), Telling::Now);
+    }
+
+    /// As [`Session::leave`], waiting no longer than that. If the peer owes something it is told at
+    /// once.
+    pub(crate) fn leave_within(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
+        library().with_stack(|| self.leave_here(reason, how, when));
+    }
+
+    fn leave_here(&self, reason: ReasonT, how: (Rest, Waits), when: Telling) {
+        let stream = {
+            let mut tx = lock(&self.tx);
+            let mut rx = lock(&self.rx);
+            let Some(stream) = tx.stream.clone().or_else(|| rx.stream.clone()) else { return };
+            if tx.phase != TxPhase::Home || !matches!(rx.phase, RxPhase::Residue | RxPhase::Reset) {
+                self.freeze(&mut tx, &mut rx, &stream, reason, how, when);
+            }
+            stream
+        };
+        // Sleepers of this process look again and find the kernel.
+        self.wake_own(&stream);
+        self.settle();
+        self.await_rest(&stream, how.1.peer);
+    }
+
+    /// Waits until the kernel has what the peer had sent, or as much of it as there is room for.
+    pub(crate) fn await_rest(&self, stream: &Stream, until: Deadline) {
+        if !until.is_over() {
+            self.attend_other_end();
+        }
+        self.await_residue(stream, until);
+        self.put_back_rest(stream);
+        self.settle();
+    }
+
+    fn freeze(
+        &self,
+        tx: &mut Sender,
+        rx: &mut Receiver,
+        stream: &Arc<Stream>,
+        reason: ReasonT,
+        how: (Rest, Waits),
+        when: Telling,
+    ) {
+        let reason = self.reason_for(reason);
+        // Before the look at the freeze: if there was none, nobody has flushed anything.
+        let queued = match rx.phase {
+            RxPhase::Joined if stream.peer_rings() => kernel::input_queue(self.number()),
+            _ => 0,
+        };
+        let was_frozen = stream.is_frozen();
+        let flushed =
+            if was_frozen { stream.peer_flushed().or(stream.peer_flushing()) } else { None };
+        let was_flushing = tx.phase == TxPhase::Flushing;
+        stream.freeze();
+        // Of a session that had not given up the kernel in either direction the carrier has
+        // nothing, and need not even be there.
+        let is_away = tx.phase == TxPhase::Ring || rx.phase == RxPhase::Ring;
+        if self.is_carried() && !(is_away && self.return_carried(rx, stream, reason)) {
+            self.end_sending(tx);
+        } else if tx.stream.is_some() {
+            // Others can hold the end of a process that has died, and read from the kernel.
+            let died = !was_frozen && reason == ReasonT::PeerDied && self.kernel_has_ended();
+            self.flush(tx, rx, stream, died, (how.0, how.1.room));
+        } else {
+            self.end_sending(tx);
+        }
+        let owed = rx.stream.as_ref().map_or(0, |stream| stream.peer_leftover().unwrap_or(0));
+        // A peer that has frozen the stream itself, and gets nothing from us, knows all of it.
+        let is_known = was_frozen && !self.is_carried() && stream.own_leftover() == Ok(0);
+        if let Some(engine) = library().engine().filter(|_| !is_known || owed > 0) {
+            let waits = was_frozen || owed > 0;
+            engine.tell_peer(stream, if waits { Telling::Now } else { when });
+        }
+        if !was_flushing {
+            library().count_return(self, stream, reason, when);
+            if tx.phase == TxPhase::Flushing {
+                self.let_follow();
+            }
+        }
+        if owed == 0 || self.is_carried() {
+            self.finish(rx);
+        } else if rx.phase != RxPhase::Residue {
+            rx.phase = RxPhase::Residue;
+            rx.since_freeze = 0;
+            // If the peer is about to flush, and the kernel has bytes of before, how many these are
+            // is known once it has said how far it came.
+            rx.is_unsure = was_frozen && queued > 0 && flushed.is_none();
+            rx.before_owed = queued.saturating_sub(flushed.unwrap_or(0));
+            rx.seen_news = stream.flush_news();
+            // Before the freeze: it has flushed nothing, and never will. Nor is a peer relied on
+            // that breaks the rules.
+            let is_dead = !was_frozen && reason == ReasonT::PeerDied;
+            rx.flushed = (is_dead || reason == ReasonT::Violation).then_some(0);
+        }
+    }
+
+    /// Nothing is owed any more: the descriptor is an ordinary one again.
+    pub(crate) fn finish(&self, rx: &mut Receiver) {
+        if rx.is_reset {
+            rx.phase = RxPhase::Reset;
+            return;
+        }
+        rx.phase = RxPhase::Home;
+        rx.stream = None;
+        rx.since_freeze = 0;
+        rx.flushed = None;
+        rx.is_unsure = false;
+        rx.peeked.forget();
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets go of what `finish` has ended. Not under the session's locks: sets have locks of their
+    /// own, which come first.
+    pub(crate) fn settle(&self) {
+        // SYNC: full order with `end_sending`: whichever of the two directions is over last comes
+        // here after that.
+        if !self.is_flushing.load(Ordering::SeqCst) && self.is_over.swap(false, Ordering::SeqCst) {
+            library().detach(self);
+        }
+    }
+
+    /// Waits until the peer has given the kernel what it owes, or as much as there is room for, or
+    /// has gone.
+    fn await_residue(&self, stream: &Stream, deadline: Deadline) {
+        let begun = now_ns();
+        let has_said = || stream.peer_flushed().is_some() || stream.peer_flushing().is_some();
+        while self.is_owed(stream) && !has_said() && !deadline.is_over() && !self.peer_is_dead() {
+            let said = stream.announce_reader(sojourn_stream::Bell::OnFutex);
+            if !has_said() {
+                stream.sleep_reader(said, Some(OWED_SLICE));
+            }
+            stream.withdraw_reader();
+        }
+        library().patience.waited_since(begun);
+    }
+
+    /// Whether the peer still owes bytes. Ends the residue if not.
+    fn is_owed(&self, stream: &Stream) -> bool {
+        let mut rx = lock(&self.rx);
+        if rx.phase != RxPhase::Residue {
+            return false;
+        }
+        let owed = stream.peer_leftover().unwrap_or(0);
+        let is_owed = flushed(stream, &rx).is_none_or(|flushed| flushed < owed);
+        // What the program has looked at comes as it was then, whatever the kernel has.
+        if !is_owed && rx.peeked.is_empty() {
+            self.finish(&mut rx);
+        }
+        is_owed
+    }
+
+    /// Whether nobody is there any more to put into the kernel what the peer owes. A process that
+    /// has ended may still have its number.
+    pub(crate) fn peer_is_dead(&self) -> bool {
+        self.peer_process_is_gone() || kernel::has_hung_up(self.number())
+    }
+
+    /// Whether the kernel says that nobody will read what is sent.
+    fn kernel_has_ended(&self) -> bool {
+        let wanted = kernel::hang_up(self.kind());
+        let found = kernel::at(self.number()).and_then(|fd| kernel::poll(fd, wanted));
+        // Of a pipe's reading end there is another word for it.
+        found.map_or(true, |found| found.intersects(wanted | rustix::event::PollFlags::HUP))
+    }
+
+    pub(crate) fn peer_process_is_gone(&self) -> bool {
+        let pid = lock(&self.facts).peer_pid;
+        let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
+            return false;
+        };
+        rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
+    }
+
+    /// Wakes this process's own sleepers on the session.
+    pub(crate) fn wake_own(&self, stream: &Stream) {
+        let by_inbox = stream.wake_reader() | stream.wake_writer();
+        if by_inbox && let Some((inbox, slot)) = self.place() {
+            inbox.post_own(slot);
+        }
+    }
+
+    /// The kernel's descriptor stirred, as the protocol thread sees it.
+    pub(crate) fn kernel_stirred(&self) {
+        self.stirred();
+        if let Some(stream) = self.stream() {
+            self.wake_own(&stream);
+        }
+    }
+
+    /// The peer asked for attention: it has frozen the stream, or flushed what it owed.
+    pub(crate) fn attend(&self) {
+        let Some(stream) = self.stream() else { return };
+        if !stream.is_frozen() {
+            if self.is_carried() {
+                self.hand_over(&stream);
+            }
+            return;
+        }
+        self.leave(ReasonT::PeerLeft, false);
+        self.is_owed(&stream);
+        self.settle();
+    }
+
+    /// The protocol thread watches the descriptor no more.
+    pub(crate) fn unwatch(&self) {
+        if let Some(kit) = library().engine().and_then(|engine| engine.own.kit())
+            && let Ok(fd) = kernel::at(self.number())
+        {
+            let _ = rustix::event::epoll::delete(&kit.watched, fd);
+        }
+    }
+
+    /// Before the last descriptor is closed. Unread bytes make the kernel's close a reset, as they
+    /// would have there. Others are told late ([`Library::ended`]).
+    pub(crate) fn close(&self) {
+        let unread = self.input_queue();
+        let stream = self.stream();
+        // By this thread: were the protocol thread in a call on the descriptor, the end would not
+        // be over when the program's close returns.
+        self.unwatch();
+        self.leave_within(ReasonT::Closed, (Rest::Ends, Waits::NOT), Telling::Late);
+        if unread > 0
+            && self.kind() == KindT::Unix
+            && let Some(stream) = stream
+        {
+            // With the bytes in its queue the kernel does at the close what it always does.
+            self.await_residue(&stream, library().patience.until(UNREAD_LIMIT));
+        }
+        if unread > 0
+            && self.kind() == KindT::Tcp
+            && let Ok(fd) = kernel::at(self.number())
+        {
+            let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+        }
+        {
+            let mut rx = lock(&self.rx);
+            if rx.phase != RxPhase::Home {
+                rx.is_reset = false;
+                self.finish(&mut rx);
+            }
+        }
+        self.settle();
+    }
+}
+
+impl Library {
+    /// Sends the session of `fd` home; with `stay` it does not move again.
+    pub fn go_home(&self, fd: i32, reason: ReasonT, stay: bool) {
+        let Some(entry) = self.table.known(fd) else { return };
+        if stay {
+            self.keep_in_kernel(fd, entry, reason, Telling::Now);
+        }
+        entry.cool();
+        if entry.session.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.own_session(entry) {
+            Some((session, _)) => {
+                let waits = Waits::until(self.patience.until(session.pass_limit()));
+                session.leave_within(reason, (Rest::of(reason, true), waits), Telling::Now);
+            }
+            None => self.recall_from_parent(entry),
+        }
+    }
+
+    /// Sends the session of `fd` home for a message that carries more than bytes. What the kernel
+    /// has no room for follows, and is waited for by who sends next. One that does so again and
+    /// again moves less and less often.
+    pub fn go_home_with_control(&self, fd: i32) {
+        let Some(entry) = self.table.known(fd) else { return };
+        entry.cool();
+        if entry.session.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.own_session(entry) {
+            Some((session, _)) => {
+                if session.stream().is_some_and(|stream| !stream.is_frozen()) {
+                    entry.put_off_longer();
+                }
+                session.leave(ReasonT::Operation, false);
+            }
+            None => self.recall_from_parent(entry),
+        }
+    }
+
+    /// Before the kernel shuts down the sending direction of the session of `fd`, and the receiving
+    /// one as well if `receives`: it goes home and stays. [`Library::ended`] comes after that.
+    pub fn shutting(&self, fd: i32, receives: bool) {
+        let Some(entry) = self.table.known(fd) else { return };
+        let when = Telling::Late;
+        self.keep_in_kernel(fd, entry, ReasonT::State, when);
+        entry.cool();
+        if entry.session.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.own_session(entry) {
+            // Nothing can follow what is sent before the end. What the peer owes comes as ever,
+            // where that is let in.
+            Some((session, _)) => {
+                let mut waits = Waits::NOT;
+                if receives || session.is_carried() {
+                    waits.peer = self.patience.until(session.pass_limit());
+                }
+                session.leave_within(ReasonT::State, (Rest::Stays, waits), when);
+            }
+            None => self.recall_from_parent(entry),
+        }
+    }
+
+    /// Before this process ends of its own will. Of what its peers have not read, and have sent to
+    /// it, as much as there is room for is in the kernel then, where whoever holds the descriptors
+    /// next finds it. (A process that is killed leaves it in the rings, to the peers' libraries.)
+    /// What goes to other hosts the carrier sees to.
+    pub fn before_exit(&self) {
+        if self.engine().is_none_or(|engine| engine.away.load(Ordering::SeqCst) == 0) {
+            return;
+        }
+        self.policy.forbid();
+        let fds = self.table.with_sessions().map(|(fd, _)| fd);
+        let fds =
+            fds.filter(|fd| self.session_of(*fd).is_some_and(|session| !session.is_carried()));
+        // Who is not owed anything hears of the end from the kernel, which is about to tell all of
+        // them.
+        let until = Deadline::after(EXIT_LIMIT);
+        self.home_together(&fds.collect::<Vec<_>>(), until, |session| {
+            let how = (Rest::of(ReasonT::Closed, true), Waits { room: until, ..Waits::NOT });
+            session.leave_within(ReasonT::Closed, how, Telling::Late);
+        });
+    }
+
+    /// Sends every session home; with `forbid` none moves again in this process.
+    pub fn all_home(&self, reason: ReasonT, forbid: bool) {
+        if forbid {
+            self.policy.forbid();
+        }
+        let all: Vec<i32> = self.table.with_sessions().map(|(fd, _)| fd).collect();
+        self.go_home_together(&all, reason);
+    }
+}

@@ -1,0 +1,203 @@
+//! Joining: two offers have become one stream, and the session is put on it.
+//!
+//! The protocol thread's work. Read `docs/streams.md`, "Moving out" (2, 3).
+
+use crate::fds::table::mark;
+use crate::host::lock::lock;
+use crate::moves::offer::Offer;
+use crate::process::engine::Engine;
+use crate::process::late::Telling;
+use crate::process::library::Library;
+use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
+use crate::session::{Facts, Session};
+use core::sync::atomic::Ordering;
+use rustix::io::Errno;
+use sojourn_session::{JoinT, KindT, ReasonT};
+use sojourn_shm::Mapping;
+use sojourn_stream::{Inbox, Layout, Stream};
+use std::sync::Arc;
+
+/// What a join needs beside the offer.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) own_inbox: Arc<Inbox>,
+    pub(crate) own_slot: u32,
+}
+
+/// The stream of a join, in its region.
+pub(crate) fn view(join: &JoinT, region: Mapping, peer_inbox: Arc<Inbox>) -> Result<Stream, Errno> {
+    let layout = Layout::new(join.ring_bytes).ok_or(Errno::INVAL)?;
+    let side = usize::from(join.side);
+    Stream::new(region, layout, side, peer_inbox, join.peer.slot).ok_or(Errno::INVAL)
+}
+
+impl Library {
+    /// Puts the offered session on its stream. The session's slot, or why not.
+    pub(crate) fn join(
+        &self,
+        engine: &'static Engine,
+        offer: &Offer,
+        join: &JoinT,
+        parts: &Parts,
+    ) -> Result<&'static Session, ReasonT> {
+        let _joining = lock(&engine.joining);
+        let entry = self.table.known(offer.fd).ok_or(ReasonT::Closed)?;
+        let is_same = entry.version.load(Ordering::SeqCst) == offer.version;
+        if !is_same || !entry.has(mark::OFFERED) || self.policy.is_forbidden() {
+            return Err(ReasonT::Closed);
+        }
+        if entry.may_be_aliased() && offer.aliases != self.alias_epoch.load(Ordering::SeqCst) {
+            // There may be one more number of it, of which the offer does not know.
+            return Err(ReasonT::Operation);
+        }
+        if offer.epoch != self.fork_epoch.load(Ordering::SeqCst) {
+            // A child may have it, too, and know of no session.
+            return Err(ReasonT::Fork);
+        }
+        if lock(&engine.rings).look_for_offer(|| self.has_ring_unseen()) {
+            return Err(ReasonT::Ring);
+        }
+        if self.set_for_offer(&offer.numbers) != Some(offer.what.set) {
+            return Err(ReasonT::Set);
+        }
+        if offer.numbers.iter().any(|fd| self.table.known(*fd).is_none_or(|e| e.has(mark::FIXED))) {
+            return Err(ReasonT::Stdio);
+        }
+        let session = engine.pool.take().map_err(|_| ReasonT::Resources)?;
+        self.settle_in(session, offer, join, parts);
+        // From here on every call on these numbers is the session's; the calls that sit in the
+        // kernel now are waited for by `try_consent` and `switch`.
+        for fd in &offer.numbers {
+            if let Some(entry) = self.table.known(*fd) {
+                entry.unmark(mark::OFFERED);
+                entry.was_taken();
+                // SYNC: before `users` is looked at; pairs with `Library::path`.
+                entry.session.store(self.session_word(session.slot()), Ordering::SeqCst);
+            }
+        }
+        engine.away.fetch_add(1, Ordering::SeqCst);
+        if !offer.numbers.iter().all(|fd| self.set_joined(*fd, session)) {
+            // It may be a matter of the moment: the set has as many inboxes as it can have, or the
+            // program has just changed its registration.
+            entry.was_refused();
+            session.leave(ReasonT::Set, false);
+            return Ok(session);
+        }
+        if join.is_carried {
+            session.learn_keepalive();
+        }
+        session.try_consent(&mut lock(&session.rx), &parts.stream);
+        Ok(session)
+    }
+
+    fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
+        session.kind.store(offer.kind as u32, Ordering::SeqCst);
+        session.fd.store(offer.fd, Ordering::SeqCst);
+        session.has_stirred.store(false, Ordering::SeqCst);
+        session.tx_stirred.store(false, Ordering::SeqCst);
+        session.is_over.store(false, Ordering::SeqCst);
+        session.is_flushing.store(false, Ordering::SeqCst);
+        session.is_carried.store(join.is_carried, Ordering::SeqCst);
+        let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;
+        session.acknowledges.store(acknowledges, Ordering::SeqCst);
+        session.is_lent.store(false, Ordering::SeqCst);
+        session.has_new_options.store(false, Ordering::SeqCst);
+        session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
+        session.learn_flags(offer.fd);
+        session.learn_timeouts(offer.fd);
+        session.set_wait(self.policy.wait());
+        let watches = self.table.known(offer.fd).map(|entry| self.watches(offer.fd, entry));
+        *lock(&session.progress) = watches.filter(|_| !join.is_carried).unwrap_or_default();
+        session.is_due.store(false, Ordering::SeqCst);
+        *lock(&session.facts) = Facts {
+            local: offer.local,
+            place: Some((Arc::clone(&parts.own_inbox), parts.own_slot)),
+            set: offer.what.set,
+            peer_pid: join.peer_pid,
+            stream: join.stream,
+            numbers: offer.numbers.clone(),
+        };
+        let mut tx = lock(&session.tx);
+        let mut rx = lock(&session.rx);
+        *rx = Receiver::default();
+        if !join.is_carried {
+            parts.stream.set_near(near_part(offer.what.ring_bytes, parts.stream.out_bytes()));
+        }
+        // A pipe's writer is side 0; it has nothing to read, its reader nothing to write.
+        if parts.stream.out_bytes() > 0 {
+            tx.stream = Some(Arc::clone(&parts.stream));
+            tx.phase = TxPhase::Joined;
+        }
+        if parts.stream.in_bytes() > 0 {
+            rx.stream = Some(Arc::clone(&parts.stream));
+            rx.phase = RxPhase::Joined;
+        }
+    }
+
+    /// A session is home for good: its numbers are the kernel's.
+    pub(crate) fn detach(&self, session: &Session) {
+        let Some(engine) = self.engine() else { return };
+        session.generation.fetch_add(1, Ordering::SeqCst);
+        let facts = core::mem::take(&mut *lock(&session.facts));
+        let word = self.session_word(session.slot());
+        for fd in &facts.numbers {
+            if let Some(entry) = self.table.known(*fd) {
+                let _ = entry.session.compare_exchange(word, 0, Ordering::SeqCst, Ordering::SeqCst);
+                entry.cool();
+            }
+            self.set_left(*fd, session);
+        }
+        *lock(&session.tx) = crate::session::directions::Sender::default();
+        engine.away.fetch_sub(1, Ordering::SeqCst);
+        engine.pool.give_back(session);
+    }
+
+    /// The session has been frozen for `reason`: the server wants to know.
+    pub(crate) fn count_return(
+        &self,
+        session: &Session,
+        stream: &Arc<Stream>,
+        reason: ReasonT,
+        when: Telling,
+    ) {
+        let local = lock(&session.facts).local;
+        let (sent, received) = stream.totals();
+        let stream = Arc::clone(stream);
+        self.push_when(
+            crate::process::engine::Job::Left { local, reason, sent, received, stream },
+            when,
+        );
+    }
+}
+
+/// The part that is used of a ring of `all` bytes while its reader keeps up (bytes): what this
+/// process wants of a ring, but most of one that is larger is for what the kernel would have taken.
+fn near_part(wanted: u32, all: u32) -> u32 {
+    if wanted >= all { all } else { (1 << wanted.max(1).ilog2()).min(all / 4) }
+}
+
+impl Session {
+    /// Its descriptor has gone by a way we did not see. The peer finds in the ring what it has not
+    /// read.
+    pub(crate) fn abandon(&self) {
+        if let Some(stream) = self.stream() {
+            stream.freeze();
+            let mut tx = lock(&self.tx);
+            let mut rx = lock(&self.rx);
+            let was_flushing = tx.phase == TxPhase::Flushing;
+            self.end_sending(&mut tx);
+            if !was_flushing {
+                crate::process::library::library().count_return(
+                    self,
+                    &stream,
+                    ReasonT::Closed,
+                    Telling::Now,
+                );
+            }
+            self.finish(&mut rx);
+        }
+        lock(&self.facts).numbers.clear();
+        self.settle();
+    }
+}

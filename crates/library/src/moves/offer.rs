@@ -1,0 +1,178 @@
+//! Offering a hot descriptor to the server, and what is remembered until the answer comes.
+//!
+//! The program's thread only leaves a job; the rest is the protocol thread's. Read
+//! `docs/streams.md`, "Moving out".
+
+use crate::fds::table::{Entry, mark};
+use crate::host::kernel;
+use crate::host::lock::lock;
+use crate::host::look::Look;
+use crate::process::engine::Job;
+use crate::process::library::Library;
+use crate::process::library::library;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use rustix::fs::{OFlags, Stat};
+use sojourn_session::{KindT, OfferT, ReasonT};
+
+/// How long the call that makes a session hot waits for the server's word, where that is wanted.
+const DECISION_LIMIT: Duration = Duration::from_secs(1);
+
+/// An offer that waits for the server's word.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) local: u64,
+    pub(crate) fd: i32,
+    pub(crate) version: u32,
+    /// The `fork` epoch: who holds the descriptor was looked at then.
+    pub(crate) epoch: u32,
+    /// The alias epoch: `numbers` were all then.
+    pub(crate) aliases: u32,
+    pub(crate) kind: KindT,
+    /// Every number of the description in this process, `fd` first.
+    pub(crate) numbers: Vec<i32>,
+    pub(crate) what: OfferT,
+}
+
+impl Library {
+    /// Leaves the job, unless there is one.
+    pub(crate) fn offer(&self, fd: i32, entry: &Entry, kind: KindT) {
+        if kind == KindT::Pipe {
+            self.pipe_made();
+        }
+        let before = entry.marks.fetch_or(mark::OFFERED | mark::WAS_OFFERED, Ordering::SeqCst);
+        if before & mark::OFFERED == 0 {
+            let version = entry.version.load(Ordering::SeqCst);
+            library().push(Job::Offer { fd, version, kind });
+            if self.policy.config().await_moves
+                && let Some(engine) = self.engine().filter(|engine| engine.is_running())
+            {
+                engine.await_jobs(DECISION_LIMIT);
+            }
+        }
+    }
+
+    /// A job for the protocol thread of this process.
+    pub(crate) fn push(&'static self, job: Job) {
+        if let Some(engine) = self.engine_or_new() {
+            engine.push(self, job);
+        }
+    }
+
+    /// The offer of a descriptor, if it may move as things are.
+    pub(crate) fn prepare_offer(
+        &self,
+        fd: i32,
+        version: u32,
+        kind: KindT,
+        look: &mut dyn Look,
+    ) -> Option<Offer> {
+        let entry = self.table.known(fd)?;
+        if entry.version.load(Ordering::SeqCst) != version {
+            return None;
+        }
+        if self.stays_for_rings(fd, entry, kind) {
+            return None;
+        }
+        entry.let_go(ReasonT::Ring);
+        let epoch = self.fork_epoch.load(Ordering::SeqCst);
+        let aliases = self.alias_epoch.load(Ordering::SeqCst);
+        let numbers = self.numbers_of(fd, entry, look)?;
+        let set = self.set_for_offer(&numbers)?;
+        let known = &self.engine()?.unmanaged_sets;
+        if set == 0 && self.is_in_unmanaged_set(&numbers, &mut lock(known), look) {
+            entry.mark(mark::SETS);
+            return None;
+        }
+        let is_sole = self.is_sole(entry);
+        let local = self.engine()?.next_local.fetch_add(1, Ordering::Relaxed);
+        let ring_bytes = self.policy.config().ring_bytes(kind);
+        let what = OfferT { local, set, ring_bytes, is_sole };
+        Some(Offer { local, fd, version, epoch, aliases, kind, numbers, what })
+    }
+
+    /// Whether this process is known to be the only holder.
+    pub(crate) fn is_sole(&self, entry: &Entry) -> bool {
+        entry.has(mark::BORN_HERE)
+            && !entry.has(mark::PASSED)
+            && entry.epoch.load(Ordering::SeqCst) == self.fork_epoch.load(Ordering::SeqCst)
+    }
+
+    /// Every number of the open file description of `fd`.
+    pub(crate) fn numbers_of(
+        &self,
+        fd: i32,
+        entry: &Entry,
+        look_at: &mut dyn Look,
+    ) -> Option<Vec<i32>> {
+        if !entry.may_be_aliased() {
+            return Some(vec![fd]);
+        }
+        let (this, flags) = look(fd)?;
+        let mut numbers = vec![fd];
+        let mut all = look_at.numbers();
+        if all.is_empty() {
+            // There is no /proc here, as in most root folders of a program's own.
+            all = self.open_numbers();
+        }
+        for number in all {
+            let Some((other, other_flags)) = look(number) else { continue };
+            let is_same = other.st_dev == this.st_dev && other.st_ino == this.st_ino;
+            if number != fd && is_same && other_flags & OFlags::ACCMODE == flags & OFlags::ACCMODE {
+                // Two descriptions of one pipe end cannot be told apart here; moving them as one is
+                // harmless for none of them is used otherwise.
+                self.table.entry(number)?;
+                numbers.push(number);
+            }
+        }
+        let is_fixed = |number: &i32| self.table.known(*number).is_some_and(|e| e.has(mark::FIXED));
+        (!numbers.iter().any(is_fixed)).then_some(numbers)
+    }
+}
+
+/// Numbers that are not open, one after another, behind which none is looked for: a new descriptor
+/// gets the lowest.
+const GAP: i32 = 1024;
+
+impl Library {
+    /// Numbers that are open, found one by one: up to the last that the library has been told of,
+    /// and some further. By a thread that has the program's table.
+    pub(crate) fn open_numbers(&self) -> Vec<i32> {
+        let is_open = |fd: i32| kernel::at(fd).is_ok_and(|fd| rustix::io::fcntl_getfd(fd).is_ok());
+        let mut end = self.table.end().saturating_add(GAP);
+        let mut open = Vec::new();
+        let mut fd = 0;
+        while fd < end {
+            if is_open(fd) {
+                open.push(fd);
+                end = end.max(fd.saturating_add(GAP));
+            }
+            fd += 1;
+        }
+        open
+    }
+}
+
+fn look(fd: i32) -> Option<(Stat, OFlags)> {
+    let fd = kernel::at(fd).ok()?;
+    Some((rustix::fs::fstat(fd).ok()?, rustix::fs::fcntl_getfl(fd).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsRawFd;
+
+    #[test]
+    fn open_numbers_are_those_that_the_kernel_lists() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let far = rustix::io::fcntl_dupfd_cloexec(&file, 700).unwrap();
+        let found = library().open_numbers();
+        let has = |fd: i32| found.contains(&fd);
+        assert!(has(file.as_raw_fd()) && has(far.as_raw_fd()));
+        assert!(found.iter().all(|fd| *fd >= 0) && found.is_sorted());
+        let number = far.as_raw_fd();
+        drop(far);
+        assert!(!library().open_numbers().contains(&number));
+    }
+}

@@ -1,0 +1,49 @@
+//! Several sessions go home together: before `exec`, at the end of the process, when nothing may be
+//! away any more.
+//!
+//! All are frozen first, so that all peers that owe something are at it at once; then they are
+//! waited for, with one deadline for all. Not here: going home (`home`), how long that may take in
+//! all (`patience`).
+
+use crate::moves::flush::Rest;
+use crate::process::late::Telling;
+use crate::process::library::Library;
+use crate::process::patience::{PASS_LIMIT, Waits};
+use crate::session::Session;
+use core::sync::atomic::Ordering;
+use sojourn_session::ReasonT;
+use sojourn_shm::Deadline;
+
+impl Library {
+    /// As [`Library::go_home`] for each of these numbers.
+    pub(crate) fn go_home_together(&self, fds: &[i32], reason: ReasonT) {
+        let until = self.patience.until(PASS_LIMIT);
+        for entry in fds.iter().filter_map(|fd| self.table.known(*fd)) {
+            entry.cool();
+            if entry.session.load(Ordering::SeqCst) != 0 && self.own_session(entry).is_none() {
+                self.recall_from_parent(entry);
+            }
+        }
+        self.home_together(fds, until, |session| {
+            let how = (Rest::of(reason, true), Waits { room: until, ..Waits::NOT });
+            session.leave_within(reason, how, Telling::Now);
+        });
+    }
+
+    /// Has `leave` send each of these sessions home without waiting for its peer, then waits for
+    /// all peers.
+    pub(crate) fn home_together(&self, fds: &[i32], until: Deadline, leave: impl Fn(&Session)) {
+        let sessions = || fds.iter().filter_map(|fd| self.session_of(*fd));
+        sessions().for_each(leave);
+        sessions().for_each(|session| session.await_peer(until));
+    }
+}
+
+impl Session {
+    /// Waits until then for what the peer had sent.
+    pub(crate) fn await_peer(&self, until: Deadline) {
+        if let Some(stream) = self.stream() {
+            crate::process::library::library().with_stack(|| self.await_rest(&stream, until));
+        }
+    }
+}

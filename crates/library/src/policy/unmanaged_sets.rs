@@ -1,0 +1,83 @@
+//! Epoll sets that were made past the library, by a program's own system calls: what is in one of
+//! them must not move, for the kernel would never tell of it again.
+//!
+//! Some programs make part of their calls themselves (Rust's rustix does, and with it much of what
+//! waits) while their data calls go by the C library. So before an offer the protocol thread looks
+//! for sets that nobody has told of, and what `/proc/self/fdinfo` says is in them (`tfd`, proc(5)).
+//! Looking through all descriptors takes a while where there are many, so it is done now and then (`looks`);
+//! a set that is made and filled in between is seen too late. Not here: sets that the library knows
+//! of (`sets`).
+
+use crate::host::kernel;
+use crate::host::look::Look;
+use crate::process::library::Library;
+use crate::process::looks::UnmanagedSets;
+
+impl Library {
+    /// Whether one of these numbers of one description is in a set that nobody has told of. The
+    /// protocol thread's.
+    pub(crate) fn is_in_unmanaged_set(
+        &self,
+        numbers: &[i32],
+        known: &mut UnmanagedSets,
+        look: &mut dyn Look,
+    ) -> bool {
+        let sets = known.sets(|| self.unmanaged_sets(look));
+        let inode = numbers.first().and_then(|fd| inode(*fd));
+        sets.iter().any(|set| {
+            members_of(&look.info(*set))
+                .any(|(fd, of)| numbers.contains(&fd) || of.is_some() && of == inode)
+        })
+    }
+
+    fn unmanaged_sets(&self, look: &mut dyn Look) -> Vec<i32> {
+        let mut sets = look.sets();
+        sets.retain(|fd| !self.is_own(*fd) && !self.knows_set(*fd));
+        sets
+    }
+}
+
+fn inode(fd: i32) -> Option<u64> {
+    Some(rustix::fs::fstat(kernel::at(fd).ok()?).ok()?.st_ino)
+}
+
+/// What is in a set, by what the kernel says of the set's descriptor: numbers, and inodes.
+fn members_of(text: &str) -> impl Iterator<Item = (i32, Option<u64>)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("tfd:")?.split_whitespace();
+        let fd = words.next()?.parse().ok()?;
+        let inode = words.find_map(|word| word.strip_prefix("ino:"));
+        Some((fd, inode.and_then(|inode| u64::from_str_radix(inode, 16).ok())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::look::Direct;
+    use crate::process::library::library;
+    use rustix::event::epoll::{self, EventData, EventFlags};
+    use rustix::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_is_in_a_set_that_nobody_has_told_of_is_found_by_any_number() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let again = one.try_clone().unwrap();
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
+        let is_in = |end: &UnixStream| {
+            library().is_in_unmanaged_set(
+                &[end.as_raw_fd()],
+                &mut UnmanagedSets::default(),
+                &mut Direct::here(),
+            )
+        };
+        assert!(is_in(&one) && is_in(&again) && !is_in(&other));
+        epoll::delete(&set, &one).unwrap();
+        assert!(!is_in(&one));
+        epoll::add(&set, &one, EventData::new_u64(1), EventFlags::IN).unwrap();
+        library().epoll_made(set.as_raw_fd());
+        assert!(!is_in(&one), "the library knows of it");
+    }
+}

@@ -1,0 +1,75 @@
+//! What is remembered of descriptors between the moves of their sessions, by number.
+//!
+//! A number that means another descriptor by now is one of which nothing is remembered. Those that
+//! are closed are not taken out one by one. Not here: what is remembered (`bulk`, `measured`).
+
+use crate::session::progress::Past;
+use sojourn_pump::bulk::History;
+use std::collections::HashMap;
+
+/// More are not remembered.
+const MOST: usize = 4096;
+
+/// By descriptor number, with what the number was then (`Entry::version`).
+#[derive(Debug)]
+pub(crate) struct Remembered<T>(HashMap<i32, (u32, T)>);
+
+/// Of descriptors whose bulk transfers did better in the kernel: see `bulk`.
+pub(crate) type Histories = Remembered<History>;
+/// Of descriptors whose sessions have had a trial: see `measured`.
+pub(crate) type Pasts = Remembered<Past>;
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> Remembered<T> {
+    /// What is remembered of that descriptor.
+    pub(crate) fn of(&self, fd: i32, version: u32) -> Option<&T> {
+        self.0.get(&fd).filter(|(known, _)| *known == version).map(|(_, what)| what)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn of_mut(&mut self, fd: i32, version: u32) -> Option<&mut T> {
+        self.0.get_mut(&fd).filter(|(known, _)| *known == version).map(|(_, what)| what)
+    }
+
+    /// What was remembered last under that number, of whatever descriptor.
+    pub(crate) fn last(&self, fd: i32) -> Option<&T> {
+        self.0.get(&fd).map(|(_, what)| what)
+    }
+
+    /// The same; of a descriptor that nothing is remembered of, `new` from now on.
+    pub(crate) fn of_or(&mut self, fd: i32, version: u32, new: impl Fn() -> T) -> &mut T {
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        let known = self.0.entry(fd).or_insert_with(|| (version, new()));
+        if known.0 != version {
+            *known = (version, new());
+        }
+        &mut known.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_number_that_means_something_else_nothing_is_remembered() {
+        let mut all = Remembered::default();
+        *all.of_or(3, 1, || 0) += 7;
+        *all.of_or(3, 1, || 0) += 7;
+        assert_eq!((all.of(3, 1), all.of(3, 2), all.last(3)), (Some(&14), None, Some(&14)));
+        assert_eq!(*all.of_or(3, 2, || 0), 0);
+        assert_eq!(all.of_mut(3, 1), None);
+        assert_eq!(all.of_mut(3, 2), Some(&mut 0));
+        for fd in 0..2 * MOST as i32 {
+            *all.of_or(fd, 1, || 1) += 1;
+        }
+        assert!(all.0.len() <= MOST);
+    }
+}

@@ -1,0 +1,218 @@
+//! The thresholds, the configuration behind them, and which descriptors it leaves out.
+//!
+//! The configuration is read when the first data call is counted, not before: most programs never
+//! come that far. Not here: what becomes of a descriptor that reaches a threshold (`hot`).
+
+use crate::host::environment::Kept;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use rustix::fs::FileType;
+use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
+use sojourn_session::config::{Addresses, Ports, Programs, Spin};
+use sojourn_session::{Config, KindT};
+use sojourn_shm::wait::Wait;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The thresholds, and the configuration behind them.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    after_calls: AtomicU32,
+    after_bytes: AtomicU64,
+    is_forbidden: AtomicBool,
+    config: OnceLock<Config>,
+    /// What the configuration is read from, if the program changes its environment.
+    pub(crate) environment: OnceLock<Kept>,
+}
+
+impl Policy {
+    pub(crate) const fn new() -> Self {
+        Self {
+            // The first counted call comes to `became_hot`, which reads the configuration.
+            after_calls: AtomicU32::new(1),
+            after_bytes: AtomicU64::new(u64::MAX),
+            is_forbidden: AtomicBool::new(false),
+            config: OnceLock::new(),
+            environment: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_hot(&self, calls: u32, bytes: u64) -> bool {
+        calls >= self.after_calls.load(Ordering::Relaxed)
+            || bytes >= self.after_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Nothing moves in this process any more.
+    pub(crate) fn forbid(&self) {
+        self.is_forbidden.store(true, Ordering::SeqCst);
+        self.after_calls.store(u32::MAX, Ordering::Relaxed);
+        self.after_bytes.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.is_forbidden.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        self.config.get_or_init(|| {
+            // `sojourn run` has checked the variables; what others put there is not worth a
+            // program's life.
+            let config = match self.environment.get() {
+                // Not the environment as it is now: another thread, or what a handler interrupted,
+                // may be changing it.
+                Some(kept) => Config::from_env(kept.pairs()),
+                None => Config::from_env(std::env::vars_os()),
+            };
+            if !allows_this_program(&config) {
+                self.forbid();
+            }
+            if !self.is_forbidden() {
+                self.after_calls.store(config.move_after_calls.max(1), Ordering::Relaxed);
+                self.after_bytes.store(config.move_after_bytes.max(1), Ordering::Relaxed);
+            }
+            config
+        })
+    }
+
+    /// Whether the configuration has been read.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.config.get().is_some()
+    }
+
+    /// How waiters wait.
+    pub(crate) fn wait(&self) -> Wait {
+        let config = self.config();
+        match config.spin {
+            Spin::Adaptive => Wait::Adaptive,
+            Spin::Never => Wait::Park,
+            Spin::Always if config.spin_budget_us == 0 => Wait::Spin(None),
+            Spin::Always => {
+                Wait::Spin(Some(Duration::from_micros(u64::from(config.spin_budget_us))))
+            }
+        }
+    }
+}
+
+/// Whether thresholds are what they are by default. Others are taken at their word.
+pub(crate) fn is_usual(config: &Config) -> bool {
+    let usual = Config::default();
+    (config.move_after_calls, config.move_after_bytes)
+        == (usual.move_after_calls, usual.move_after_bytes)
+}
+
+/// A program has several names: of its file, of the link that it was started by (`redis-server` is
+/// one to `redis-check-rdb`), and that which `ps` and `sojourn ss` show. It is meant by any of
+/// them. One whose name cannot be told is not left out.
+fn allows_this_program(config: &Config) -> bool {
+    if config.programs == Programs::default() {
+        return true;
+    }
+    let file = std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned());
+    let link = std::env::args_os().next().map(|name| name.to_string_lossy().into_owned());
+    let shown = std::fs::read_to_string("/proc/self/comm").map(|name| name.trim_end().to_owned());
+    let names: Vec<String> = [file.ok(), link, shown.ok()].into_iter().flatten().collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.is_empty() || config.programs.allow(&names)
+}
+
+/// Whether the configuration lets a descriptor of that kind move.
+pub(crate) fn allows(config: &Config, fd: i32, kind: KindT) -> bool {
+    if !config.allows(kind) {
+        return false;
+    }
+    let is_any = config.ports == Ports::default() && config.addresses == Addresses::default();
+    if !matches!(kind, KindT::Tcp | KindT::Udp) || is_any {
+        return true;
+    }
+    let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return false };
+    let local = rustix::net::getsockname(fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
+    let remote = rustix::net::getpeername(fd).ok().flatten();
+    let remote = remote.and_then(|any| SocketAddr::try_from(any).ok());
+    let has_ends = remote.is_some() || kind == KindT::Udp;
+    local.is_some_and(|local| has_ends && config.allows_between(local, remote))
+}
+
+/// Whether a UDP socket is bound to, or connected with, a loopback address.
+pub(crate) fn is_for_this_host(fd: i32) -> bool {
+    let Some(fd) = sojourn_shm::descriptor::of_program(fd) else { return true };
+    let is_loopback = |any: rustix::net::SocketAddrAny| {
+        SocketAddr::try_from(any).is_ok_and(|at| at.ip().to_canonical().is_loopback())
+    };
+    rustix::net::getsockname(fd).map_or(true, is_loopback)
+        || rustix::net::getpeername(fd).ok().flatten().is_some_and(is_loopback)
+}
+
+/// What a descriptor is, if it is of a kind that can move. The server looks closer.
+pub(crate) fn kind_of(fd: i32) -> Option<KindT> {
+    let fd = sojourn_shm::descriptor::of_program(fd)?;
+    match FileType::from_raw_mode(rustix::fs::fstat(fd).ok()?.st_mode) {
+        FileType::Fifo => Some(KindT::Pipe),
+        FileType::Socket => {
+            let socket_type = sockopt::socket_type(fd).ok()?;
+            if socket_type == SocketType::DGRAM {
+                let is_udp = sockopt::socket_protocol(fd).ok()? == Some(ipproto::UDP);
+                return is_udp.then_some(KindT::Udp);
+            }
+            if socket_type != SocketType::STREAM {
+                return None;
+            }
+            match sockopt::socket_domain(fd).ok()? {
+                AddressFamily::INET | AddressFamily::INET6 => Some(KindT::Tcp),
+                AddressFamily::UNIX => Some(KindT::Unix),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    fn config(name: &str, value: &str) -> Config {
+        Config::from_env([(format!("SOJOURN_{name}"), value.to_owned())])
+    }
+
+    #[test]
+    fn ports_and_addresses_are_left_out_as_configured() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let server = listener.accept().unwrap().0;
+            for end in [&client, &server] {
+                let allows = |name, value: String| {
+                    allows(&config(name, &value), end.as_raw_fd(), KindT::Tcp)
+                };
+                assert!(allows("PORTS", port.to_string()));
+                assert!(!allows("PORTS", format!("!{port}")));
+                assert!(allows("ADDRESSES", "127.0.0.0/8,::1".into()));
+                assert!(!allows("ADDRESSES", "!127.0.0.0/8,!::1".into()));
+                assert!(!allows("ADDRESSES", "10.0.0.0/8".into()));
+                assert!(!allows("TCP", "off".into()));
+                assert!(allows("UNIX", "off".into()));
+            }
+        }
+        let (end, _other) = UnixStream::pair().unwrap();
+        let allows = |value| allows(&config("PORTS", value), end.as_raw_fd(), KindT::Unix);
+        assert!(allows("80"));
+    }
+
+    #[test]
+    fn programs_are_left_out_as_configured() {
+        let name = std::env::current_exe().unwrap();
+        let name = name.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(allows_this_program(&Config::default()));
+        assert!(allows_this_program(&config("PROGRAMS", &name)));
+        assert!(!allows_this_program(&config("PROGRAMS", &format!("!{name}"))));
+        assert!(!allows_this_program(&config("PROGRAMS", "another")));
+        let shown = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(allows_this_program(&config("PROGRAMS", shown.trim_end())));
+        assert!(!allows_this_program(&config("PROGRAMS", &format!("!{}", shown.trim_end()))));
+    }
+}

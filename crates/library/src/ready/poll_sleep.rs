@@ -1,0 +1,297 @@
+//! How a `poll(2)` of several descriptors, sessions among them, waits.
+//!
+//! Read `poll` first. Not here: what is ready.
+//!
+//! # Theory of operation
+//! Sessions in no epoll set share inboxes, one for each user of peers. A thread that polls arms its
+//! sessions, announces itself on their inboxes, looks again and sleeps in the kernel's `ppoll`,
+//! which contains the inboxes' event descriptors. Several threads can sleep so, each for sessions
+//! of its own, and one event wakes all that are still asleep when they look. The first one to come
+//! takes the bits and clears the event, which would hide it from the others; so it *nudges* those
+//! that wait for one of the bits, each by an event descriptor of its own. A bit stands for every
+//! 64th slot: a nudge too many is a look too many.
+
+use crate::host::epoll::bit;
+use crate::host::kernel::PollFd;
+use crate::host::lock::lock;
+use crate::process::library::Library;
+use crate::ready::pollers::Pollers;
+use crate::ready::set_call::ASK_INTERVAL_NS;
+use crate::session::Session;
+use core::time::Duration;
+use rustix::event::EventfdFlags;
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use sojourn_session::ReasonT;
+use sojourn_shm::deadline::now_ns;
+use sojourn_shm::futex::Woken;
+use sojourn_shm::wait::{Policy, Spun};
+use sojourn_shm::{Deadline, Held};
+use sojourn_stream::Inbox;
+use std::sync::Arc;
+
+/// Users of peers that one call can sleep for.
+const INBOXES_MAX: usize = 8;
+/// Descriptors that the kernel is asked about beside the program's: inboxes, the thread's own, and
+/// packets.
+pub(crate) const EXTRA: usize = INBOXES_MAX + 2;
+/// Looks at the rings between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 64;
+
+/// One call.
+pub(crate) struct Polling<'a> {
+    pub(crate) library: &'a Library,
+    pub(crate) fds: &'a mut [PollFd],
+    pub(crate) deadline: Deadline,
+    pub(crate) mask: Option<u64>,
+    /// The kernel has said something while we slept: what that was must be found now.
+    pub(crate) must_ask: bool,
+}
+
+/// How a pause ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slept {
+    /// Look again.
+    Look,
+    /// A handler ran.
+    Interrupted,
+}
+
+/// Where the sessions of a call leave word.
+#[derive(Default)]
+struct Places {
+    inboxes: Vec<Arc<Inbox>>,
+    interest: u64,
+    /// Sessions that leave word elsewhere.
+    elsewhere: Vec<i32>,
+    /// There are some whose bytes come in packets.
+    has_lent: bool,
+}
+
+impl Polling<'_> {
+    /// Spins as far as that pays, then sleeps.
+    pub(crate) fn pause(&mut self, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
+        if self.mask.is_none() && self.ring_is_asked() {
+            let host = self.library.host();
+            host.wait_begins();
+            let has_something = self.spin(kernel);
+            let is_interrupted = self.is_interrupted();
+            host.wait_ends();
+            if is_interrupted {
+                return Ok(Slept::Interrupted);
+            }
+            if has_something {
+                return Ok(Slept::Look);
+            }
+        }
+        let places = self.places();
+        if !places.elsewhere.is_empty() {
+            for fd in places.elsewhere {
+                self.library.go_home(fd, ReasonT::Set, false);
+            }
+            return Ok(Slept::Look);
+        }
+        // Before the sessions are looked at: one that joins later finds this call and waits with
+        // its consent.
+        self.library.count_polled(self.fds, true);
+        let slept = self.sleep(&places, kernel);
+        self.library.count_polled(self.fds, false);
+        slept
+    }
+
+    fn ring_is_asked(&self) -> bool {
+        self.fds.iter().any(|polled| self.library.session_of(polled.fd).is_some())
+    }
+
+    /// Whether to look again now.
+    fn spin(&mut self, kernel: &mut [PollFd]) -> bool {
+        let Some(pollers) = self.library.pollers() else { return false };
+        let spare = pollers.spare_policy();
+        let mut policy = spare.unwrap_or_else(|| Policy::new(self.library.policy.wait()));
+        let (mut looks, mut next_ns) = (0u32, now_ns() + ASK_INTERVAL_NS);
+        let len = self.fds.len();
+        let spun = policy.spin(0, self.deadline, || {
+            self.library.turn_net();
+            if self.ring_has() || self.is_interrupted() {
+                return true;
+            }
+            looks = looks.wrapping_add(1);
+            if looks % LOOKS_PER_CLOCK != 0 || now_ns() < next_ns {
+                return false;
+            }
+            next_ns = now_ns() + ASK_INTERVAL_NS;
+            self.fill(kernel);
+            let said = self.library.host().poll(&mut kernel[..len], Some(Duration::ZERO), None);
+            self.must_ask |= said.is_ok_and(|_| self.has_asked(&kernel[..len]));
+            self.must_ask
+        });
+        let parks = policy.parks();
+        pollers.keep_policy(policy);
+        spun == Spun::Ready || !parks
+    }
+
+    /// Whether the kernel said something that the program asked for.
+    fn has_asked(&self, kernel: &[PollFd]) -> bool {
+        let counts = bit::ALWAYS | bit::NVAL;
+        kernel
+            .iter()
+            .zip(&*self.fds)
+            .any(|(said, polled)| u32::from(said.revents as u16) & (polled.asked() | counts) != 0)
+    }
+
+    fn places(&self) -> Places {
+        let mut places = Places::default();
+        for polled in &*self.fds {
+            let Some(session) = self.library.session_of(polled.fd) else { continue };
+            let set = lock(&session.facts).set;
+            let Some((inbox, slot)) = session.place().filter(|_| set == 0) else {
+                places.elsewhere.push(polled.fd);
+                continue;
+            };
+            places.interest |= 1 << (slot % 64);
+            places.has_lent |= session.is_lent();
+            if places.inboxes.iter().any(|known| Arc::ptr_eq(known, &inbox)) {
+                continue;
+            }
+            if places.inboxes.len() == INBOXES_MAX {
+                places.elsewhere.push(polled.fd);
+            } else {
+                places.inboxes.push(inbox);
+            }
+        }
+        places
+    }
+
+    fn sleep(&mut self, places: &Places, kernel: &mut [PollFd]) -> Result<Slept, Errno> {
+        let Some(pollers) = self.library.pollers() else { return Err(Errno::NOMEM) };
+        let Ok(event) = self.library.poll_event(pollers) else {
+            // There is no number left for it: the program must not notice, so the kernel serves the
+            // call.
+            for polled in &*self.fds {
+                self.library.go_home(polled.fd, ReasonT::Resources, false);
+            }
+            return Ok(Slept::Look);
+        };
+        let number = event.number();
+        pollers.sleeps(places.interest, event);
+        places.inboxes.iter().for_each(|inbox| inbox.announce());
+        for polled in &*self.fds {
+            if let Some(session) = self.library.session_of(polled.fd) {
+                let asked = polled.asked();
+                session.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
+            }
+        }
+        let host = self.library.host();
+        let net = self.library.net().filter(|_| places.has_lent);
+        host.wait_begins();
+        let watches = net.map(|net| net.begin_sleep(true));
+        let is_over = self.ring_has() || self.is_interrupted();
+        let packets = net.zip(watches).filter(|(_, watches)| *watches);
+        let extra = [number, packets.map_or(-1, |(net, _)| net.watch.packets())];
+        let slept = if is_over { Ok(0) } else { self.sleep_in_kernel(places, extra, kernel) };
+        if let Some((net, watches)) = net.zip(watches) {
+            net.watch.end_sleep(watches);
+        }
+        let len = self.fds.len();
+        self.must_ask |= !is_over && self.has_asked(&kernel[..len]);
+        let is_interrupted = self.is_interrupted();
+        host.wait_ends();
+        places.inboxes.iter().for_each(|inbox| inbox.withdraw());
+        let extra = if is_over { &[][..] } else { &kernel[self.fds.len()..] };
+        pollers.woke(&places.inboxes, number, extra);
+        match slept {
+            // `poll` is never restarted (signal(7)), so both kinds of handlers end it.
+            Err(Errno::INTR) => Ok(Slept::Interrupted),
+            Err(error) => Err(error),
+            Ok(_) if is_interrupted => Ok(Slept::Interrupted),
+            Ok(_) => Ok(Slept::Look),
+        }
+    }
+
+    fn sleep_in_kernel(
+        &mut self,
+        places: &Places,
+        others: [i32; 2],
+        kernel: &mut [PollFd],
+    ) -> Result<usize, Errno> {
+        self.fill(kernel);
+        let extra = &mut kernel[self.fds.len()..];
+        extra.fill(PollFd::NONE);
+        let numbers = places.inboxes.iter().map(|inbox| inbox.ready_fd().as_raw_fd());
+        for (asked, fd) in extra.iter_mut().zip(numbers.chain(others)) {
+            *asked = PollFd { fd, events: bit::IN as i16, revents: 0 };
+        }
+        self.library.host().poll(kernel, self.deadline.left(), self.mask)
+    }
+}
+
+impl Session {
+    /// Sleeps for packets, and for word of the session otherwise: that the call may look again.
+    /// `sleep`: how it sleeps if another thread watches for packets, or if it leaves word in a set
+    /// of the program's.
+    pub(crate) fn sleep_for_packets(
+        &self,
+        asked: u32,
+        limit: Duration,
+        ready: &dyn Fn() -> bool,
+        sleep: &dyn Fn() -> Woken,
+    ) -> Woken {
+        let library = crate::process::library::library();
+        let (Some(net), Some(pollers)) = (library.net(), library.pollers()) else { return sleep() };
+        let place = self.place().filter(|_| self.set() == 0);
+        let watches = net.begin_sleep(place.is_some());
+        let event = place
+            .filter(|_| watches)
+            .and_then(|place| Some((place, library.poll_event(pollers).ok()?)));
+        let woken = match event {
+            Some((place, event)) => self.sleep_on_inbox(
+                pollers,
+                asked,
+                net.watch.packets(),
+                place,
+                event,
+                (limit, ready),
+            ),
+            // Nobody may have taken what came before the other one watched.
+            None if watches || ready() => Woken::Look,
+            None => sleep(),
+        };
+        net.watch.end_sleep(watches);
+        woken
+    }
+
+    /// Sleeps on an inbox and on `packets`.
+    fn sleep_on_inbox(
+        &self,
+        pollers: &Pollers,
+        asked: u32,
+        packets: i32,
+        (inbox, slot): (Arc<Inbox>, u32),
+        event: Held,
+        (limit, ready): (Duration, &dyn Fn() -> bool),
+    ) -> Woken {
+        let number = event.number();
+        let interest = 1 << (slot % 64);
+        pollers.sleeps(interest, event);
+        inbox.announce();
+        self.arm(asked & bit::INPUT != 0, asked & bit::OUTPUT != 0);
+        let on = |fd| PollFd { fd, events: bit::IN as i16, revents: 0 };
+        let mut set = [on(inbox.ready_fd().as_raw_fd()), on(number), on(packets)];
+        let host = crate::process::library::library().host();
+        let slept = if ready() { Ok(1) } else { host.poll(&mut set, Some(limit), None) };
+        inbox.withdraw();
+        pollers.woke(&[inbox], number, &set[..2]);
+        if slept == Ok(0) { Woken::TimedOut } else { Woken::Look }
+    }
+}
+
+impl Library {
+    fn poll_event(&self, pollers: &Pollers) -> Result<Held, Errno> {
+        if let Some(event) = pollers.spare_event() {
+            return Ok(event);
+        }
+        let engine = self.engine_or_new().ok_or(Errno::NOMEM)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        engine.own.make(false, || rustix::event::eventfd(0, flags))
+    }
+}

@@ -1,0 +1,101 @@
+//! A joined session in a set: what is said of it now, and what is remembered for that.
+//!
+//! Read `set_ready`, whose list it is on. What ring and kernel say comes in through [`Look`].
+
+use crate::host::epoll::bit;
+use crate::ready::set_look::{Look, RingSays};
+
+/// A joined session in a set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Member {
+    pub(crate) fd: i32,
+    pub(crate) inbox: u32,
+    pub(crate) slot: u32,
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+    pub(crate) is_listed: bool,
+    pub(crate) is_spent: bool,
+    pub(crate) is_vacant: bool,
+    pub(crate) kernel_has: bool,
+    /// What the kernel has was not reported yet.
+    pub(crate) has_news: bool,
+    /// Its bytes may come through the kernel still: counted in `ReadyList::in_kernel`.
+    pub(crate) is_in_kernel: bool,
+    /// Listed: since when (nanoseconds), and whether a bell has said that, which is rung for the
+    /// first of its bytes.
+    pub(crate) at_ns: u64,
+    pub(crate) is_rung: bool,
+    /// The round that found it ready last.
+    pub(crate) seen: u64,
+    /// When it was last reported, or joined: then the kernel may have reported it.
+    pub(crate) round: u64,
+}
+
+impl Member {
+    /// What is to be said of it; armed if that is nothing, or if it is said once only. If `says`,
+    /// it is said now.
+    pub(crate) fn look(&mut self, look: &dyn Look, says: bool, in_kernel: &mut usize) -> u32 {
+        if self.is_spent {
+            return 0;
+        }
+        if self.events & bit::ET == 0 {
+            let (events, _) = self.now(look, in_kernel);
+            if events != 0 {
+                return events;
+            }
+            look.arm(self.fd, self.wants(bit::INPUT), self.wants(bit::OUTPUT));
+            return self.now(look, in_kernel).0;
+        }
+        look.arm(self.fd, self.wants(bit::INPUT), false);
+        let (mut events, ring) = self.now(look, in_kernel);
+        // A bell for room rings at each read of the peer; so it is armed only where there is none.
+        if ring.output == Some(false) && self.wants(bit::OUTPUT) {
+            look.arm(self.fd, false, true);
+            events = self.now(look, in_kernel).0;
+        }
+        if events != 0 && says {
+            self.has_news = false;
+        }
+        events
+    }
+
+    pub(crate) fn wants(&self, bits: u32) -> bool {
+        self.events & bits != 0
+    }
+
+    fn now(&mut self, look: &dyn Look, in_kernel: &mut usize) -> (u32, RingSays) {
+        let ring = look.ring(self.fd);
+        if self.is_in_kernel != ring.is_in_kernel {
+            self.is_in_kernel = ring.is_in_kernel;
+            *in_kernel =
+                *in_kernel + usize::from(ring.is_in_kernel) - usize::from(!ring.is_in_kernel);
+        }
+        if ring.is_home {
+            return (0, ring);
+        }
+        let mut found = 0;
+        if ring.input {
+            found |= bit::INPUT;
+        }
+        if ring.output == Some(true) {
+            found |= bit::OUTPUT & !bit::WRBAND;
+        }
+        if ring.error {
+            found |= bit::ERR;
+        }
+        if self.kernel_has {
+            // Of room the kernel's own buffer says nothing once bytes go to the ring.
+            let not_asked = if ring.output.is_some() { bit::OUTPUT } else { 0 };
+            let asked = (self.events & !not_asked) | bit::IN | bit::RDHUP;
+            let said = look.kernel(self.fd, asked & 0xffff) & !not_asked;
+            self.kernel_has = said != 0;
+            let is_edge = self.events & bit::ET == 0 || self.has_news;
+            // Beside what the ring says it is told again, as the kernel tells all there is at each
+            // edge.
+            if is_edge || found & (self.events | bit::ALWAYS) != 0 {
+                found |= said;
+            }
+        }
+        (found & (self.events | bit::ALWAYS), ring)
+    }
+}

@@ -1,0 +1,212 @@
+//! One look of a waiter at a set: what is ready, in the order in which it came.
+//!
+//! Read `set_wait` and `set_order` first. Not here: waiting.
+//!
+//! # Theory of operation
+//! A round takes what the inboxes have onto the list, looks over the list, asks the kernel if what
+//! was found could have come after something that only the kernel knows of, and reports both in one
+//! order. Where all that the set has are sessions whose bytes go through rings, nothing is to be
+//! learned from the kernel but ends and errors: then it is asked now and then.
+//!
+//! Events of the kernel that the program gets are the end of a round's asking, for the kernel would
+//! say them again.
+
+use crate::host::epoll::EpollEvent;
+use crate::host::lock::lock;
+use crate::ready::set::Set;
+use crate::ready::set_call::{ASK_INTERVAL_NS, Call};
+use crate::ready::set_entry::reported;
+use crate::ready::set_look::Look;
+use crate::ready::set_order::{Merge, Round};
+use crate::ready::set_ready::Seen;
+use crate::ready::set_state::{State, event, has_ready};
+use core::time::Duration;
+use rustix::io::Errno;
+use sojourn_shm::deadline::now_ns;
+
+/// How often the kernel is asked again when its answer was for us.
+const ASKS_MAX: u32 = 3;
+/// How often bits are taken again because some were posted meanwhile.
+const TAKES_MAX: u32 = 3;
+
+/// What the kernel has answered: events that lie behind those which a round keeps already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// When it was asked; 0: what it tells says nothing of what it has not told.
+    pub(crate) began_ns: u64,
+    pub(crate) said: usize,
+    /// For how many events there was room.
+    pub(crate) room: usize,
+}
+
+impl Set {
+    /// What is ready now.
+    pub(crate) fn gather(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        call.look.turn();
+        let round = self.begin(None);
+        self.tell(call, round)
+    }
+
+    /// A pause has ended with an answer of the kernel's. Nothing is reported that was reported
+    /// since `since`.
+    pub(crate) fn after_pause(
+        &self,
+        call: &mut Call<'_>,
+        since: u64,
+        answer: Answer,
+    ) -> Result<usize, Errno> {
+        let mut round = self.begin(Some(since));
+        self.answered(call, &mut round, answer);
+        self.tell(call, round)
+    }
+
+    /// How many of the kernel's events, which lie in front, are the program's. Of sessions nothing
+    /// is told.
+    pub(crate) fn sort(&self, call: &mut Call<'_>, said: usize) -> usize {
+        let mut round = self.begin(Some(0));
+        self.answered(call, &mut round, Answer { began_ns: 0, said, room: call.events.len() });
+        round.kept
+    }
+
+    fn begin(&self, since: Option<u64>) -> Round {
+        let mut state = lock(&self.state);
+        let number = state.ready.begin_round();
+        Round::new((since.unwrap_or(number), number), &state.told)
+    }
+
+    fn tell(&self, call: &mut Call<'_>, mut round: Round) -> Result<usize, Errno> {
+        let seen = {
+            let mut state = lock(&self.state);
+            state.drain();
+            let room = call.events.len() - round.kept;
+            let until_ns = state.told.until_ns;
+            let seen = state.ready.look_over(&round, until_ns, room, call.look);
+            let is_last = call.deadline.is_over();
+            if round.kept > 0 || !state.must_ask(seen, room, is_last) {
+                let until_ns = if round.kept > 0 { until_ns } else { u64::MAX };
+                let found = state.collect(&round, until_ns, call.look, call.events);
+                state.settle();
+                return Ok(round.kept + found);
+            }
+            seen
+        };
+        let is_answered = self.ask_for_rest(call, &mut round, seen)?;
+        let mut state = lock(&self.state);
+        let until_ns = if is_answered { state.told.until_ns } else { u64::MAX };
+        let found = state.collect(&round, until_ns, call.look, call.events);
+        state.settle();
+        Ok(round.kept + found)
+    }
+
+    /// Asks the kernel for what stands beside the sessions that were seen. Whether it answers.
+    fn ask_for_rest(
+        &self,
+        call: &mut Call<'_>,
+        round: &mut Round,
+        seen: Seen,
+    ) -> Result<bool, Errno> {
+        let room = call.events.len() - seen.old;
+        for _ in 0..ASKS_MAX {
+            let began_ns = now_ns();
+            let said = match call.ask(0..room, Some(Duration::ZERO), None) {
+                Ok(said) => said,
+                Err(_) if seen.count > 0 => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            self.answered(call, round, Answer { began_ns, said, room });
+            if round.kept > 0 || said < room {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes note of an answer: the program's events stay, in front; what was said to us is dealt
+    /// with, and session's events that the kernel knows of take the places of its own.
+    fn answered(&self, call: &mut Call<'_>, round: &mut Round, answer: Answer) {
+        let mut state = lock(&self.state);
+        let events = &mut call.events[round.kept..round.kept + answer.said];
+        let is_full = answer.said >= answer.room;
+        let data = events.iter().map(|event| { event.data }.u64());
+        state.told.answered(answer.began_ns, data, is_full);
+        if events.iter().any(State::is_ours) {
+            state.sort(round, call.look, call.events, answer.said);
+        } else {
+            round.kept += answer.said;
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn is_ours(event: &EpollEvent) -> bool {
+        crate::ready::set_entry::Tag::of_data({ event.data }.u64()).is_some()
+    }
+
+    /// Whether the kernel is to be asked before what was seen is told.
+    fn must_ask(&mut self, seen: Seen, room: usize, is_last: bool) -> bool {
+        if seen.count == 0 {
+            // The wait that follows asks anyway.
+            return is_last;
+        }
+        if !seen.is_new || seen.old == room {
+            return false;
+        }
+        let now = self.ready.time();
+        let knows_more = self.registrations.len() > self.ready.len() || self.ready.uses_kernel();
+        let asks = knows_more || now.saturating_sub(self.asked_ns) >= ASK_INTERVAL_NS;
+        if asks {
+            self.asked_ns = now;
+        }
+        asks
+    }
+
+    /// Takes what the inboxes have onto the list, by when it was posted.
+    pub(crate) fn drain(&mut self) {
+        let Self { inboxes, ready, drained_ns, .. } = self;
+        let has_word = has_ready(inboxes);
+        if !has_word && ready.is_idle() {
+            return;
+        }
+        let mut now = now_ns();
+        if has_word {
+            let since = core::mem::replace(drained_ns, now);
+            for _ in 0..TAKES_MAX {
+                for (index, inbox) in inboxes.iter().enumerate() {
+                    if let Some(inbox) = inbox {
+                        inbox.take_ready(&mut |slot, at_ns| ready.rang(index, slot, at_ns));
+                    }
+                }
+                // What was posted before that is there now, if it was not yet when its word was
+                // looked at.
+                let came_meanwhile = ready.rang_after(now);
+                now = now_ns();
+                if !came_meanwhile {
+                    break;
+                }
+            }
+            ready.list_rung(since, now);
+        }
+        ready.set_time(now);
+    }
+
+    /// Reports what the round has found ready and was listed by `until_ns`, among the kernel's
+    /// events that it keeps. How many.
+    fn collect(
+        &mut self,
+        round: &Round,
+        until_ns: u64,
+        look: &dyn Look,
+        events: &mut [EpollEvent],
+    ) -> usize {
+        let (mut merge, mut at, room) = (Merge::default(), round.kept, events.len() - round.kept);
+        let Self { ready, registrations, .. } = self;
+        let found = ready.report(round, until_ns, room, look, &mut |found| {
+            reported(registrations, found.fd, found.is_spent);
+            events[at] = event(found.events, found.data);
+            merge.append(events, at, round.place(found.at_ns));
+            at += 1;
+        });
+        merge.finish(events);
+        found
+    }
+}

@@ -1,0 +1,371 @@
+//! What the lock of a set guards, and what is done under it: registrations, the ready list, who
+//! sleeps.
+//!
+//! Read `set` first. No system calls here but `epoll_ctl` and the event descriptors of inboxes.
+
+use crate::host::epoll::bit;
+use crate::host::epoll::{EpollEvent, control, op};
+use crate::ready::set_entry::{Registration, Registrations, Tag, reported};
+use crate::ready::set_look::Look;
+use crate::ready::set_order::{Round, Told};
+use crate::ready::set_ready::ReadyList;
+use rustix::event::epoll::{EventData, EventFlags};
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use sojourn_shm::deadline::now_ns;
+use sojourn_shm::wait::Policy;
+use sojourn_stream::Inbox;
+use std::sync::Arc;
+
+/// Inboxes of one set, that is users of peers, at most.
+const INBOXES_MAX: usize = 16;
+
+/// What its lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The set's own number.
+    pub(crate) epfd: i32,
+    pub(crate) is_open: bool,
+    /// Counts openings and closings: a sleeper from before has no part in what is now.
+    pub(crate) version: u32,
+    /// Sessions cannot be in it any more.
+    pub(crate) is_unfit: bool,
+    pub(crate) registrations: Registrations,
+    pub(crate) ready: ReadyList,
+    /// A list that waiters can take along. Those that no session has any more are let go.
+    pub(crate) inboxes: Arc<Vec<Option<Arc<Inbox>>>>,
+    /// The set of packet sockets that is registered in the kernel's, once a session was in it that
+    /// its own process carries; else 0.
+    pub(crate) packets: i32,
+    /// Threads that sleep, each announced on each inbox.
+    pub(crate) sleepers: u32,
+    /// Threads that spin.
+    pub(crate) spinners: u32,
+    /// The threads of `plain` are announced, as one, on each inbox.
+    pub(crate) is_plain_announced: bool,
+    /// An inbox's event descriptor may be readable.
+    pub(crate) is_raised: bool,
+    /// When the kernel was last asked while sessions were busy.
+    pub(crate) asked_ns: u64,
+    /// When the inboxes were last looked into and had something.
+    pub(crate) drained_ns: u64,
+    /// How far the kernel's events have been told.
+    pub(crate) told: Told,
+    /// With the waiter that spins for the set, if there is one.
+    pub(crate) policy: Option<Box<Policy>>,
+}
+
+impl State {
+    pub(crate) fn modify(
+        &mut self,
+        look: &dyn Look,
+        epfd: i32,
+        fd: i32,
+        (events, data): (u32, u64),
+    ) -> Result<(), Errno> {
+        let mut new = self.registrations.get(&fd).copied().unwrap_or_default();
+        if new.is_absent {
+            return Err(Errno::NOENT);
+        }
+        if let Some(member) = new.member.checked_sub(1) {
+            return self.modify_joined(look, epfd, fd, member, (events, data));
+        }
+        new.change(events, data);
+        let is_oneshot = new.is_oneshot();
+        let is_known = new.is_watched || new.is_wanted;
+        new.is_watched = is_oneshot && !self.is_unfit && is_known && Tag::fits(fd);
+        control(epfd, op::MOD, fd, new.kernel_form(fd))?;
+        self.registrations.insert(fd, new);
+        Ok(())
+    }
+
+    /// The registration of a joined session becomes another. The kernel hears of it only if it is
+    /// to be asked for more.
+    fn modify_joined(
+        &mut self,
+        look: &dyn Look,
+        epfd: i32,
+        fd: i32,
+        member: u32,
+        (events, data): (u32, u64),
+    ) -> Result<(), Errno> {
+        let Some(mut new) = self.registrations.get(&fd).copied() else { return Err(Errno::NOENT) };
+        // The kernel would refuse this; the registration it has while a session is joined would not
+        // show it.
+        if (new.events | events) & bit::EXCLUSIVE != 0 {
+            return Err(Errno::INVAL);
+        }
+        new.change(events, data);
+        new.is_watched = new.is_oneshot() && !self.is_unfit && Tag::fits(fd);
+        let sends_to_kernel = look.ring(fd).output.is_none();
+        let form = new.joined_form(fd, sends_to_kernel);
+        if sends_to_kernel {
+            // The kernel may have said that there is room while nobody wanted to know.
+            self.ready.kernel_stirred(member);
+        }
+        if form.0 & !new.asked != 0 {
+            control(epfd, op::MOD, fd, form)?;
+            new.asked = form.0;
+        }
+        new.is_absent = false;
+        self.registrations.insert(fd, new);
+        self.ready.set_time(now_ns());
+        self.ready.change(member, events, data);
+        // A one-shot registration changes with each event: nobody is woken for nothing.
+        if self.ready.may_say(member, look) {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// The program puts `fd` into the set. Whether it is a joined session that was out of it only
+    /// for a while.
+    pub(crate) fn put_back(
+        &mut self,
+        look: &dyn Look,
+        epfd: i32,
+        fd: i32,
+        (events, data): (u32, u64),
+    ) -> Result<bool, Errno> {
+        let Some(found) = self.registrations.get(&fd).copied().filter(|found| found.is_absent)
+        else {
+            return Ok(false);
+        };
+        if events & bit::EXCLUSIVE != 0 {
+            // Known to the kernel alone: anew.
+            control(epfd, op::DEL, fd, (0, 0))?;
+            return Ok(false);
+        }
+        self.modify_joined(look, epfd, fd, found.member - 1, (events, data))?;
+        Ok(true)
+    }
+
+    /// The program takes `fd` out of the set. Whether it is a joined session: the kernel keeps
+    /// that, and nothing is said of it until it is put back.
+    pub(crate) fn take_out(&mut self, fd: i32) -> Result<bool, Errno> {
+        let Some(registration) = self.registrations.get_mut(&fd) else { return Ok(false) };
+        let Some(member) = registration.member.checked_sub(1) else { return Ok(false) };
+        if registration.is_absent {
+            return Err(Errno::NOENT);
+        }
+        if registration.events & bit::EXCLUSIVE != 0 || self.is_unfit {
+            return Ok(false);
+        }
+        registration.is_absent = true;
+        self.ready.spend(member);
+        Ok(true)
+    }
+
+    pub(crate) fn forget(&mut self, fd: i32) {
+        if let Some(registration) = self.registrations.remove(&fd)
+            && let Some(member) = registration.member.checked_sub(1)
+        {
+            self.ready.remove(member);
+        }
+    }
+
+    /// The index of an inbox, whose event descriptor is registered in the kernel's set once.
+    pub(crate) fn inbox(&mut self, inbox: &Arc<Inbox>) -> Option<usize> {
+        let known = self.index_of(inbox);
+        if known.is_some() {
+            return known;
+        }
+        // Those that no session of the process has any more. One that has only left the set for a
+        // moment keeps its own.
+        self.let_inboxes_go(|inbox| Arc::strong_count(inbox) == 1);
+        let vacant = self.inboxes.iter().position(Option::is_none);
+        let index = vacant.unwrap_or(self.inboxes.len());
+        if index == INBOXES_MAX {
+            return None;
+        }
+        let form = (bit::IN, Tag::Inbox(index).to_data());
+        control(self.epfd, op::ADD, inbox.ready_fd().as_raw_fd(), form).ok()?;
+        let inboxes = Arc::make_mut(&mut self.inboxes);
+        inboxes.resize(inboxes.len().max(index + 1), None);
+        inboxes[index] = Some(Arc::clone(inbox));
+        // Who sleeps already sleeps on this one as well.
+        (0..self.announced()).for_each(|_| inbox.announce());
+        Some(index)
+    }
+
+    /// Who waits in the set hears of packets.
+    pub(crate) fn hear_packets(&mut self, packets: i32) {
+        if self.is_open && !self.is_unfit && self.packets == 0 {
+            let form = (bit::IN, Tag::Packets.to_data());
+            if control(self.epfd, op::ADD, packets, form).is_ok() {
+                self.packets = packets;
+            }
+        }
+    }
+
+    pub(crate) fn index_of(&self, inbox: &Arc<Inbox>) -> Option<usize> {
+        let is_it = |known: &Option<Arc<Inbox>>| {
+            known.as_ref().is_some_and(|known| Arc::ptr_eq(known, inbox))
+        };
+        self.inboxes.iter().position(is_it)
+    }
+
+    /// How often each inbox is announced.
+    fn announced(&self) -> u32 {
+        self.sleepers + u32::from(self.is_plain_announced)
+    }
+
+    pub(crate) fn each_inbox(&self, f: impl Fn(&Inbox)) {
+        self.inboxes.iter().flatten().for_each(|inbox| f(inbox));
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        has_ready(&self.inboxes)
+    }
+
+    /// Lets go of some inboxes.
+    pub(crate) fn let_inboxes_go(&mut self, is_over: impl Fn(&Arc<Inbox>) -> bool) {
+        let announced = self.announced();
+        for place in Arc::make_mut(&mut self.inboxes) {
+            if let Some(inbox) = place.take_if(|inbox| is_over(inbox)) {
+                (0..announced).for_each(|_| inbox.withdraw());
+                let _ = control(self.epfd, op::DEL, inbox.ready_fd().as_raw_fd(), (0, 0));
+            }
+        }
+    }
+
+    /// Makes a member of `fd`, in the kernel and here.
+    pub(crate) fn take_over(&mut self, fd: i32, place: (usize, u32)) -> bool {
+        let epfd = self.epfd;
+        let Some(registration) = self.registrations.get_mut(&fd) else { return false };
+        registration.next_count();
+        let form = registration.joined_form(fd, true);
+        registration.asked = form.0;
+        if !replace(epfd, fd, registration, form) {
+            return false;
+        }
+        if let Some(Some(inbox)) = self.inboxes.get(place.0) {
+            inbox.forget(place.1);
+        }
+        self.ready.set_time(now_ns());
+        let member = self.ready.add(fd, place, (registration.events, registration.data));
+        registration.member = member + 1;
+        if registration.is_spent {
+            self.ready.spend(member);
+        }
+        // On the list, to be armed or reported by the next look.
+        self.wake();
+        true
+    }
+
+    /// The list has something new: tells those who sleep or spin.
+    pub(crate) fn wake(&mut self) {
+        let Some((inbox, slot)) = self.ready.front() else { return };
+        let Some(Some(inbox)) = self.inboxes.get(inbox) else { return };
+        if self.sleepers > 0 || self.is_plain_announced {
+            inbox.post_own(slot);
+            self.is_raised = true;
+        } else if self.spinners > 0 {
+            inbox.post_ready(slot);
+        }
+    }
+
+    /// Sorts the `said` events of the kernel behind those that are kept: the program's own are
+    /// kept, and so is what it is told of sessions for them; the rest is taken note of.
+    pub(crate) fn sort(
+        &mut self,
+        round: &mut Round,
+        look: &dyn Look,
+        events: &mut [EpollEvent],
+        said: usize,
+    ) {
+        for at in round.kept..round.kept + said {
+            if let Some(event) = self.translate(round, look, events[at]) {
+                events[round.kept] = event;
+                round.kept += 1;
+            }
+        }
+    }
+
+    fn translate(
+        &mut self,
+        round: &mut Round,
+        look: &dyn Look,
+        said: EpollEvent,
+    ) -> Option<EpollEvent> {
+        let (flags, data) = ({ said.flags }.bits(), { said.data }.u64());
+        let (fd, count) = match Tag::of_data(data) {
+            None => return Some(said),
+            // Whoever hears that looks for them.
+            Some(Tag::Packets) => return None,
+            Some(Tag::Inbox(index)) => {
+                self.is_raised = true;
+                if let Some(Some(inbox)) = self.inboxes.get(index) {
+                    let rung_ns = inbox.rung_ns().min(now_ns());
+                    round.mark(rung_ns);
+                    // What came before it stood in front of it.
+                    self.told.until(rung_ns);
+                }
+                return None;
+            }
+            Some(Tag::Descriptor(fd, count)) => (fd, count),
+        };
+        let registration = self.registrations.get_mut(&fd)?;
+        if registration.is_absent {
+            let member = registration.member - 1;
+            self.ready.kernel_stirred(member);
+            look.stirred(fd);
+            return None;
+        }
+        if let Some(member) = registration.member.checked_sub(1) {
+            // Room in the kernel's buffer is no news where bytes go to the ring.
+            let is_news = if look.ring(fd).output.is_some() { !bit::OUTPUT } else { !0 };
+            let is_last = self.ready.kernel_said(member, flags & is_news);
+            if flags & !bit::OUTPUT != 0 {
+                look.stirred(fd);
+            }
+            let found = if is_last { self.ready.report_last(round, look) } else { None }?;
+            reported(&mut self.registrations, found.fd, found.is_spent);
+            return Some(event(found.events, found.data));
+        }
+        if !registration.is_watched {
+            return None;
+        }
+        if registration.count == count {
+            if registration.is_spent {
+                return None;
+            }
+            registration.is_spent = true;
+        }
+        Some(event(flags, registration.data))
+    }
+
+    /// Before a thread leaves the set alone: the event descriptors are readable if there is
+    /// something that another thread should come for, and are not if there is nothing.
+    pub(crate) fn settle(&mut self) {
+        let others = self.sleepers > 0 || self.is_plain_announced;
+        if self.ready.is_idle() || !others {
+            if self.is_raised {
+                self.each_inbox(Inbox::clear_event);
+                self.is_raised = self.has_ready();
+            }
+        } else if !self.is_raised {
+            self.wake();
+        }
+    }
+}
+
+/// Whether any of them has word of a session.
+#[inline]
+pub(crate) fn has_ready(inboxes: &[Option<Arc<Inbox>>]) -> bool {
+    inboxes.iter().flatten().any(|inbox| inbox.has_ready())
+}
+
+/// An event of ours.
+pub(crate) fn event(events: u32, data: u64) -> EpollEvent {
+    EpollEvent { flags: EventFlags::from_bits_retain(events), data: EventData::new_u64(data) }
+}
+
+/// Gives a registration another form in the kernel. An exclusive one cannot be changed there, only
+/// made anew.
+pub(crate) fn replace(epfd: i32, fd: i32, registration: &Registration, form: (u32, u64)) -> bool {
+    if registration.events & bit::EXCLUSIVE == 0 {
+        return control(epfd, op::MOD, fd, form).is_ok();
+    }
+    control(epfd, op::DEL, fd, (0, 0)).is_ok() && control(epfd, op::ADD, fd, form).is_ok()
+}

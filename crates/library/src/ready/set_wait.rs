@@ -1,0 +1,245 @@
+//! `epoll_wait(2)` on a set in which sessions have joined.
+//!
+//! Read `docs/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of the
+//! process at large is known here: sessions come in as [`Look`](crate::ready::set_look::Look), signals as
+//! [`Host`](crate::host::Host).
+//!
+//! # Theory of operation
+//! A round *gathers* what is ready (`set_round`). Nothing found, the waiter *pauses*: it spins if
+//! no other waiter of the set does, then announces itself, looks again, and sleeps in the kernel's
+//! set, which contains the inboxes' event descriptors.
+//!
+//! With a signal mask there is no spinning: the mask must hold from the moment that nothing was
+//! found until the call ends, without a gap, and only the kernel can set it together with sleeping.
+//! Setting it for the spin would take two more system calls and open such a gap between spin and
+//! sleep.
+
+use crate::host::epoll::EpollEvent;
+use crate::host::lock::lock;
+use crate::ready::set::Set;
+use crate::ready::set_call::ASK_INTERVAL_NS;
+use crate::ready::set_call::Call;
+use crate::ready::set_round::Answer;
+use crate::ready::set_state::{State, has_ready};
+use core::time::Duration;
+use rustix::io::Errno;
+use sojourn_shm::deadline::now_ns;
+use sojourn_shm::wait::Policy;
+use sojourn_stream::Inbox;
+use std::sync::{Arc, MutexGuard};
+
+/// Looks at the inboxes between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 64;
+/// How often a wait looks again for nothing before it asks the kernel each time.
+const VAIN_MAX: u32 = 4;
+/// `EP_MAX_EVENTS` of the kernel.
+const EVENTS_MAX: usize = i32::MAX as usize / size_of::<EpollEvent>();
+
+/// How a pause ended.
+enum Pause {
+    /// Look again.
+    Look,
+    /// The kernel's set was slept or looked at.
+    Kernel(Answer),
+    /// A handler ran.
+    Interrupted,
+}
+
+impl Set {
+    /// Waits.
+    ///
+    /// # Errors
+    /// Those of `epoll_wait(2)`.
+    pub(crate) fn wait(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        if call.events.is_empty() || call.events.len() > EVENTS_MAX {
+            return call.ask(.., Some(Duration::ZERO), None);
+        }
+        if self.begin_plain() {
+            return self.wait_plainly(call);
+        }
+        self.wait_for_both(call)
+    }
+
+    /// No session has joined yet; one may while we sleep.
+    fn wait_plainly(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        call.host.wait_begins();
+        let result = call.ask(.., call.timeout, call.mask);
+        call.host.wait_ends();
+        if self.end_plain() {
+            return result;
+        }
+        let kept = self.sort(call, result?);
+        if kept > 0 || call.deadline.is_over() {
+            return Ok(kept);
+        }
+        self.wait_for_both(call)
+    }
+
+    fn wait_for_both(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        let mut vain = 0;
+        loop {
+            let found = self.gather(call)?;
+            if found > 0 {
+                return Ok(found);
+            }
+            if call.deadline.is_over() {
+                return self.last_look(call);
+            }
+            let since = lock(&self.state).ready.begin_round();
+            let paused = match self.pause(call)? {
+                // Word of sessions that have nothing, again and again: what else is in the set is
+                // not to wait for that.
+                Pause::Look if vain >= VAIN_MAX => self.look_in_kernel(call)?,
+                Pause::Look => {
+                    vain += 1;
+                    continue;
+                }
+                paused => paused,
+            };
+            match paused {
+                Pause::Look => {}
+                Pause::Kernel(answer) => {
+                    let found = self.after_pause(call, since, answer)?;
+                    if found > 0 {
+                        return Ok(found);
+                    }
+                }
+                Pause::Interrupted => {
+                    // What is ready counts more than that a handler ran, as in the kernel.
+                    let found = self.gather(call)?;
+                    return if found > 0 { Ok(found) } else { Err(Errno::INTR) };
+                }
+            }
+        }
+    }
+
+    /// Asks the kernel without waiting.
+    fn look_in_kernel(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        let (began_ns, room) = (now_ns(), call.events.len());
+        let said = call.ask(.., Some(Duration::ZERO), None)?;
+        Ok(Pause::Kernel(Answer { began_ns, said, room }))
+    }
+
+    /// The time is over. With a mask, a signal that it lets through ends the call even so.
+    fn last_look(&self, call: &mut Call<'_>) -> Result<usize, Errno> {
+        if call.mask.is_none() {
+            return Ok(0);
+        }
+        let said = call.ask(.., Some(Duration::ZERO), call.mask)?;
+        Ok(self.sort(call, said))
+    }
+
+    /// Spins, then sleeps.
+    fn pause(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        call.host.wait_begins();
+        let paused = match self.spin(call) {
+            Some(pause) => Ok(pause),
+            None => self.sleep(call),
+        };
+        let is_interrupted = call.is_interrupted();
+        call.host.wait_ends();
+        match paused {
+            // `epoll_wait` is never restarted (signal(7)), so both kinds of handlers end it.
+            Ok(Pause::Look | Pause::Kernel(Answer { said: 0, .. })) if is_interrupted => {
+                Ok(Pause::Interrupted)
+            }
+            Err(Errno::INTR) => Ok(Pause::Interrupted),
+            other => other,
+        }
+    }
+
+    /// One waiter of a set spins, the others sleep.
+    fn spin(&self, call: &mut Call<'_>) -> Option<Pause> {
+        let (mut policy, inboxes) = {
+            let mut state = lock(&self.state);
+            if call.mask.is_some() || state.spinners > 0 || state.ready.len() == 0 {
+                return None;
+            }
+            let policy = state.policy.take();
+            state.spinners += 1;
+            let policy = policy.unwrap_or_else(|| Box::new(Policy::new((call.wait)())));
+            (policy, Arc::clone(&state.inboxes))
+        };
+        let mut said = 0;
+        // Not at once: most answers come sooner, and the sleep that follows asks too.
+        let (mut looks, mut next_ns, mut asked_ns) = (0u32, now_ns() + ASK_INTERVAL_NS, 0);
+        policy.spin(0, call.deadline, || {
+            call.look.turn();
+            if has_ready(&inboxes) || call.is_interrupted() {
+                return true;
+            }
+            looks = looks.wrapping_add(1);
+            if looks % LOOKS_PER_CLOCK != 1 {
+                return false;
+            }
+            let now = now_ns();
+            if now < next_ns {
+                return false;
+            }
+            (asked_ns, next_ns) = (now, now + ASK_INTERVAL_NS);
+            // An error shows again when we sleep.
+            said = call.ask(.., Some(Duration::ZERO), None).unwrap_or(0);
+            said > 0
+        });
+        let mut state = lock(&self.state);
+        state.spinners = state.spinners.saturating_sub(1);
+        state.asked_ns = state.asked_ns.max(asked_ns);
+        let parks = policy.parks();
+        state.policy = Some(policy);
+        drop(state);
+        if said > 0 {
+            let room = call.events.len();
+            return Some(Pause::Kernel(Answer { began_ns: asked_ns, said, room }));
+        }
+        let is_over = has_ready(&inboxes) || call.is_interrupted() || call.deadline.is_over();
+        (is_over || !parks).then_some(Pause::Look)
+    }
+
+    fn sleep(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        let hears_packets = lock(&self.state).packets != 0;
+        let watches = hears_packets.then(|| call.look.begin_sleep());
+        let slept = self.sleep_now(call);
+        if let Some(watches) = watches {
+            call.look.end_sleep(watches);
+            // What has woken us, perhaps.
+            call.look.turn();
+        }
+        slept
+    }
+
+    fn sleep_now(&self, call: &mut Call<'_>) -> Result<Pause, Errno> {
+        call.look.turn();
+        let version = {
+            let mut state = lock(&self.state);
+            state.drain();
+            if !state.ready.is_idle() {
+                return Ok(Pause::Look);
+            }
+            state.settle();
+            state.sleepers += 1;
+            state.each_inbox(Inbox::announce);
+            // SYNC: after the announcement; pairs with the peer that posts, then looks who sleeps.
+            if state.has_ready() || call.is_interrupted() {
+                state.woke();
+                return Ok(Pause::Look);
+            }
+            state.version
+        };
+        let began_ns = now_ns();
+        let said = call.ask(.., call.deadline.left(), call.mask);
+        let mut state: MutexGuard<'_, State> = lock(&self.state);
+        if state.version == version {
+            state.woke();
+        }
+        let room = call.events.len();
+        said.map(|said| Pause::Kernel(Answer { began_ns, said, room }))
+    }
+}
+
+impl State {
+    /// A sleeper is awake.
+    fn woke(&mut self) {
+        self.sleepers -= 1;
+        self.each_inbox(Inbox::withdraw);
+    }
+}

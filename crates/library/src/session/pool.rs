@@ -1,0 +1,74 @@
+//! All sessions of the process.
+//!
+//! They are never freed, only used again: see `session`.
+
+use crate::host::lock::lock;
+use crate::session::Session;
+use rustix::io::Errno;
+use std::sync::{Mutex, OnceLock};
+
+/// All sessions of the process.
+pub(crate) struct Pool {
+    chunks: [OnceLock<Box<[Session]>>; Pool::CHUNKS],
+    free: Mutex<Free>,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    slots: Vec<u32>,
+    made: u32,
+}
+
+impl Pool {
+    const CHUNK: usize = 64;
+    const CHUNKS: usize = 1024;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; Self::CHUNKS],
+            free: Mutex::new(Free { slots: Vec::new(), made: 0 }),
+        }
+    }
+
+    /// The session in a slot that was handed out.
+    #[inline]
+    pub(crate) fn session(&self, slot: u32) -> Option<&Session> {
+        let slot = slot as usize;
+        self.chunks.get(slot / Self::CHUNK)?.get()?.get(slot % Self::CHUNK)
+    }
+
+    /// A session to be used for something new.
+    ///
+    /// # Errors
+    /// `EMFILE` when all are in use.
+    pub(crate) fn take(&self) -> Result<&Session, Errno> {
+        let mut free = lock(&self.free);
+        let slot = match free.slots.pop() {
+            Some(slot) => slot,
+            None => {
+                free.made += 1;
+                free.made - 1
+            }
+        };
+        let index = slot as usize / Self::CHUNK;
+        let Some(chunk) = self.chunks.get(index) else {
+            free.made -= 1;
+            return Err(Errno::MFILE);
+        };
+        let first = (index * Self::CHUNK) as u32;
+        let chunk = chunk
+            .get_or_init(|| (0..Self::CHUNK as u32).map(|at| Session::new(first + at)).collect());
+        chunk.get(slot as usize % Self::CHUNK).ok_or(Errno::MFILE)
+    }
+
+    /// Gives one back.
+    pub(crate) fn give_back(&self, session: &Session) {
+        lock(&self.free).slots.push(session.slot());
+    }
+}
+
+impl core::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
