@@ -8,84 +8,18 @@
 //! so a pointer into a block freed a moment ago can still crash here. A kernel that does not know
 //! these advices is asked in other ways.
 
-use crate::next::kernel;
+use crate::gate::kernel;
+use crate::next::next;
 use crate::raw::{self, Kernel};
 use crate::tls;
+pub(crate) use crate::validated::Access;
+use crate::validated::{PAGE, Validated};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-const PAGE: usize = 4096;
-const RANGES: usize = 4;
-/// Sets of the table, as a power of two, and ranges in each.
-const SETS_LOG2: u32 = 6;
-const WAYS: usize = 2;
 /// Linux 5.14.
 const POPULATE_READ: usize = 22;
 const POPULATE_WRITE: usize = 23;
-
-/// What is to be done to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    Read,
-    Write,
-}
-
-/// Some pages that may be touched.
-#[derive(Default)]
-struct Range {
-    start: AtomicUsize,
-    /// 0: nothing. Whole pages, so the lowest bit is free to say that they can be written.
-    end: AtomicUsize,
-}
-
-const WRITABLE: usize = 1;
-
-impl Range {
-    #[inline(always)]
-    fn has(&self, at: usize, end: usize, access: Access) -> bool {
-        let own = self.end.load(Ordering::Relaxed);
-        self.start.load(Ordering::Relaxed) <= at
-            && end <= own & !WRITABLE
-            && (access == Access::Read || own & WRITABLE != 0)
-    }
-
-    fn set(&self, start: usize, end: usize) {
-        // A handler that looks meanwhile finds nothing.
-        self.end.store(0, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.start.store(start, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.end.store(end, Ordering::Relaxed);
-    }
-}
-
-/// What a thread has found out.
-pub(crate) struct Validated {
-    ranges: [Range; RANGES],
-    table: [[Range; WAYS]; 1 << SETS_LOG2],
-    replace: AtomicU32,
-    /// `UNMAPPED` when the ranges were noted.
-    unmapped: AtomicU32,
-}
-
-impl Default for Validated {
-    fn default() -> Self {
-        Self {
-            ranges: Default::default(),
-            table: core::array::from_fn(|_| Default::default()),
-            replace: AtomicU32::new(0),
-            unmapped: AtomicU32::new(0),
-        }
-    }
-}
-
-/// The set of the table for a range that begins at `at`. Folded, so that buffers at regular
-/// distances spread.
-#[inline(always)]
-fn set_of(at: usize) -> usize {
-    let page = at / PAGE;
-    (page ^ page >> SETS_LOG2 ^ page >> (2 * SETS_LOG2)) & ((1 << SETS_LOG2) - 1)
-}
 
 /// Counts what may have made memory inaccessible.
 static UNMAPPED: AtomicU32 = AtomicU32::new(0);
@@ -95,11 +29,8 @@ static UNMAPPED: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn accessible(at: usize, len: usize, access: Access) -> usize {
     let validated = &tls::here().validated;
     let end = at.saturating_add(len);
-    if validated.unmapped.load(Ordering::Relaxed) == UNMAPPED.load(Ordering::Relaxed) {
-        let mut known = validated.ranges.iter().chain(&validated.table[set_of(at)]);
-        if known.any(|range| range.has(at, end, access)) {
-            return len;
-        }
+    if validated.has(UNMAPPED.load(Ordering::Relaxed), at, end, access) {
+        return len;
     }
     if len == 0 { 0 } else { ask(validated, at, len, access) }
 }
@@ -151,29 +82,8 @@ fn ask(validated: &Validated, at: usize, len: usize, access: Access) -> usize {
     if good == 0 {
         return 0;
     }
-    note(validated, unmapped, first, first + good * PAGE, access);
+    validated.note(unmapped, first, first + good * PAGE, access);
     len.min(first + good * PAGE - at)
-}
-
-fn note(validated: &Validated, unmapped: u32, start: usize, end: usize, access: Access) {
-    if validated.unmapped.load(Ordering::Relaxed) != unmapped {
-        for range in validated.ranges.iter().chain(validated.table.iter().flatten()) {
-            range.end.store(0, Ordering::Relaxed);
-        }
-        compiler_fence(Ordering::SeqCst);
-        validated.unmapped.store(unmapped, Ordering::Relaxed);
-    }
-    let turn = validated.replace.load(Ordering::Relaxed);
-    validated.replace.store(turn.wrapping_add(1), Ordering::Relaxed);
-    let end = if access == Access::Write { end | WRITABLE } else { end };
-    validated.ranges[turn as usize % RANGES].set(start, end);
-    let set = &validated.table[set_of(start)];
-    // One that begins at the same place was too short, or not writable; else a vacant one, else
-    // any.
-    let vacant = || set.iter().position(|range| range.end.load(Ordering::Relaxed) == 0);
-    let same = set.iter().position(|range| range.start.load(Ordering::Relaxed) == start);
-    let way = same.or_else(vacant).unwrap_or((turn as usize / RANGES) % WAYS);
-    set[way].set(start, end);
 }
 
 /// How many of `pages` from `first` are good, by halving: the kernel does not say where it stopped.
@@ -238,6 +148,13 @@ fn probe(page: usize, access: Access) -> bool {
     }
 }
 
+/// A fortified call found its buffer too small: the C library's way to end it all.
+#[cold]
+pub(crate) fn overflow() -> ! {
+    // SAFETY: does not return.
+    unsafe { next!(c"__chk_fail" as unsafe extern "C-unwind" fn() -> !)() }
+}
+
 /// Memory may have become inaccessible.
 #[inline]
 fn forget() {
@@ -284,46 +201,4 @@ unsafe extern "C-unwind" fn mremap(
     let kernel =
         unsafe { kernel!(SYS_mremap, c"mremap" as Mremap; at, old_len, new_len, flags, new_at) };
     forgotten_by(kernel) as *mut c_void
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_buffer_for_each_of_many_clients_is_remembered() {
-        for stride in [4, 5, 16, 17] {
-            let validated = Validated::default();
-            let place = |n: usize| (1 << 40) + n * stride * PAGE;
-            for n in 0..60 {
-                note(&validated, 0, place(n), place(n) + 4 * PAGE, Access::Write);
-            }
-            let is_known = |n: &usize| {
-                let at = place(*n) + 100;
-                validated.table[set_of(at)].iter().any(|r| r.has(at, at + 5000, Access::Write))
-            };
-            let known = (0..60).filter(is_known).count();
-            assert!(known >= 48, "{known} of 60 at a distance of {stride} pages");
-        }
-    }
-
-    #[test]
-    fn what_may_only_be_read_is_not_said_to_be_writable() {
-        let validated = Validated::default();
-        note(&validated, 0, PAGE, 3 * PAGE, Access::Read);
-        let has = |at, end, access| {
-            validated
-                .ranges
-                .iter()
-                .chain(&validated.table[set_of(at)])
-                .any(|r| r.has(at, end, access))
-        };
-        assert!(has(PAGE, 3 * PAGE, Access::Read) && !has(PAGE, 3 * PAGE, Access::Write));
-        assert!(!has(PAGE, 3 * PAGE + 1, Access::Read));
-        note(&validated, 0, PAGE, 3 * PAGE, Access::Write);
-        assert!(has(PAGE, 3 * PAGE, Access::Write));
-        // Something was unmapped since.
-        note(&validated, 1, 8 * PAGE, 9 * PAGE, Access::Read);
-        assert!(!has(PAGE, 3 * PAGE, Access::Read));
-    }
 }

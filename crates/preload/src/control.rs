@@ -1,11 +1,11 @@
 //! `fcntl` and `ioctl`: what changes how a session behaves, and what asks how much it holds.
 
 use crate::descriptors::{duplicated, is_own, not_open, numbering};
+use crate::gate::home;
+use crate::gate::kernel;
 use crate::gate::{is_open, tell, within};
 use crate::library::Queue;
-use crate::next::kernel;
 use crate::raw::Kernel;
-use crate::transfer::home;
 use crate::{buffers, errno, raw};
 use core::ffi::{c_int, c_ulong};
 

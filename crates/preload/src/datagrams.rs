@@ -7,12 +7,12 @@
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
-use crate::gate::{is_open, within};
+use crate::flags::RECV_SERVED;
+use crate::gate::{home, is_open, within};
 use crate::library::{Attempt, Call, Datagram, Got, PARTS_MAX, Recv, Told};
 use crate::process::was_cancelled;
-use crate::transfer::home;
+use crate::raw;
 use crate::vectors::{self, IOV_MAX};
-use crate::{raw, sockets};
 use core::ffi::c_int;
 use libc::{cmsghdr, iovec, msghdr};
 use rustix::io::Errno;
@@ -241,7 +241,7 @@ pub(crate) fn send(
 /// kernel's alone, as the error queue is.
 pub(crate) fn recv_flags(flags: c_int) -> Option<Recv> {
     let whole_len = flags & libc::MSG_TRUNC != 0;
-    let served = sockets::RECV_SERVED | libc::MSG_TRUNC;
+    let served = RECV_SERVED | libc::MSG_TRUNC;
     (flags & !served == 0).then_some(Recv {
         peek: flags & libc::MSG_PEEK != 0,
         wait_all: false,

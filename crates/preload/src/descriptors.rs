@@ -3,9 +3,10 @@
 //! The library has descriptors of its own in the same process. To the program they are not open.
 
 use crate::errno;
+use crate::gate::kernel;
 use crate::gate::{is_open, tell, within};
 use crate::library::{Library, Origin, numbers};
-use crate::next::{kernel, next};
+use crate::next::next;
 use crate::raw::{self, Kernel};
 use core::ffi::{c_int, c_uint};
 use rustix::io::Errno;

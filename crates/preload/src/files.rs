@@ -4,11 +4,12 @@
 
 use crate::buffers;
 use crate::errno;
+use crate::gate::home;
+use crate::gate::kernel;
 use crate::gate::within;
 use crate::library::{Call, Path};
-use crate::next::kernel;
 use crate::raw::Kernel;
-use crate::transfer::{counted, home, way_in, way_out};
+use crate::transfer::{counted, way_in, way_out};
 use crate::vectors::TRANSFER_MAX;
 use core::ffi::{c_int, c_uint};
 use libc::{iovec, off64_t};

@@ -1,8 +1,9 @@
 //! When a call may ask the library at all, and the way in and out.
 
-use crate::library::{Library, library};
+use crate::library::{Library, ReasonT, library};
 use crate::tls::{Thread, here};
 use crate::{errno, late, raw, stack};
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -154,3 +155,23 @@ pub(crate) fn tell(what: impl FnOnce(&'static Library)) {
         within(what);
     }
 }
+
+/// A session is to be in the kernel for what follows.
+#[cold]
+#[inline(never)]
+pub(crate) fn home(fd: c_int, stay: bool) {
+    tell(|library| library.go_home(fd, ReasonT::Operation, stay));
+}
+
+/// The kernel's call as the next function named `$name` makes it, or as a bare system call for the
+/// library itself: in there a thread must not end, as it may in the C library's function, and other
+/// preloaded libraries are not meant. Unsafe as [`next!`].
+macro_rules! kernel {
+    ($number:ident, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
+        move || match $crate::gate::from_inside(libc::$number, &[$($argument as usize),+]) {
+            Some(result) => result,
+            None => $crate::next::next!($name as $type)($($argument),+) as isize,
+        }
+    };
+}
+pub(crate) use kernel;

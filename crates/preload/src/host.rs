@@ -1,7 +1,7 @@
 //! What the library asks of its shell.
 
 use crate::library::{EpollEvent, Host, Interrupt, PollFd, library};
-use crate::{late, notice, pause, process, raw, rings, signals, stack, stdio, tls};
+use crate::{handlers, late, notice, pause, process, raw, rings, stack, stdio, tls};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::time::Duration;
 use libc::timespec;
@@ -48,7 +48,7 @@ impl Host for Shell {
     }
 
     fn in_handler(&self) -> bool {
-        signals::in_handler(tls::here())
+        handlers::in_handler(tls::here())
     }
 
     fn stdio_uses(&self, fd: i32) -> bool {

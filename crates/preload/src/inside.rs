@@ -17,6 +17,10 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{stat64, timespec};
 
+/// The C library's own signals, 32 and 33: it waits for every thread to have had the second when
+/// the program changes its user or group, so none may block it.
+pub(crate) const INTERNAL: u64 = 3 << 31;
+
 /// Defines hidden names for functions here.
 macro_rules! hidden {
     ($($name:ident = $function:path),+ $(,)?) => {$(
@@ -239,7 +243,7 @@ extern "C" fn processor() -> c_int {
 /// Answers an error's number, and leaves the C library's own signals alone, as it does itself.
 extern "C" fn mask(how: c_int, new: *const u64, old: *mut u64) -> c_int {
     // SAFETY: null, or a set of the caller's.
-    let without = unsafe { new.as_ref() }.map(|set| set & !crate::threads::INTERNAL);
+    let without = unsafe { new.as_ref() }.map(|set| set & !INTERNAL);
     let new = without.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     let words = arguments([how as usize, new as usize, old as usize, 8]);
     // SAFETY: the caller's own, for the kernel to check.

@@ -1,11 +1,13 @@
 //! Reading and writing: `read`, `write` and their relatives. What they have in common with other
 //! data calls is `transfer`.
 
-use crate::gate::is_wide_open;
+use crate::buffers::overflow;
+use crate::gate::kernel;
+use crate::gate::{home, is_wide_open};
 use crate::library::{Recv, Send, library};
-use crate::next::{kernel, next};
+use crate::next::next;
 use crate::raw::Kernel;
-use crate::transfer::{Buffers, home, receive, send};
+use crate::transfer::{Buffers, receive, send};
 use core::ffi::{c_int, c_void};
 use libc::iovec;
 
@@ -60,13 +62,6 @@ unsafe extern "C-unwind" fn __read_chk(
     }
     // SAFETY: the same function.
     unsafe { read(fd, at, len) }
-}
-
-/// A fortified call found its buffer too small: the C library's way to end it all.
-#[cold]
-pub(crate) fn overflow() -> ! {
-    // SAFETY: does not return.
-    unsafe { next!(c"__chk_fail" as unsafe extern "C-unwind" fn() -> !)() }
 }
 
 #[unsafe(no_mangle)]

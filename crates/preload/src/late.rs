@@ -11,41 +11,13 @@
 
 use crate::raw;
 use crate::tls::Thread;
-use core::cell::UnsafeCell;
+use crate::turns::Said;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use libc::{siginfo_t, ucontext_t};
 
-/// Real-time signals that can be put in order at a time; more of them are delivered as they come.
-const TURNS: usize = 4;
-/// Words of the kernel's part of a `siginfo_t`.
-const WORDS: usize = 6;
 /// The first signal that queues up.
 const REAL_TIME: c_int = 32;
-
-type Said = [u64; WORDS];
-
-/// What is kept of one signal. Only its own thread looks here, in handlers of this one signal, or
-/// while it is blocked.
-#[derive(Default)]
-struct Turn {
-    /// 0: nothing.
-    signal: AtomicU32,
-    /// What the next delivery is to say.
-    next: UnsafeCell<Said>,
-    /// What the one sent again says.
-    last: UnsafeCell<Said>,
-}
-
-/// A thread's.
-#[derive(Default)]
-pub(crate) struct Turns([Turn; TURNS]);
-
-impl Turns {
-    fn of(&self, signal: u32) -> Option<&Turn> {
-        self.0.iter().find(|turn| turn.signal.load(Ordering::Relaxed) == signal)
-    }
-}
 
 fn said(info: &mut siginfo_t) -> &mut Said {
     // SAFETY: 128 bytes of plain data, of which these are the first.

@@ -29,7 +29,9 @@ mod descriptors;
 mod errno;
 mod exec;
 mod files;
+mod flags;
 mod gate;
+mod handlers;
 mod heap;
 mod host;
 mod inside;
@@ -60,7 +62,9 @@ mod threads;
 mod tls;
 mod trampoline;
 mod transfer;
+mod turns;
 mod unwinder;
+mod validated;
 mod vectors;
 
 #[global_allocator]

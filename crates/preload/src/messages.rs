@@ -2,12 +2,13 @@
 
 use crate::beside::Beside;
 use crate::buffers;
+use crate::gate::home;
+use crate::gate::kernel;
 use crate::gate::{is_open, tell};
 use crate::library::{Path, Recv, Send};
-use crate::next::kernel;
 use crate::raw::Kernel;
 use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};
-use crate::transfer::{self, Buffers, counted, home};
+use crate::transfer::{self, Buffers, counted};
 use crate::{datagrams, raw};
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};

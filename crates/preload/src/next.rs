@@ -27,19 +27,6 @@ macro_rules! c_library {
 }
 pub(crate) use c_library;
 
-/// The kernel's call as the next function named `$name` makes it, or as a bare system call for the
-/// library itself: in there a thread must not end, as it may in the C library's function, and other
-/// preloaded libraries are not meant. Unsafe as [`next!`].
-macro_rules! kernel {
-    ($number:ident, $name:literal as $type:ty; $($argument:expr),+ $(,)?) => {
-        move || match $crate::gate::from_inside(libc::$number, &[$($argument as usize),+]) {
-            Some(result) => result,
-            None => $crate::next::next!($name as $type)($($argument),+) as isize,
-        }
-    };
-}
-pub(crate) use kernel;
-
 /// What `slot` holds, looked up if it holds nothing yet. Never 0.
 #[inline(always)]
 pub(crate) fn address(slot: &AtomicUsize, name: &CStr) -> usize {

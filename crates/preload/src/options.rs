@@ -5,9 +5,9 @@
 //! see `asks` of the library.
 
 use crate::errno;
+use crate::gate::kernel;
 use crate::gate::{is_open, tell, within};
 use crate::library::{Answer, Change, Set, SocketOption, library, tcp_info};
-use crate::next::kernel;
 use crate::raw::Kernel;
 use crate::{buffers, raw};
 use core::ffi::{c_int, c_void};

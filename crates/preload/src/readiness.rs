@@ -3,17 +3,18 @@
 //! A wait that the library serves cannot be a cancellation point; see `process` for how it ends
 //! nevertheless.
 
+use crate::buffers::overflow;
 use crate::buffers::{self, Access, accessible};
 use crate::descriptors::{numbering, opened};
 use crate::errno;
+use crate::gate::home;
+use crate::gate::kernel;
 use crate::gate::{is_open, tell, within};
-use crate::io::overflow;
 use crate::library::{EpollEvent, Origin, PollFd};
-use crate::next::{kernel, next};
+use crate::next::next;
 use crate::process::was_cancelled;
 use crate::raw::{self, Kernel};
 use crate::rings;
-use crate::transfer::home;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::time::Duration;

@@ -5,9 +5,10 @@
 //! What `fopen` and its like open the C library opens inside: see `stdio`.
 
 use crate::descriptors::numbering_first;
+use crate::gate::kernel;
 use crate::gate::{is_open, within};
 use crate::library::library;
-use crate::next::{kernel, next};
+use crate::next::next;
 use crate::raw::Kernel;
 use core::ffi::{c_char, c_int};
 

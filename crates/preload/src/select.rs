@@ -3,12 +3,12 @@
 
 use crate::buffers::{self, Access, accessible};
 use crate::errno;
+use crate::gate::home;
 use crate::gate::{is_open, within};
 use crate::library::PollFd;
 use crate::next::next;
 use crate::raw::Kernel;
 use crate::readiness::{Countdown, Terms, poll_in_library, terms};
-use crate::transfer::home;
 use core::ffi::c_int;
 use core::time::Duration;
 use libc::{fd_set, sigset_t, timespec, timeval};

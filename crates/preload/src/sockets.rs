@@ -1,13 +1,15 @@
 //! Sockets: made, connected, shut down, and the data calls with flags. Messages with headers are in
 //! `messages`, options in `options`.
 
+use crate::buffers::overflow;
 use crate::descriptors::{numbering, numbering_first, opened};
-use crate::gate::{tell, within};
-use crate::io::overflow;
+use crate::flags::RECV_SERVED;
+use crate::gate::kernel;
+use crate::gate::{home, tell, within};
 use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
-use crate::next::{kernel, next};
+use crate::next::next;
 use crate::raw::Kernel;
-use crate::transfer::{self, Buffers, counted, home};
+use crate::transfer::{self, Buffers, counted};
 use crate::{buffers, datagrams, raw};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, sockaddr, socklen_t};
@@ -38,12 +40,6 @@ type SendToFn = unsafe extern "C-unwind" fn(
     socklen_t,
 ) -> isize;
 
-/// Flags of receiving calls that a session honours.
-pub(crate) const RECV_SERVED: c_int = libc::MSG_PEEK
-    | libc::MSG_WAITALL
-    | libc::MSG_DONTWAIT
-    | libc::MSG_NOSIGNAL
-    | libc::MSG_CMSG_CLOEXEC;
 /// Flags of sending calls that a session honours: bytes in a ring are with the peer, more to come
 /// or not.
 const SEND_SERVED: c_int =

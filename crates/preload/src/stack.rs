@@ -11,9 +11,9 @@
 //! at a time. The caller's registers are left on the caller's stack, where who looks through stacks
 //! for pointers finds them, and where an unwinder goes on.
 
+use crate::handlers::{in_handler, stack_pointer};
 use crate::heap::{map, unmap};
 use crate::raw;
-use crate::signals::{in_handler, stack_pointer};
 use crate::tls::{Thread, here};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};

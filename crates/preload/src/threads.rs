@@ -1,7 +1,7 @@
 //! The library's own threads: always inside, and without signals. Other functions of the C library
 //! as the library itself uses them are in `inside`.
 
-use crate::inside::hidden;
+use crate::inside::{INTERNAL, hidden};
 use crate::next::c_library;
 use crate::{gate, raw, tls};
 use core::ffi::{c_int, c_void};
@@ -16,10 +16,6 @@ type CreateFn = unsafe extern "C-unwind" fn(
 ) -> c_int;
 
 hidden!(pthread_create = create);
-
-/// The C library's own signals, 32 and 33: it waits for every thread to have had the second when
-/// the program changes its user or group, so none may block it.
-pub(crate) const INTERNAL: u64 = 3 << 31;
 
 /// What a new thread is to do.
 struct Task {

@@ -4,8 +4,8 @@
 //! handlers on that thread; hence atomics, used without any order, and fences for the compiler
 //! alone.
 
-use crate::buffers::Validated;
-use crate::late::Turns;
+use crate::turns::Turns;
+use crate::validated::Validated;
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
@@ -23,7 +23,7 @@ pub(crate) struct Thread {
     pub(crate) breaks: AtomicU32,
     /// How many cancelled threads this one has looked after: see `process`.
     pub(crate) cancels_seen: AtomicU32,
-    /// Handlers of the program's that run here: see `signals::in_handler`.
+    /// Handlers of the program's that run here: see `handlers::in_handler`.
     pub(crate) handlers: AtomicU32,
     /// An address in the frame of the first of them.
     pub(crate) first_handler: AtomicUsize,

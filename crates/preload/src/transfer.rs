@@ -6,10 +6,8 @@ use crate::beside::Beside;
 use crate::buffers;
 use crate::datagrams;
 use crate::errno;
-use crate::gate::{is_open, within};
-use crate::library::{
-    Attempt, BytesOnly, Call, FromKernel, Path, ReasonT, Recv, Send, Use, library,
-};
+use crate::gate::{home, is_open, within};
+use crate::library::{Attempt, BytesOnly, Call, FromKernel, Path, Recv, Send, Use, library};
 use crate::process::was_cancelled;
 use crate::raw::{self, Kernel};
 use crate::vectors::{self, IOV_MAX, Rounds};
@@ -90,13 +88,6 @@ pub(crate) fn counted(usage: Use<'static>, kernel: impl Kernel) -> isize {
 #[inline(never)]
 fn report(usage: ManuallyDrop<Use<'static>>, result: isize) {
     within(|_| ManuallyDrop::into_inner(usage).done(result));
-}
-
-/// A session is to be in the kernel for what follows.
-#[cold]
-#[inline(never)]
-pub(crate) fn home(fd: c_int, stay: bool) {
-    crate::gate::tell(|library| library.go_home(fd, ReasonT::Operation, stay));
 }
 
 /// A call whose arguments only the kernel can judge: mostly it refuses them, but some it takes

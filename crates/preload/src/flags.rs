@@ -1,0 +1,10 @@
+//! Flags of socket calls that sessions serve; a call with others goes to the kernel.
+
+use core::ffi::c_int;
+
+/// Flags of receiving calls that a session honours.
+pub(crate) const RECV_SERVED: c_int = libc::MSG_PEEK
+    | libc::MSG_WAITALL
+    | libc::MSG_DONTWAIT
+    | libc::MSG_NOSIGNAL
+    | libc::MSG_CMSG_CLOEXEC;
