@@ -8,20 +8,18 @@
 
 mod arriving;
 
-pub(crate) use arriving::{Marks, Sizes};
-
 use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};
+use crate::hop::{Hop, header_for};
 use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
 use sojourn_proto::tcp::{Connection, Limits, ReceiveEnd, Transmit};
 use sojourn_proto::time::Instant;
 use sojourn_stream::{Stop, Stream};
-use sojourn_wire::ethernet;
-use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Offload};
+use sojourn_wire::frame::{HEADERS_BYTES_MAX, Header, Offload};
 use sojourn_wire::ip::Ecn;
-use sojourn_wire::{FlowKey, MacAddress, Protocol};
+use sojourn_wire::{FlowKey, Protocol};
 use std::io::IoSlice;
 
 /// While so many bytes are under way the end of what was written, less than a segment, may wait a
@@ -43,17 +41,6 @@ pub(crate) enum Ending {
     Bulk,
 }
 
-/// What of the way to the peer is in the frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
-    /// The interface's own address and the next hop's; none on a link without such addresses.
-    pub link: Option<([u8; 6], [u8; 6])>,
-    /// Bytes of the largest IP packet.
-    pub mtu: u32,
-    /// There is no route for the moment: what is sent is lost, as the kernel's would be.
-    pub is_cut: bool,
-}
-
 /// A session between its program and the network.
 #[derive(Debug)]
 pub struct Carried {
@@ -71,21 +58,6 @@ pub struct Carried {
     beat: Beat,
     judge: Judge,
     verdict: Option<Verdict>,
-}
-
-/// The headers of a session's frames along a way.
-pub(crate) fn header_for(flow: FlowKey, ip: IpOptions, hop: &Hop) -> Option<Header> {
-    let link = hop.link.map(|(own, next)| {
-        let ether_type = ethernet::EtherType::IPV4;
-        ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
-    });
-    let fields = Fields {
-        dscp: ip.traffic_class >> 2,
-        hop_limit: ip.hop_limit,
-        flow_label: ip.flow_label,
-        dont_fragment: ip.dont_fragment,
-    };
-    Header::new(link, flow, fields).ok()
 }
 
 /// Addresses and ports of the frames that a connection sends.

@@ -7,22 +7,18 @@
 //! which nobody holds longer than a copy takes. Read `docs/moves.md`, "UDP", then
 //! `sojourn_proto::udp`.
 
-use crate::carried::{Hop, header_for};
 use crate::counts::Counts;
 use crate::figures::BEAT;
 use crate::hash::Words;
-use crate::outgoing::{Frames, gather};
-use crate::pump::{LinkId, Pump};
+use crate::hop::{Hop, LinkId, header_for};
 use sojourn_proto::record::{IpOptions, SessionRecord};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::{Envelope, Socket};
 use sojourn_stream::Stream;
 use sojourn_wire::frame::Header;
-use sojourn_wire::ip::TrafficClass;
 use sojourn_wire::{FlowKey, Protocol};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
-use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,11 +42,11 @@ pub struct Source {
 
 /// What is known of a destination.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+pub(crate) struct Known {
     /// When it was asked for last.
     asked: Instant,
     /// `None`: the kernel sends.
-    way: Option<Source>,
+    pub(crate) way: Option<Source>,
 }
 
 /// What became of a datagram that was to be sent.
@@ -67,21 +63,21 @@ pub enum Sent {
 /// One socket.
 #[derive(Debug)]
 pub struct Datagrams {
-    socket: Waiting,
+    pub(crate) socket: Waiting,
     /// The other side of its stream: its bell.
-    stream: Stream,
+    pub(crate) stream: Stream,
     local: SocketAddr,
-    peer: Option<SocketAddr>,
-    link: LinkId,
-    ways: HashMap<IpAddr, Known>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) link: LinkId,
+    pub(crate) ways: HashMap<IpAddr, Known>,
     /// The headers of the last datagram that was sent, and until when its way counts.
-    last: Option<(SocketAddr, Header)>,
-    identification: u16,
+    pub(crate) last: Option<(SocketAddr, Header)>,
+    pub(crate) identification: u16,
     /// Its readers are to be rung.
     is_rung: bool,
     /// Datagrams that were sent, and their bytes.
-    sent: u64,
-    sent_bytes: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
     /// It is among those whose counts are to be told.
     has_beat: bool,
 }
@@ -144,7 +140,7 @@ impl Datagrams {
     }
 
     /// The way to there as it is known, and whether it is to be asked for.
-    fn way(&mut self, to: IpAddr, at: Instant) -> (Option<Source>, bool) {
+    pub(crate) fn way(&mut self, to: IpAddr, at: Instant) -> (Option<Source>, bool) {
         if let Some(known) = self.ways.get_mut(&to) {
             let is_old = at.since(known.asked).as_micros() >= WAY_LASTS_US;
             if is_old {
@@ -159,7 +155,12 @@ impl Datagrams {
         (None, true)
     }
 
-    fn header(&mut self, target: SocketAddr, way: &Source, ip: IpOptions) -> Option<Header> {
+    pub(crate) fn header(
+        &mut self,
+        target: SocketAddr,
+        way: &Source,
+        ip: IpOptions,
+    ) -> Option<Header> {
         if let Some((to, header)) = &self.last
             && *to == target
         {
@@ -176,14 +177,14 @@ impl Datagrams {
 /// All UDP sockets of a pump.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    all: HashMap<u32, Datagrams, BuildHasherDefault<Words>>,
+    pub(crate) all: HashMap<u32, Datagrams, BuildHasherDefault<Words>>,
     /// Connected ones, by what their own frames say.
     connected: HashMap<FlowKey, u32, BuildHasherDefault<Words>>,
     /// The others, by their ports.
     others: HashMap<u16, Vec<u32>, BuildHasherDefault<Words>>,
     rung: Vec<u32>,
     /// Those whose counts are to be told, and when: the first comes first.
-    beats: VecDeque<(Instant, u32)>,
+    pub(crate) beats: VecDeque<(Instant, u32)>,
     /// Datagrams that came before their socket, the oldest first: the filter is told a moment
     /// earlier.
     early: VecDeque<Early>,
@@ -209,7 +210,7 @@ impl Sockets {
         Some(FlowKey { protocol: Protocol::Udp, source: one.local, target })
     }
 
-    fn insert(&mut self, number: u32, one: Datagrams, now: Instant) {
+    pub(crate) fn insert(&mut self, number: u32, one: Datagrams, now: Instant) {
         match Self::flow_of(&one) {
             Some(flow) => drop(self.connected.insert(flow, number)),
             None => self.others.entry(one.local.port()).or_default().push(number),
@@ -227,7 +228,7 @@ impl Sockets {
         }
     }
 
-    fn remove(&mut self, number: u32) -> Option<Datagrams> {
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Datagrams> {
         let one = self.all.remove(&number)?;
         self.beats.retain(|(_, other)| *other != number);
         match Self::flow_of(&one) {
@@ -308,108 +309,19 @@ impl Sockets {
 }
 
 /// Something has happened: it will be told, unless it will be anyhow.
-fn begin_beat(beats: &mut VecDeque<(Instant, u32)>, number: u32, one: &mut Datagrams, at: Instant) {
+pub(crate) fn begin_beat(
+    beats: &mut VecDeque<(Instant, u32)>,
+    number: u32,
+    one: &mut Datagrams,
+    at: Instant,
+) {
     if !one.has_beat {
         one.has_beat = true;
         beats.push_back((at + BEAT, number));
     }
 }
 
-impl Pump {
-    /// One more UDP socket, under a number that no other session has.
-    pub fn insert_datagrams(&mut self, number: u32, one: Datagrams, at: Instant) {
-        if let Some(link) = self.links.iter_mut().find(|known| known.id == one.link) {
-            link.sessions += 1;
-        }
-        self.sockets.insert(number, one, at);
-    }
-
-    /// A socket less. It gets what has arrived for it until now: nobody else looks for that, and
-    /// nobody sends it again.
-    pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
-        self.take_all(at);
-        let one = self.sockets.remove(number)?;
-        self.leave_link(one.link, at);
-        Some(one)
-    }
-
-    /// The way of a socket to a destination; `None`: the kernel sends there.
-    pub fn set_way(&mut self, number: u32, to: IpAddr, way: Option<Source>) {
-        if let Some(one) = self.sockets.all.get_mut(&number) {
-            one.last = None;
-            if let Some(known) = one.ways.get_mut(&to) {
-                known.way = way.filter(|way| !way.hop.is_cut);
-            }
-        }
-    }
-
-    /// What goes into the IP headers of a socket's datagrams may have changed.
-    pub fn set_ip(&mut self, number: u32, ip: IpOptions) {
-        if let Some(one) = self.sockets.all.get_mut(&number) {
-            one.last = None;
-            lock(&one.socket).set_ip(ip);
-        }
-    }
-
-    /// Ways may have changed: all are asked for again.
-    pub fn forget_ways(&mut self, number: u32) {
-        if let Some(one) = self.sockets.all.get_mut(&number) {
-            one.ways.clear();
-            one.last = None;
-        }
-    }
-
-    /// Sends a datagram of a socket, or several of `segment` bytes each but the last; to its peer
-    /// if no target is given.
-    pub fn send_datagram(
-        &mut self,
-        number: u32,
-        target: Option<SocketAddr>,
-        parts: &[IoSlice<'_>],
-        segment: Option<u16>,
-        at: Instant,
-    ) -> Sent {
-        let Self { sockets, links, scratch, .. } = self;
-        let Sockets { all, beats, .. } = sockets;
-        let Some(one) = all.get_mut(&number) else { return Sent::Kernel };
-        let Some(target) = target.or(one.peer) else { return Sent::Kernel };
-        let (way, asks) = one.way(target.ip(), at);
-        let Some(way) = way else {
-            return if asks { Sent::Ask(target.ip()) } else { Sent::Kernel };
-        };
-        let Some(link) = links.iter_mut().find(|link| link.id == one.link) else {
-            return Sent::Kernel;
-        };
-        let length = parts.iter().map(|part| part.len()).sum::<usize>();
-        let (prepared, ip) = {
-            let mut socket = lock(&one.socket);
-            socket.set_path_mtu(way.hop.mtu);
-            (socket.prepare(Some(target), length, segment), socket.ip())
-        };
-        let Ok(prepared) = prepared else { return Sent::Kernel };
-        let Some(header) = one.header(target, &way, ip) else { return Sent::Kernel };
-        let gathered = gather(parts, scratch);
-        let Some(payload) = gathered else { return Sent::Kernel };
-        let (ecn, has_checksum) = (TrafficClass(ip.traffic_class).ecn(), prepared.checksum);
-        let frames = Frames { header, ecn, has_checksum, out: &mut *link.packets };
-        let is_sent = frames.send(payload, prepared.segment_size, &mut one.identification);
-        let _ = link.packets.flush();
-        if !is_sent {
-            return Sent::Kernel;
-        }
-        let size = usize::from(prepared.segment_size);
-        one.sent += if size > 0 { length.div_ceil(size) as u64 } else { 1 };
-        one.sent_bytes += length as u64;
-        begin_beat(beats, number, one, at);
-        Sent::Done(asks.then_some(target.ip()))
-    }
-}
-
-fn lock(socket: &Mutex<Socket>) -> MutexGuard<'_, Socket> {
+pub(crate) fn lock(socket: &Mutex<Socket>) -> MutexGuard<'_, Socket> {
     // Nothing is left half done under it.
     socket.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-#[cfg(test)]
-#[path = "datagrams_tests.rs"]
-mod tests;

@@ -1,13 +1,19 @@
 //! UDP sockets of two pumps at the ends of a link in memory: what is sent, what is told of it and
 //! when.
 
-use super::*;
+use crate::datagrams::lock;
+use crate::figures::BEAT;
+use crate::{Counts, Datagrams, Hop, LinkId, Pump, Sent, Source, Waiting};
 use rustix::event::{EventfdFlags, eventfd};
 use sojourn_netif::sim;
-use sojourn_proto::record::{Kind, UdpOptions, UdpRecord};
-use sojourn_proto::udp::Limits;
+use sojourn_proto::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
+use sojourn_proto::time::Instant;
+use sojourn_proto::udp::{Limits, Socket};
 use sojourn_shm::{Access, Segment};
-use sojourn_stream::{Inbox, Layout};
+use sojourn_stream::{Inbox, Layout, Stream};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 const LINK: LinkId = 1;
 const NUMBER: u32 = 9;

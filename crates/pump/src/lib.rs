@@ -21,9 +21,14 @@ mod carried;
 mod counts;
 mod datagrams;
 #[cfg(test)]
+mod datagrams_tests;
+mod entry;
+#[cfg(test)]
 mod fakes;
 pub mod figures;
 mod hash;
+mod hop;
+mod landing;
 pub mod late;
 pub mod options;
 mod outgoing;
@@ -38,9 +43,10 @@ mod round_tests;
 pub mod tcp_info;
 
 pub use asks::Known;
-pub use carried::{Carried, Hop, unread, unsent};
+pub use carried::{Carried, unread, unsent};
 pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
+pub use hop::{Hop, LinkId};
+pub use landing::Landing;
 pub use late::Late;
-pub use pump::{LinkId, Pump, now};
-pub use round::Landing;
+pub use pump::{Pump, now};

@@ -2,18 +2,20 @@
 //!
 //! One party at a time, by its owner's lock; no call waits. Read the head of the crate first.
 
-use crate::carried::{Carried, Ending, Hop};
+mod datagrams;
+
+use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
-use crate::hash::Words;
+use crate::entry::{Entries, Entry, Flows, Timers};
+use crate::hop::{Hop, LinkId};
+use crate::landing::Landing;
 use crate::late::{Late, Strays};
-use crate::round::{Landing, Round};
+use crate::round::Round;
 use sojourn_netif::Interface;
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
-use sojourn_wire::frame::Frame;
 use std::collections::{BTreeSet, HashMap};
-use std::hash::BuildHasherDefault;
 
 /// Frames taken from one interface in a round.
 const BUDGET: usize = 64;
@@ -34,9 +36,6 @@ const LINGER_US: u64 = 10_000_000;
 /// No datagram is longer.
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
-/// Names an interface of a pump. The session server gives these names, and never one twice.
-pub type LinkId = u64;
-
 pub(crate) struct Link {
     pub(crate) id: LinkId,
     pub(crate) packets: Box<dyn Interface + Send>,
@@ -44,30 +43,6 @@ pub(crate) struct Link {
     /// When the last of them left.
     idle_since: Instant,
 }
-
-/// When it is looked at which session.
-type Timers = BTreeSet<(Instant, u32)>;
-
-pub(crate) struct Entry {
-    pub(crate) carried: Carried,
-    link: LinkId,
-    flow: FlowKey,
-    /// When it wants to hear of the time.
-    due: Option<Instant>,
-    /// Its place among the timers: not later than that.
-    timer: Option<Instant>,
-    /// It is among the dirty ones.
-    is_dirty: bool,
-    /// It is among the late ones.
-    is_late: bool,
-    /// It cannot stay here: once what has arrived is delivered it goes home.
-    pub(crate) is_ending: bool,
-}
-
-/// The sessions, by their numbers.
-pub(crate) type Entries = HashMap<u32, Entry, BuildHasherDefault<Words>>;
-/// Their numbers, by what their own frames say.
-pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<Words>>;
 
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
@@ -89,39 +64,6 @@ pub struct Pump {
     looks: u32,
     /// Room to gather a datagram of many parts.
     pub(crate) scratch: Box<[u8]>,
-}
-
-impl Entry {
-    pub(crate) fn arrived(
-        &mut self,
-        frame: &Frame<'_>,
-        segment_size: u16,
-        landing: Option<&mut Landing<'_>>,
-        at: Instant,
-    ) {
-        self.is_ending |= self.carried.arrived(frame, segment_size, landing, at).is_err();
-    }
-
-    /// Something has happened to it.
-    pub(crate) fn mark(&mut self, number: u32, dirty: &mut Vec<u32>) {
-        if !self.is_dirty {
-            self.is_dirty = true;
-            dirty.push(number);
-        }
-    }
-
-    /// Almost every timer is put off before it runs out, with each message. So one that is set
-    /// stays where it is, and when its time comes it is looked whether that was meant.
-    fn set_timer(&mut self, number: u32, when: Option<Instant>, timers: &mut Timers) {
-        self.due = when;
-        let Some(when) = when.filter(|when| self.timer.is_none_or(|set| *when < set)) else {
-            return;
-        };
-        if let Some(before) = self.timer.replace(when) {
-            timers.remove(&(before, number));
-        }
-        timers.insert((when, number));
-    }
 }
 
 impl Link {

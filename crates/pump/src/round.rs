@@ -7,51 +7,16 @@
 //! ([`Landing`]), if nothing that came before is left to be read. Not here: what the protocol makes
 //! of a segment (`carried`).
 
-use crate::carried::{Marks, Sizes};
 use crate::datagrams::Sockets;
+use crate::entry::{Entries, Flows};
+use crate::landing::{Landing, Marks, Sizes};
 use crate::late::Strays;
-use crate::pump::{Entries, Flows};
 use sojourn_netif::{Accept, Link, Place, Received};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
 use sojourn_wire::frame::{self, Frame};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags};
-
-/// A call that takes bytes of one session, and where it wants them. Whoever makes one sees to it
-/// that nobody else reads of that session's stream while it is in use, and that nothing is there to
-/// be read when it is made.
-#[derive(Debug)]
-pub struct Landing<'b> {
-    number: u32,
-    room: &'b mut [u8],
-    done: usize,
-    /// Bytes of the last segment that came.
-    last: usize,
-}
-
-impl<'b> Landing<'b> {
-    /// Of the session with that number.
-    pub fn new(number: u32, room: &'b mut [u8]) -> Self {
-        Self { number, room, done: 0, last: 0 }
-    }
-
-    /// Bytes that are there now.
-    pub fn done(&self) -> usize {
-        self.done
-    }
-
-    /// What there is room for.
-    pub(crate) fn rest(&mut self) -> &mut [u8] {
-        &mut self.room[self.done..]
-    }
-
-    /// So many more bytes are there.
-    pub(crate) fn advance(&mut self, len: usize) {
-        self.done += len;
-        self.last = len;
-    }
-}
 
 /// The frame for which a place was named: of which session, and what its headers say.
 struct Expected {
@@ -149,9 +114,7 @@ impl Accept for Round<'_, '_, '_> {
 
     /// So that the call can have what came, before the next segment has to be put elsewhere.
     fn has_enough(&self) -> bool {
-        self.landing
-            .as_ref()
-            .is_some_and(|landing| landing.room.len() - landing.done < landing.last)
+        self.landing.as_ref().is_some_and(|landing| landing.has_little_room())
     }
 }
 

@@ -4,7 +4,7 @@
 //! Read the head of `round` first, which says who names places for payload and why.
 
 use super::{Carried, Ending};
-use crate::round::Landing;
+use crate::landing::{Landing, Marks, Sizes};
 use sojourn_proto::tcp::{Arrival, Connection, Disposition};
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -12,19 +12,6 @@ use sojourn_wire::frame::Frame;
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{Flags, Header};
 use std::io::IoSlice;
-
-/// Parts of a segment's payload, in order: for the call that waits, and up to the end and from the
-/// beginning of the ring.
-pub(crate) type Sizes = [usize; 3];
-
-/// What is to be known of a segment beside its header and payload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Marks {
-    /// Of the segments that it was merged of; 0: it is one.
-    pub(crate) segment_size: u16,
-    /// A router has marked it.
-    pub(crate) congestion: bool,
-}
 
 /// With one of these a segment is more than data.
 const UNUSUAL: Flags = Flags::FIN.union(Flags::SYN).union(Flags::RST).union(Flags::URG);

@@ -1,0 +1,34 @@
+//! The way of a session's frames: the interface, and what of the next hop is in their headers.
+
+use sojourn_proto::record::IpOptions;
+use sojourn_wire::frame::{Fields, Header};
+use sojourn_wire::{FlowKey, MacAddress, ethernet};
+
+/// Names an interface of a pump. The session server gives these names, and never one twice.
+pub type LinkId = u64;
+
+/// What of the way to the peer is in the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The interface's own address and the next hop's; none on a link without such addresses.
+    pub link: Option<([u8; 6], [u8; 6])>,
+    /// Bytes of the largest IP packet.
+    pub mtu: u32,
+    /// There is no route for the moment: what is sent is lost, as the kernel's would be.
+    pub is_cut: bool,
+}
+
+/// The headers of a session's frames along a way.
+pub(crate) fn header_for(flow: FlowKey, ip: IpOptions, hop: &Hop) -> Option<Header> {
+    let link = hop.link.map(|(own, next)| {
+        let ether_type = ethernet::EtherType::IPV4;
+        ethernet::Header::new(MacAddress(own), MacAddress(next), ether_type)
+    });
+    let fields = Fields {
+        dscp: ip.traffic_class >> 2,
+        hop_limit: ip.hop_limit,
+        flow_label: ip.flow_label,
+        dont_fragment: ip.dont_fragment,
+    };
+    Header::new(link, flow, fields).ok()
+}

@@ -1,0 +1,102 @@
+//! A pump's UDP sockets: put in, taken out, sent from.
+//!
+//! Read `crate::datagrams` first.
+
+use super::Pump;
+use crate::datagrams::{Datagrams, Sent, Sockets, Source, begin_beat, lock};
+use crate::outgoing::{Frames, gather};
+use sojourn_proto::record::IpOptions;
+use sojourn_proto::time::Instant;
+use sojourn_wire::ip::TrafficClass;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+impl Pump {
+    /// One more UDP socket, under a number that no other session has.
+    pub fn insert_datagrams(&mut self, number: u32, one: Datagrams, at: Instant) {
+        if let Some(link) = self.links.iter_mut().find(|known| known.id == one.link) {
+            link.sessions += 1;
+        }
+        self.sockets.insert(number, one, at);
+    }
+
+    /// A socket less. It gets what has arrived for it until now: nobody else looks for that, and
+    /// nobody sends it again.
+    pub fn remove_datagrams(&mut self, number: u32, at: Instant) -> Option<Datagrams> {
+        self.take_all(at);
+        let one = self.sockets.remove(number)?;
+        self.leave_link(one.link, at);
+        Some(one)
+    }
+
+    /// The way of a socket to a destination; `None`: the kernel sends there.
+    pub fn set_way(&mut self, number: u32, to: IpAddr, way: Option<Source>) {
+        if let Some(one) = self.sockets.all.get_mut(&number) {
+            one.last = None;
+            if let Some(known) = one.ways.get_mut(&to) {
+                known.way = way.filter(|way| !way.hop.is_cut);
+            }
+        }
+    }
+
+    /// What goes into the IP headers of a socket's datagrams may have changed.
+    pub fn set_ip(&mut self, number: u32, ip: IpOptions) {
+        if let Some(one) = self.sockets.all.get_mut(&number) {
+            one.last = None;
+            lock(&one.socket).set_ip(ip);
+        }
+    }
+
+    /// Ways may have changed: all are asked for again.
+    pub fn forget_ways(&mut self, number: u32) {
+        if let Some(one) = self.sockets.all.get_mut(&number) {
+            one.ways.clear();
+            one.last = None;
+        }
+    }
+
+    /// Sends a datagram of a socket, or several of `segment` bytes each but the last; to its peer
+    /// if no target is given.
+    pub fn send_datagram(
+        &mut self,
+        number: u32,
+        target: Option<SocketAddr>,
+        parts: &[IoSlice<'_>],
+        segment: Option<u16>,
+        at: Instant,
+    ) -> Sent {
+        let Self { sockets, links, scratch, .. } = self;
+        let Sockets { all, beats, .. } = sockets;
+        let Some(one) = all.get_mut(&number) else { return Sent::Kernel };
+        let Some(target) = target.or(one.peer) else { return Sent::Kernel };
+        let (way, asks) = one.way(target.ip(), at);
+        let Some(way) = way else {
+            return if asks { Sent::Ask(target.ip()) } else { Sent::Kernel };
+        };
+        let Some(link) = links.iter_mut().find(|link| link.id == one.link) else {
+            return Sent::Kernel;
+        };
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
+        let (prepared, ip) = {
+            let mut socket = lock(&one.socket);
+            socket.set_path_mtu(way.hop.mtu);
+            (socket.prepare(Some(target), length, segment), socket.ip())
+        };
+        let Ok(prepared) = prepared else { return Sent::Kernel };
+        let Some(header) = one.header(target, &way, ip) else { return Sent::Kernel };
+        let gathered = gather(parts, scratch);
+        let Some(payload) = gathered else { return Sent::Kernel };
+        let (ecn, has_checksum) = (TrafficClass(ip.traffic_class).ecn(), prepared.checksum);
+        let frames = Frames { header, ecn, has_checksum, out: &mut *link.packets };
+        let is_sent = frames.send(payload, prepared.segment_size, &mut one.identification);
+        let _ = link.packets.flush();
+        if !is_sent {
+            return Sent::Kernel;
+        }
+        let size = usize::from(prepared.segment_size);
+        one.sent += if size > 0 { length.div_ceil(size) as u64 } else { 1 };
+        one.sent_bytes += length as u64;
+        begin_beat(beats, number, one, at);
+        Sent::Done(asks.then_some(target.ip()))
+    }
+}
