@@ -28,11 +28,10 @@ pub use io::datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
-pub use remote::asks::{Answer, Queue, Set};
+pub use remote::asks::{Known, Queue, Set};
 pub use session::Session;
 
 pub use fds::table::Entry;
 
 pub use sojourn_pump::ancillary;
-pub use sojourn_pump::options::Change;
 pub use sojourn_pump::tcp_info;

@@ -2,8 +2,8 @@
 
 pub(crate) use sojourn_library::ancillary::Told;
 pub(crate) use sojourn_library::{
-    Answer, Attempt, BytesOnly, Call, Change, Datagram, EpollEvent, FromKernel, Got, Host,
-    Interrupt, Library, Origin, PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use,
-    library, numbers, tcp_info,
+    Attempt, BytesOnly, Call, Datagram, EpollEvent, FromKernel, Got, Host, Interrupt, Known,
+    Library, Origin, PARTS_MAX, Path, PollFd, Queue, Recv, Send, Set, SocketOption, Use, library,
+    numbers, tcp_info,
 };
 pub(crate) use sojourn_session::ReasonT;

@@ -4,8 +4,9 @@
 //! (`sojourn_library`), what the kernel answers besides. Read `options` and `tcp_info`.
 
 use crate::carried::Carried;
-use crate::options::{self, Change};
+use crate::options;
 use rustix::fd::BorrowedFd;
+use sojourn_options::Change;
 use sojourn_proto::record::TcpOptions;
 use sojourn_proto::tcp::{Connection, TcpInfo};
 use sojourn_proto::time::Instant;

@@ -17,42 +17,6 @@ use std::net::SocketAddr;
 /// `asm-generic/socket.h`: bits say which of the two sizes was set; 1 is the one for sending.
 const SO_BUF_LOCK: i32 = 72;
 
-/// An option that was set and that the engine obeys from then on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// `TCP_NODELAY`.
-    NoDelay,
-    /// `TCP_CORK`.
-    Cork,
-    /// `TCP_QUICKACK`.
-    QuickAck,
-    /// `SO_KEEPALIVE`, and the times and the count of `TCP_KEEPIDLE` and its like.
-    Keepalive,
-    /// `TCP_USER_TIMEOUT`.
-    UserTimeout,
-    /// `SO_SNDBUF`.
-    SendBuffer,
-    /// `SO_RCVBUF`.
-    ReceiveBuffer,
-    /// What is in the IP headers: `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`, `IPV6_TCLASS`,
-    /// `IPV6_UNICAST_HOPS`.
-    Header,
-}
-
-impl Change {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::NoDelay,
-        Self::Cork,
-        Self::QuickAck,
-        Self::Keepalive,
-        Self::UserTimeout,
-        Self::SendBuffer,
-        Self::ReceiveBuffer,
-        Self::Header,
-    ];
-}
-
 /// The options of a socket.
 ///
 /// # Errors

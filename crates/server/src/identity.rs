@@ -13,11 +13,12 @@
 mod afar;
 mod datagram;
 mod diag;
-mod headers;
+
 mod packets;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod usual;
 
 pub use datagram::of_datagrams;
 pub use diag::Diag;

@@ -23,15 +23,15 @@ use crate::session::Session;
 use crate::session::directions::{RxPhase, Sender, TxPhase};
 use core::sync::atomic::Ordering;
 use rustix::net::sockopt;
+use sojourn_options::Change;
 use sojourn_proto::tcp::TcpInfo;
 use sojourn_proto::time::Instant;
-use sojourn_pump::options::Change;
 use sojourn_pump::{Carried, Pump, now};
 use sojourn_session::ReasonT;
 
 /// What is known here, to be put over the kernel's answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct Known {
     /// `SO_KEEPALIVE`.
     pub keepalive: bool,
     /// `TCP_INFO`, and `TCP_MAXSEG` in it; none before the engine has the session.
@@ -48,7 +48,7 @@ pub enum Set {
     /// `SO_KEEPALIVE`, to this.
     Keepalive(bool),
     /// One that only the kernel obeys on sessions with other hosts.
-    Afar,
+    NotRemote,
 }
 
 /// A queue whose length is asked for.
@@ -94,14 +94,14 @@ impl Library {
 
     /// Asks for an option of a session that is carried: `kernel`'s answer, and what is to be put
     /// over it. `None` as above.
-    pub fn ask_option(&self, fd: i32, kernel: impl FnOnce() -> isize) -> Option<(isize, Answer)> {
+    pub fn ask_option(&self, fd: i32, kernel: impl FnOnce() -> isize) -> Option<(isize, Known)> {
         let (session, generation) = self.carried(fd)?;
         session.at_rest(generation, |_| {
             let result = kernel();
             let known = session.ask(|carried, at| carried.known(at));
             let keepalive = session.keepalive.load(Ordering::SeqCst);
             let quickack = known.map(|known| known.quickack);
-            (result, Answer { keepalive, info: known.map(|known| known.info), quickack })
+            (result, Known { keepalive, info: known.map(|known| known.info), quickack })
         })
     }
 
@@ -155,7 +155,7 @@ impl Session {
     /// The kernel's socket has a new value of an option. False: it is not obeyed here.
     fn option_set(&self, set: Set) -> bool {
         let change = match set {
-            Set::Afar => return false,
+            Set::NotRemote => return false,
             Set::Obeyed(change) => change,
             Set::Keepalive(is_on) => {
                 self.keepalive.store(is_on, Ordering::SeqCst);

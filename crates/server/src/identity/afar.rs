@@ -2,22 +2,20 @@
 //! the kernel.
 //!
 //! Only what can be seen of a socket. What it has of its listener is seen here, too. What cannot,
-//! the program's library knows of, since it sees it being set. What the engine does obey is in
+//! the program's library knows of, since it sees it being set. Options whose value alone decides
+//! are in the table of `sojourn_options` (`usual`); what the engine does obey is in
 //! `sojourn_pump::options`.
 
-use super::headers;
+use super::usual;
 use crate::raw;
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, sockopt};
+use sojourn_options::Kind;
 use sojourn_pump::tcp_info;
 
-/// Socket level: `SO_DONTROUTE`, `SO_MARK`, `SO_BINDTODEVICE` by index; they change a packet's way.
-const WAY: [i32; 3] = [5, 36, 62];
-/// TCP level: `TCP_THIN_LINEAR_TIMEOUTS`, `TCP_NOTSENT_LOWAT`.
-const TCP: [i32; 2] = [16, 25];
-
-/// Settings of the system that give every socket what the engine does not do (the second of
-/// `TCP`'s, the first, and looking for the path's MTU by trying), and their values without it.
+/// Settings of the system that give every socket what the engine does not do (as
+/// `TCP_NOTSENT_LOWAT` and `TCP_THIN_LINEAR_TIMEOUTS`, and looking for the path's MTU by trying), and
+/// their values without it.
 const USUAL: [(&str, &str); 3] = [
     ("tcp_notsent_lowat", "4294967295"),
     ("tcp_thin_linear_timeouts", "0"),
@@ -36,12 +34,9 @@ fn is_usual(read: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 fn is_obeyed(end: BorrowedFd<'_>) -> bool {
-    let level = |name| number(end, libc::SOL_SOCKET, name);
-    WAY.iter().all(|name| level(*name) == 0)
-        && TCP.iter().all(|name| number(end, libc::IPPROTO_TCP, *name) == 0)
-        && level(libc::SO_PRIORITY) == priority_of(end)
+    usual::all(end, Kind::RemoteTcp, is_v6(end))
+        && number(end, libc::SOL_SOCKET, libc::SO_PRIORITY) == priority_of(end)
         && runs_here(end)
-        && !headers::are_changed(end, is_v6(end))
         && !marks_congestion(end)
 }
 

@@ -17,40 +17,19 @@
 //! any time, of which nobody is told: it is refused, alone or not.
 
 use super::diag::Diag;
-use super::headers::{self, is_long, is_set};
-use super::socket::{canonical, has_any_of_kernels_own};
+use super::socket::canonical;
+use super::usual::{self, is_set};
 use crate::holders::Object;
 use crate::registry::{Identity, Key};
 use rustix::fd::BorrowedFd;
 use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
+use sojourn_options::Kind;
 use sojourn_session::{KindT, ReasonT};
 use std::net::SocketAddr;
 
-/// Options at the socket level that are obeyed here and not on streams: `SO_TIMESTAMP` and
-/// `SO_TIMESTAMPNS`, old and new.
-const TIMES: [i32; 4] = [29, 35, 63, 64];
 /// `SO_REUSEADDR`, `SO_REUSEPORT`.
 const SHARES: [i32; 2] = [2, 15];
-/// Options at the socket level that must be 0: marks, times of sending and routes are the kernel's.
-/// From `asm-generic/socket.h`.
-const OF_SOCKET: [i32; 7] = [
-    5,  // SO_DONTROUTE
-    36, // SO_MARK
-    46, // SO_BUSY_POLL: whoever sets it wants the kernel to look at the device
-    61, // SO_TXTIME
-    60, // SO_ZEROCOPY
-    75, // SO_RCVMARK
-    82, // SO_RCVPRIORITY
-];
-/// `SO_BINDTODEVICE`.
-const SO_BINDTODEVICE: i32 = 25;
-/// The same of `IPPROTO_UDP`, `linux/udp.h`.
-const OF_UDP: [i32; 4] = [
-    1,   // UDP_CORK
-    100, // UDP_ENCAP
-    101, // UDP_NO_CHECK6_TX
-    102, // UDP_NO_CHECK6_RX
-];
+
 pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
     let is_udp = sockopt::socket_protocol(end) == Ok(Some(rustix::net::ipproto::UDP));
     let is_v6 = match sockopt::socket_domain(end) {
@@ -72,7 +51,7 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<I
     if is_here(local.ip()) || remote.is_some_and(|remote| is_here(remote.ip())) {
         return Err(ReasonT::NoPeer);
     }
-    if has_any_of_kernels_own(end, &TIMES) || has_any(end, is_v6) {
+    if !usual::all(end, Kind::Datagram, is_v6) {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
@@ -109,13 +88,4 @@ fn is_shared(
     }
     let Some(remote) = remote else { return Ok(true) };
     diag.of(end)?.udp_is_shared(local, remote, cookie).map_err(|_| ReasonT::Resources)
-}
-
-/// Whether an option is set that is the kernel's to honour.
-fn has_any(end: BorrowedFd<'_>, is_v6: bool) -> bool {
-    let any = |level, names: &[i32]| names.iter().any(|name| is_set(end, level, *name));
-    any(libc::SOL_SOCKET, &OF_SOCKET)
-        || is_long(end, libc::SOL_SOCKET, SO_BINDTODEVICE)
-        || any(libc::IPPROTO_UDP, &OF_UDP)
-        || headers::are_changed(end, is_v6)
 }

@@ -1,43 +1,20 @@
 //! Sockets: what they are, which options they have, who is at the other end.
 
 use super::diag::{Diag, DiagError};
+use super::usual;
 use crate::holders::Object;
 use crate::raw;
 use crate::registry::{Identity, Key};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
-use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType};
+use sojourn_options::Kind;
 use sojourn_session::{KindT, ReasonT};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
-/// `TCP_ULP` (`linux/tcp.h`).
-const TCP_ULP: i32 = 31;
-
-/// Options at the socket level that only the kernel honours, and what they are when not set. From
-/// `asm-generic/socket.h`; one that this kernel or kind of socket does not know is not set.
-const KERNELS_OWN: [(i32, i32); 14] = [
-    (10, 0),  // SO_OOBINLINE
-    (16, 0),  // SO_PASSCRED
-    (18, 1),  // SO_RCVLOWAT: see `option_is`
-    (26, 0),  // SO_ATTACH_FILTER: see `option_is`
-    (29, 0),  // SO_TIMESTAMP
-    (34, 0),  // SO_PASSSEC
-    (35, 0),  // SO_TIMESTAMPNS
-    (37, 0),  // SO_TIMESTAMPING
-    (42, -1), // SO_PEEK_OFF
-    (63, 0),  // SO_TIMESTAMP, with times of 64 bits
-    (64, 0),  // SO_TIMESTAMPNS, the same
-    (65, 0),  // SO_TIMESTAMPING, the same
-    (40, 0),  // SO_RXQ_OVFL
-    (76, 0),  // SO_PASSPIDFD
-];
-const SO_ATTACH_FILTER: i32 = 26;
-const SO_RCVLOWAT: i32 = 18;
-
 pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<Identity, ReasonT> {
     if sockopt::socket_type(end) == Ok(SocketType::DGRAM) {
         return super::datagram::look(end, inode, diag);
@@ -59,37 +36,13 @@ pub(super) fn look(end: BorrowedFd<'_>, inode: u64, diag: &mut Diag) -> Result<I
     }
     let remote = rustix::net::getpeername(end).map_err(|_| ReasonT::State)?;
     let local = rustix::net::getsockname(end).map_err(|_| ReasonT::State)?;
-    if has_any_of_kernels_own(end, &[]) {
+    if !usual::all(end, Kind::OneHost, false) {
         return Err(ReasonT::Option);
     }
     let cookie = sockopt::socket_cookie(end).map_err(|_| ReasonT::Resources)?;
     match kind {
         KindT::Unix => unix(end, (local, remote), (inode, cookie), diag),
         _ => tcp(end, (local, remote), (inode, cookie), diag),
-    }
-}
-
-/// Whether an option is set that only the kernel honours, other than these.
-pub(super) fn has_any_of_kernels_own(end: BorrowedFd<'_>, but: &[i32]) -> bool {
-    let own = KERNELS_OWN.iter().filter(|(name, _)| !but.contains(name));
-    own.into_iter().any(|(name, unset)| !option_is(end, *name, *unset))
-}
-
-/// Whether an option has its usual value, or does not exist here.
-fn option_is(end: BorrowedFd<'_>, name: i32, usual: i32) -> bool {
-    if name == SO_ATTACH_FILTER {
-        // Asked with no room it answers how many instructions there are.
-        return match raw::getsockopt(end, libc::SOL_SOCKET, name, &mut []) {
-            Ok(count) => count == 0,
-            Err(error) => matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP),
-        };
-    }
-    let mut value = [0; 4];
-    match raw::getsockopt(end, libc::SOL_SOCKET, name, &mut value) {
-        // A TCP connection that was accepted by a listener of Multipath TCP has 0, which means 1.
-        Ok(_) if name == SO_RCVLOWAT => matches!(i32::from_ne_bytes(value), 0 | 1),
-        Ok(_) => i32::from_ne_bytes(value) == usual,
-        Err(error) => matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP),
     }
 }
 
@@ -103,16 +56,6 @@ fn tcp(
     let state = raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
     if state.is_err() || info[0] != ESTABLISHED {
         return Err(ReasonT::State);
-    }
-    let mut ulp = [0; 16];
-    if raw::getsockopt(end, libc::IPPROTO_TCP, TCP_ULP, &mut ulp).is_ok_and(|len| len > 0) {
-        return Err(ReasonT::Option);
-    }
-    let mut repair = [0; 4];
-    if raw::getsockopt(end, libc::IPPROTO_TCP, libc::TCP_REPAIR, &mut repair).is_ok()
-        && repair != [0; 4]
-    {
-        return Err(ReasonT::Option);
     }
     let address = |any: SocketAddrAny| SocketAddr::try_from(any).map(canonical);
     let local = address(local).map_err(|_| ReasonT::Kind)?;

@@ -1,0 +1,46 @@
+//! Whether a socket's options have the values with which its session can move.
+//!
+//! Looked at on each socket itself, since one that was accepted has them from its listener. Which
+//! options, and which values: the table of `sojourn_options`. Not here: options for which a value
+//! is not enough (`afar`, `datagram`).
+
+use crate::raw;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use sojourn_options::{Kind, SocketOption, Usual};
+
+/// Whether all options are usual that keep sessions of that kind in the kernel otherwise. Those of
+/// IPv6 are looked at where `is_v6`.
+pub(super) fn all(end: BorrowedFd<'_>, kind: Kind, is_v6: bool) -> bool {
+    let mut options = sojourn_options::keeping(kind);
+    options.all(|option| (option.level == libc::IPPROTO_IPV6 && !is_v6) || is(end, option))
+}
+
+/// Whether an option has its usual value, or does not exist here.
+fn is(end: BorrowedFd<'_>, option: &SocketOption) -> bool {
+    let (level, number) = (option.level, option.number);
+    let get = |value: &mut [u8]| raw::getsockopt(end, level, number, value);
+    let mut value = [0; 4];
+    let is_usual = match option.usual {
+        Usual::Rule(_) => return true,
+        Usual::Empty => get(&mut [0; 64]).map(|len| len == 0),
+        // Asked with no room it answers how many instructions there are.
+        Usual::NoFilter => get(&mut []).map(|count| count == 0),
+        Usual::ZeroOrOne => get(&mut value).map(|_| matches!(i32::from_ne_bytes(value), 0 | 1)),
+        Usual::Number(number) => get(&mut value).map(|_| i32::from_ne_bytes(value) == number),
+    };
+    match is_usual {
+        Ok(is_usual) => is_usual,
+        Err(error) if level == libc::SOL_SOCKET => {
+            matches!(error, Errno::NOPROTOOPT | Errno::OPNOTSUPP)
+        }
+        // Protocols have more than one way to say that they do not know an option.
+        Err(_) => true,
+    }
+}
+
+/// Whether an option is not 0.
+pub(super) fn is_set(end: BorrowedFd<'_>, level: i32, name: i32) -> bool {
+    let mut value = [0; 4];
+    raw::getsockopt(end, level, name, &mut value).is_ok() && value != [0; 4]
+}
