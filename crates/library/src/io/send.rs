@@ -25,12 +25,20 @@ use sojourn_stream::Stop;
 /// not keep up: going on in the far part costs both sides the processor's cache.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// The end of a call's patience, once it has begun.
-struct Patience(Option<Deadline>);
+/// One call's waits for room.
+struct ForRoom {
+    may_wait: bool,
+    /// The next time the ring is full it goes on in the far part.
+    turns: bool,
+    /// The end of the call's patience with the near part, once it has begun.
+    patience: Option<Deadline>,
+    /// When the call's time is over, once it has begun to wait.
+    deadline: Option<Deadline>,
+}
 
-impl Patience {
-    fn until(&mut self) -> Deadline {
-        *self.0.get_or_insert_with(|| Deadline::after(PATIENCE))
+impl ForRoom {
+    fn new(may_wait: bool) -> Self {
+        Self { may_wait, turns: !may_wait, patience: None, deadline: None }
     }
 }
 
@@ -54,10 +62,7 @@ impl Session {
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let at_least = self.atomic_len(wanted);
-        let limit = self.send_timeout.load(Ordering::Relaxed);
-        let mut deadline = None;
-        let mut sent = 0;
-        let (mut turns, mut patience) = (!may_wait, Patience(None));
+        let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         loop {
             let result = match self.send_step(generation, bufs, sent, at_least) {
                 Step::Kernel => {
@@ -87,23 +92,8 @@ impl Session {
                     continue;
                 }
                 Step::Done(Err(error)) => Err(error),
-                Step::Full if turns && self.turn(generation) => continue,
-                Step::Full if !may_wait => {
-                    library().set_full(self);
-                    Err(Errno::AGAIN)
-                }
                 Step::Full => {
-                    let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
-                    let until = if turns { until } else { until.min(patience.until()) };
-                    let waited = self.wait_writable(until, at_least, wanted - sent);
-                    if !turns && waited != Waited::Look {
-                        turns = true;
-                        // Whatever has ended the wait: in the kernel there would have been none.
-                        if self.turn(generation) || waited == Waited::TimedOut {
-                            continue;
-                        }
-                    }
-                    match waited {
+                    match self.wait_for_room(generation, &mut room, at_least, wanted - sent) {
                         Waited::Look => continue,
                         // As in the kernel: what has gone is told rather than the call restarted.
                         Waited::Restart if sent == 0 => continue,
@@ -114,6 +104,39 @@ impl Session {
             };
             return Some(if sent > 0 { Ok(sent) } else { result });
         }
+    }
+
+    /// The ring is full: waits until it is to be looked at again, or says why the call ends.
+    /// `at_least` bytes must go in one piece, of `left`.
+    #[cold]
+    fn wait_for_room(
+        &self,
+        generation: u32,
+        room: &mut ForRoom,
+        at_least: usize,
+        left: usize,
+    ) -> Waited {
+        if room.turns && self.turn(generation) {
+            return Waited::Look;
+        }
+        if !room.may_wait {
+            library().set_full(self);
+            return Waited::TimedOut;
+        }
+        let limit = self.send_timeout.load(Ordering::Relaxed);
+        let mut until = *room.deadline.get_or_insert_with(|| Deadline::from_limit(limit));
+        if !room.turns {
+            until = until.min(*room.patience.get_or_insert_with(|| Deadline::after(PATIENCE)));
+        }
+        let waited = self.wait_writable(until, at_least, left);
+        if !room.turns && waited != Waited::Look {
+            room.turns = true;
+            // Whatever has ended the wait: in the kernel there would have been none.
+            if self.turn(generation) || waited == Waited::TimedOut {
+                return Waited::Look;
+            }
+        }
+        waited
     }
 
     /// Whether it was not want of room that has ended a write: the rest goes into the kernel.
@@ -278,9 +301,7 @@ impl Session {
     ) -> Option<Result<usize, Errno>> {
         let may_wait = !self.is_nonblocking.load(Ordering::Relaxed);
         let mut at = offset;
-        let mut sent = 0;
-        let until = Deadline::from_limit(self.send_timeout.load(Ordering::Relaxed));
-        let (mut turns, mut patience) = (!may_wait, Patience(None));
+        let (mut sent, mut room) = (0, ForRoom::new(may_wait));
         while sent < count {
             let result =
                 match self.file_step(generation, file, at.as_deref().copied(), count - sent) {
@@ -302,21 +323,8 @@ impl Session {
                         continue;
                     }
                     Step::Done(Err(error)) => Err(error),
-                    Step::Full if turns && self.turn(generation) => continue,
-                    Step::Full if !may_wait => {
-                        library().set_full(self);
-                        Err(Errno::AGAIN)
-                    }
                     Step::Full => {
-                        let until = if turns { until } else { until.min(patience.until()) };
-                        let waited = self.wait_writable(until, 1, count - sent);
-                        if !turns && waited != Waited::Look {
-                            turns = true;
-                            if self.turn(generation) || waited == Waited::TimedOut {
-                                continue;
-                            }
-                        }
-                        match waited {
+                        match self.wait_for_room(generation, &mut room, 1, count - sent) {
                             Waited::Look => continue,
                             Waited::Restart if sent == 0 => continue,
                             Waited::TimedOut => Err(Errno::AGAIN),
