@@ -3,7 +3,7 @@
  * The packet filter: which moved session's packets go to which program, and what a program may send through its port.
  *
  * Not here: anything of a protocol's state; loading and attaching (crates/filter/src). The same decisions stand in Rust in
- * crates/filter/src/oracle.rs, and a test feeds both the same packets: change them together. Read docs/packet-path.md first.
+ * crates/filter/src/oracle.rs, and a test feeds both the same packets: change them together. Read docs/understand/packet-path.md first.
  */
 #include "filter/outgoing.h"
 #include "filter/parse.h"

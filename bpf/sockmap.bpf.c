@@ -4,7 +4,7 @@
  * receive queue. A rival in `cargo xtask bench local`, and no part of Sojourn.
  *
  * Not here: connections to other hosts (they find no partner in the map and take the ordinary way), closing
- * (the kernel takes closed sockets out of the map). Read docs/performance.md, "local".
+ * (the kernel takes closed sockets out of the map). Read docs/understand/benchmarks.md, "local".
  */
 #include <linux/bpf.h>
 

@@ -37,7 +37,7 @@ cargo xtask COMMAND
   bench --check     compile and lint the benchmarks with every rival
   programs [--only NAME]... [--jobs N] [--json FILE]
                     run real programs plainly, under Sojourn and with eager moves, compare what they
-                    do, and write docs/programs.md; with names only these, and a table
+                    do, and write docs/use/programs.md; with names only these, and a table
   fuzz TARGET [SECONDS]
                     run a fuzz target (needs a nightly tool chain and cargo-fuzz)
 ";

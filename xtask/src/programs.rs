@@ -1,5 +1,5 @@
 //! `cargo xtask programs`: real programs plain and under Sojourn, and the table in
-//! `docs/programs.md`.
+//! `docs/use/programs.md`.
 //!
 //! Here is what has to be installed: each script of `tests/system/programs/` says it in its second
 //! line (`#: deb=nginx,curl pip=pyzmq npm=ws`). What Debian has is installed as for every other
@@ -14,7 +14,7 @@ use std::path::Path;
 
 const SCRIPTS: &str = "tests/system/programs";
 const TOOLS: &str = "target/programs";
-const TABLE: &str = "docs/programs.md";
+const TABLE: &str = "docs/use/programs.md";
 
 /// What scripts need.
 #[derive(Debug, Default, PartialEq, Eq)]

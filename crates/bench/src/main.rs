@@ -3,7 +3,7 @@
 //! `copies` measures ways to copy, `ipc` messages between processes, `idl` what generated stubs do
 //! to arguments, `local` unmodified programs on one host, `net` sessions between two hosts. Each
 //! prints tables and writes the same figures, with more detail, as JSON. Method and results:
-//! `docs/performance.md`.
+//! `docs/understand/benchmarks.md`.
 
 mod copies;
 mod idl;

@@ -10,7 +10,8 @@
 //!
 //! A session that its library had not taken up when the server died goes home at once; one whose
 //! program has died meanwhile, too, with what its rings hold. What the filter has beyond that is
-//! nobody's, and becomes the kernel's. Not here: the keeper (`keeping`). Read `docs/moves.md`.
+//! nobody's, and becomes the kernel's. Not here: the keeper (`keeping`). Read
+//! `docs/understand/moves.md`.
 
 use crate::carrier::{Carrier, Entry, INBOX, Kept, Lent, PROGRAM, Phase, Place, later};
 use crate::datagrams::{Lodger, Plan};

@@ -11,7 +11,7 @@
 //! rings tell.
 //!
 //! No packet and no byte of a session passes here. The thread sleeps until something happens. Read
-//! `docs/moves.md`.
+//! `docs/understand/moves.md`.
 
 use crate::conntrack::Conntrack;
 use crate::datagrams::{Lodger, Plan};

@@ -4,7 +4,7 @@
 //! the filter lets pass (fragments, multicast, this host's own datagrams, errors). Away are only
 //! its plain datagrams from other hosts, by one interface. On the way home the datagrams that the
 //! program has not read are said to the kernel again (`replay`), so that whoever has the socket
-//! next finds them there. Read `docs/moves.md`, "UDP", then `carrier` and `moves`.
+//! next finds them there. Read `docs/understand/moves.md`, "UDP", then `carrier` and `moves`.
 
 use crate::addresses::{self, Own};
 use crate::carrier::{Carrier, Entry, Joined, Kept, Phase, Place, later};

@@ -8,8 +8,8 @@
 //! gives it the numbers that have become true meanwhile.
 //!
 //! What the program has not read is read here, after the packets have been turned away: by then
-//! nobody of the program reads in the kernel any more. Read `docs/moves.md` and the notes on each
-//! option in tcp(7).
+//! nobody of the program reads in the kernel any more. Read `docs/understand/moves.md` and the
+//! notes on each option in tcp(7).
 
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::repair::{Queue, Repair, TCP_INFO, TCP_MAXSEG, TCP_TIMESTAMP, Windows};

@@ -4,7 +4,7 @@
 //! The socket is disconnected in repair mode, which is silent and stops its timers, given the
 //! record's numbers, and connected again, which is silent, too. Its file, and with it every `dup`
 //! and epoll registration, is the same. For some ten microseconds a poller may see a hang-up. Read
-//! `docs/moves.md` for the order of steps.
+//! `docs/understand/moves.md` for the order of steps.
 
 use crate::export::{ExportError, KEEPALIVE, addresses};
 use crate::raw;

@@ -4,7 +4,7 @@
 //! A session that is away has its protocol state in the program's library (`sojourn_pump`), which
 //! gets its packets by a packet socket of its own. Its kernel socket stays connected, but hears
 //! nothing any more. The session server runs this on a thread of its own, with the rights that it
-//! takes. Read `docs/moves.md` first.
+//! takes. Read `docs/understand/moves.md` first.
 //!
 //! Not here: which packets go where (`sojourn_filter`), bytes and packets of sessions that are away
 //! (`sojourn_pump`).

@@ -1,5 +1,6 @@
 //! The interfaces that carried sessions go over: for each one a packet filter, and for each program
-//! a packet socket: on the interface itself, or at the far end of a port (`docs/packet-path.md`).
+//! a packet socket: on the interface itself, or at the far end of a port
+//! (`docs/understand/packet-path.md`).
 
 use crate::carrier::later;
 use crate::keeping::{Keeping, Label};

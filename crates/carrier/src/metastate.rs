@@ -3,7 +3,7 @@
 //! What of the protocols is not any one session's. The kernel has it and goes on keeping it; here
 //! is what it says for one destination, and notice that it may say something else now. ARP and
 //! neighbour discovery stay the kernel's: a neighbour that it does not know yet keeps a session in
-//! the kernel, where the next packet finds out. Read rtnetlink(7) and `docs/moves.md`.
+//! the kernel, where the next packet finds out. Read rtnetlink(7) and `docs/understand/moves.md`.
 
 use crate::netlink::{Asker, Changes};
 use netlink_packet_route::AddressFamily;

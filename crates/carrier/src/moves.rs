@@ -2,7 +2,7 @@
 //! have in common.
 //!
 //! The steps: `out` and `home`; what is known of a session whose program is silent: `numbers`. Read
-//! the head of `carrier` and `docs/moves.md` first.
+//! the head of `carrier` and `docs/understand/moves.md` first.
 
 mod home;
 mod numbers;

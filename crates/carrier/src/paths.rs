@@ -8,7 +8,8 @@
 //!
 //! What is said of datagrams the kernel judges: their sockets are there. Only what their libraries
 //! know of ways is then old, so they ask anew, and have the kernel send until they are answered.
-//! Not here: what is believed (`too_big`). Read `docs/moves.md`, "The length of packets".
+//! Not here: what is believed (`too_big`). Read `docs/understand/moves.md`, "The length of
+//! packets".
 
 use crate::carrier::{Carrier, Entry, Lent, Phase, later};
 use crate::moves::hop_of;

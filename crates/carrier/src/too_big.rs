@@ -5,7 +5,7 @@
 //! knows nothing, so the kernel takes what routers say of it for forged. Anybody can send such a
 //! message; it must quote what only who has seen the session's packets knows: a sequence number
 //! that is under way (RFC 5927 section 4.1). Not here: where the messages come from, and who is
-//! told (`paths`). Read `docs/moves.md`, "The length of packets".
+//! told (`paths`). Read `docs/understand/moves.md`, "The length of packets".
 
 use crate::carrier::later;
 use sojourn_filter::Key;

@@ -161,7 +161,7 @@ pub(crate) struct Where {
 /// How to report.
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// JSON instead of text; docs/cli.md has the schema
+    /// JSON instead of text; docs/use/cli.md has the schema
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -365,15 +365,16 @@ mod tests {
 
     #[test]
     fn the_page_for_users_names_every_command_setting_and_reason() {
-        let page = include_str!("../../../docs/cli.md");
-        let has = |what: &str| assert!(page.contains(&format!("`{what}`")), "docs/cli.md: {what}");
+        let page = include_str!("../../../docs/use/cli.md");
+        let has =
+            |what: &str| assert!(page.contains(&format!("`{what}`")), "docs/use/cli.md: {what}");
         let plain = |name: &&str| !matches!(*name, "ring_bytes_unix" | "ring_bytes_pipe");
         SETTINGS.iter().map(|setting| setting.name).filter(plain).for_each(has);
         let reasons = sojourn_session::reason::ALL.iter().map(|words| words.word);
         reasons.for_each(has);
         for command in Cli::command().get_subcommands() {
             let name = format!("sojourn {}", command.get_name());
-            assert!(page.contains(&name), "docs/cli.md: {name}");
+            assert!(page.contains(&name), "docs/use/cli.md: {name}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! How the command ends when it cannot do what was asked: exit status and words.
 //!
-//! The statuses are documented in docs/cli.md and in the manual; `run` follows env(1).
+//! The statuses are documented in docs/use/cli.md and in the manual; `run` follows env(1).
 
 use std::ffi::c_int;
 

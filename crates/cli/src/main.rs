@@ -4,7 +4,7 @@
 //! internals of server or library; what the server cannot know it reads in `/proc`, as `ss` does.
 //!
 //! `args` is the command line, `run` the command that matters, `sessions` what the lists are made
-//! of. For users there is docs/cli.md; read docs/streams.md first.
+//! of. For users there is docs/use/cli.md; read docs/understand/streams.md first.
 
 #![cfg_attr(not(test), no_main)]
 #![allow(

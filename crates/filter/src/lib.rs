@@ -2,8 +2,8 @@
 //!
 //! The rules are eBPF programs (`bpf/filter.bpf.c`), loaded and attached from here, and the same
 //! rules in Rust to test them against. Nothing here moves a session or reads a packet on the data
-//! path. Formats are `sojourn-wire`'s. Read [docs/packet-path.md](../../../docs/packet-path.md)
-//! first, then:
+//! path. Formats are `sojourn-wire`'s. Read
+//! [docs/understand/packet-path.md](../../../docs/understand/packet-path.md) first, then:
 //!
 //! * [`rule`]: what the filter knows of a session; [`oracle`]: what it does with a frame;
 //!   [`reason`]: what it counts;

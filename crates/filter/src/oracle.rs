@@ -1,7 +1,7 @@
 //! The filter's decisions in Rust: what the programs in `bpf` must do with a frame, for tests and
 //! for people who ask why.
 //!
-//! Written from the rules in docs/packet-path.md, not from the C. No kernel is asked.
+//! Written from the rules in docs/understand/packet-path.md, not from the C. No kernel is asked.
 //! `tests/agree.rs` holds the two together.
 
 use crate::reason::Reason;

@@ -2,8 +2,8 @@
 //!
 //! It is the meaning of one IDL file after imports, name resolution, constant folding and the
 //! application configuration file (ACF). It is not a syntax tree (`ast`): no names are left to
-//! look up, no attribute is left to interpret. Read `docs/idl-wire.md` first for how each type
-//! travels, then `layout` for the sizes in place. Interfaces and operations are `operations`.
+//! look up, no attribute is left to interpret. Read `docs/reference/idl-wire.md` first for how each
+//! type travels, then `layout` for the sizes in place. Interfaces and operations are `operations`.
 
 mod operations;
 

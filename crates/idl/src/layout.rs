@@ -1,4 +1,4 @@
-//! Sizes and offsets on the wire: `docs/idl-wire.md` as pure functions over the model.
+//! Sizes and offsets on the wire: `docs/reference/idl-wire.md` as pure functions over the model.
 //!
 //! Not the memory layout of any target language. All sizes and alignments are bytes. The
 //! functions are total for models the front end has accepted; on an impossible model (a type that

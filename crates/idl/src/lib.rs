@@ -2,8 +2,8 @@
 //!
 //! Pure: text goes in, a resolved model ([`ir::Module`]) and generated text come out. Files are
 //! read through a small trait ([`source::Loader`]), written only by the command and by the helper
-//! for build scripts. Read `docs/idl-language.md` for the language, `docs/idl-wire.md` for what
-//! travels, then [`ir`].
+//! for build scripts. Read `docs/reference/idl-language.md` for the language,
+//! `docs/reference/idl-wire.md` for what travels, then [`ir`].
 
 mod acf;
 mod ast;

@@ -8,7 +8,7 @@ const COMMON: &str = "typedef struct { long x; long y; } point_t;";
 
 #[test]
 fn samples_of_the_reference_compile() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/idl-language.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/idl-language.md");
     let text = std::fs::read_to_string(path).unwrap();
     let mut colors = "import \"common.idl\";".to_owned();
     let mut compiled = 0;

@@ -40,7 +40,7 @@ const ON_BELL: Duration = Duration::from_millis(5);
 const PARCELS_MAX: usize = 128;
 
 /// Messages from this length on (bytes) travel in pieces where that pays: in so many, of this
-/// length at most. Measured: `docs/performance.md`.
+/// length at most. Measured: `docs/understand/benchmarks.md`.
 const SPLIT_MIN: usize = 6 << 10;
 const PIECES: usize = 4;
 const PIECE_MAX: usize = 32 << 10;
@@ -371,7 +371,7 @@ impl Connection {
 
     /// Where the piece in slot `seq` goes, with its offset in the slot's area: to the whole of it,
     /// or to `piece_len` bytes. Those take turns within the area: memory that the peer has read a
-    /// while ago is written faster than memory that it read last (`docs/performance.md`).
+    /// while ago is written faster than memory that it read last (`docs/understand/benchmarks.md`).
     pub(crate) fn piece_area(&self, seq: u32, piece_len: Option<usize>) -> (u64, Span<'_>) {
         let layout = self.parts.region.layout;
         let area = self.parts.region.request_area(seq);

@@ -1,9 +1,9 @@
 //! The shared region of one connection: where everything lies, and how a message's header is
 //! packed.
 //!
-//! `docs/ipc.md` draws it. Both sides compute the layout from two numbers that the server chose and
-//! told over the control socket; nothing about the layout is ever read from the region itself. Not
-//! here: who writes what when; see `connection` (client) and `lane` (server).
+//! `docs/understand/ipc.md` draws it. Both sides compute the layout from two numbers that the
+//! server chose and told over the control socket; nothing about the layout is ever read from the
+//! region itself. Not here: who writes what when; see `connection` (client) and `lane` (server).
 
 use crate::rt::{FDS_MAX, GRANTS_MAX, ITEMS_MAX};
 use core::ptr::NonNull;

@@ -7,8 +7,8 @@
 //! both spin there is no system call; a side that sleeps is woken only if it said so.
 //!
 //! What is not here: an interface language (`sojourn-idl`, whose stubs use [`rt`]), networking, and
-//! trust: neither side believes what it reads before it has copied and checked it. `docs/ipc.md` is
-//! the place to start; the same in C is `include/sojourn/ipc.h`.
+//! trust: neither side believes what it reads before it has copied and checked it.
+//! `docs/understand/ipc.md` is the place to start; the same in C is `include/sojourn/ipc.h`.
 //!
 //! ```
 //! use sojourn_ipc::{Address, Connection, Deadline, Endpoint, Event, ServerOptions};

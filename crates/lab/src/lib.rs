@@ -3,7 +3,7 @@
 //! built.
 //!
 //! Nothing here is shipped. `lab-peer` (`src/bin/peer`) is an ordinary program that knows nothing
-//! of Sojourn and checks every byte. Read `docs/testing.md` first.
+//! of Sojourn and checks every byte. Read `docs/understand/testing.md` first.
 
 mod built;
 pub mod measuring;

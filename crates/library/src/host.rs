@@ -1,8 +1,8 @@
 //! What the library needs from the shell around it (the preload shim, or a test).
 //!
 //! The library knows neither C nor signals. The shell tells it when a handler has run, keeps
-//! handlers out while the library holds locks, and knows what stdio does. Read `docs/streams.md`,
-//! "Signals".
+//! handlers out while the library holds locks, and knows what stdio does. Read
+//! `docs/understand/streams.md`, "Signals".
 
 pub(crate) mod environment;
 pub(crate) mod epoll;

@@ -3,7 +3,7 @@
 //!
 //! Sessions live in a pool and are never freed, only used again; so a number read from the table is
 //! always good to look at. Not here: the data calls (`receive`, `send`), moving out (`hot`,
-//! `join`), going home (`home`). Read `docs/streams.md` first.
+//! `join`), going home (`home`). Read `docs/understand/streams.md` first.
 //!
 //! # Locks
 //! `tx` before `rx` before nothing. Both are held for a few hundred nanoseconds by data calls and

@@ -2,7 +2,7 @@
 //!
 //! Every function here has the name and the meaning of one in the C library. What a session is,
 //! when it moves and how it comes home is the library's (`sojourn-library`); here is only which C
-//! call means what. Read `docs/streams.md` first.
+//! call means what. Read `docs/understand/streams.md` first.
 //!
 //! # Theory of operation
 //! A call asks `gate::is_open` first. It is closed inside the library itself, in a child of

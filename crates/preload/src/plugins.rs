@@ -10,7 +10,7 @@
 //! name without a folder.
 //!
 //! Not here: libraries with the C library linked into them, which nobody sees
-//! (docs/linux-differences.md). Read `objects` first.
+//! (docs/use/linux-differences.md). Read `objects` first.
 
 use crate::gate::is_open;
 use crate::library::ReasonT;

@@ -74,7 +74,7 @@ const EXPLAINED: [(&str, &str); 8] = [
     ("exit", "the library's destructor runs in it"),
     (
         "fdelt pidfd_getfd",
-        "a check of a number; a way around the library, in docs/linux-differences.md",
+        "a check of a number; a way around the library, in docs/use/linux-differences.md",
     ),
 ];
 

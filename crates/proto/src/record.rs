@@ -5,7 +5,7 @@
 //! connection), whoever takes it over imports it. A record is complete in itself: times in it are
 //! spans, not instants, because the two homes need not share a clock. This file is the envelope;
 //! `record_tcp` and `record_udp` are what is in it, `record_codec` the encoding. The bytes are
-//! drawn in `docs/session-record.md`.
+//! drawn in `docs/reference/session-record.md`.
 
 use crate::record_codec::{Field, Reader, record};
 pub use crate::record_tcp::{

@@ -3,7 +3,7 @@
 //!
 //! The `record!` macro declares a structure and its encoding in one place, so that the two cannot
 //! disagree. What the fields mean is in `record`, `record_tcp` and `record_udp`;
-//! `docs/session-record.md` draws the bytes.
+//! `docs/reference/session-record.md` draws the bytes.
 
 use crate::record::RecordError;
 use crate::time::Duration;

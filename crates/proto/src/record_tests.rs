@@ -244,5 +244,5 @@ fn the_bytes_are_those_that_the_page_draws() {
     assert_eq!(u32_at(114), 5_000, "rcv_nxt");
     let queues = bytes.len() - (4 + 4 + 3 + 4);
     assert_eq!(bytes[queues..], [0, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0]);
-    assert_eq!(queues, 559, "sizes of the fixed parts: see docs/session-record.md");
+    assert_eq!(queues, 559, "sizes of the fixed parts: see docs/reference/session-record.md");
 }

@@ -4,7 +4,7 @@
 //! Does no more than that: it never waits, knows no clock and no other session. What goes out is
 //! handed to the interface that it is given. Bytes that the program has written stay in its ring
 //! until the peer has acknowledged them: should the process die, they are there. Read
-//! `docs/moves.md`.
+//! `docs/understand/moves.md`.
 
 mod arriving;
 

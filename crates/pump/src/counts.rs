@@ -2,8 +2,8 @@
 //!
 //! The pump tells it in the ledger, a tenth of a second after something has happened (as TCP's
 //! `figures`), and once more when the socket goes home. Who reads it takes it for whatever the
-//! program's process wrote there. What went through the kernel's socket (`docs/moves.md`, "UDP")
-//! nobody counts.
+//! program's process wrote there. What went through the kernel's socket
+//! (`docs/understand/moves.md`, "UDP") nobody counts.
 
 use sojourn_stream::LEDGER_WORDS;
 

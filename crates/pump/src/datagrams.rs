@@ -4,7 +4,7 @@
 //! sent goes out at once. A destination needs a *way*, which somebody else finds out
 //! ([`Sent::Ask`]); until it is known, and for everything that is not plain, the answer is that the
 //! kernel's socket has to send. Receiving does not come here: the queue has a lock of its own,
-//! which nobody holds longer than a copy takes. Read `docs/moves.md`, "UDP", then
+//! which nobody holds longer than a copy takes. Read `docs/understand/moves.md`, "UDP", then
 //! `sojourn_proto::udp`.
 
 use crate::counts::Counts;

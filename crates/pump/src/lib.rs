@@ -5,7 +5,7 @@
 //! has reason to (a call that has written, one that waits, a thread that nothing else does) turns
 //! the pump, under one lock. The session server makes the records that sessions begin with and
 //! takes those that they end with; [`position`] is what it finds if the process dies. Read
-//! `docs/moves.md` first.
+//! `docs/understand/moves.md` first.
 //!
 //! Not here: what TCP is (`sojourn_proto`), how packets come and go (`sojourn_netif`), who turns
 //! the pump (`sojourn_library`).

@@ -27,7 +27,7 @@ pub(crate) struct Flags {
     /// CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and CAP_SYS_ADMIN for ports; whatever else the
     /// server does not need it gives up. Every program gets its packets through a port (a veth pair
     /// of its own); with =rights those that show a packet socket of their own get one on the
-    /// interface. See docs/moves.md.
+    /// interface. See docs/understand/moves.md.
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "ports")]
     pub(crate) network: Option<Way>,
     /// Also join sessions whose two ends are in one process. For test suites that talk to

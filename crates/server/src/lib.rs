@@ -5,7 +5,7 @@
 //! and decides (pure); [`identity`] looks at descriptors, [`holders`] at who else has them,
 //! [`memory`] makes what is shared; [`service`] puts them behind `idl/session.idl`; [`run`] is the
 //! process. Not here: moving bytes (`sojourn-stream`), the programs' side (`sojourn-library`). Read
-//! `docs/streams.md` first.
+//! `docs/understand/streams.md` first.
 
 mod beat;
 mod carried;

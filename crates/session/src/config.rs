@@ -4,8 +4,9 @@
 //! `SOJOURN_MOVE_AFTER_CALLS` and the key `move_after_calls` of the file; a flag wins over a
 //! variable, a variable over the file. Whoever starts a program reads all three and hands the
 //! result on as variables ([`Config::to_env`]); the preload library reads those alone
-//! ([`Config::from_env`]). Not here: what the settings do; see `docs/streams.md`. Read `settings`
-//! first, the table; `file` is the file, `select` the lists of ports, addresses and programs.
+//! ([`Config::from_env`]). Not here: what the settings do; see `docs/understand/streams.md`. Read
+//! `settings` first, the table; `file` is the file, `select` the lists of ports, addresses and
+//! programs.
 
 #[cfg(feature = "file")]
 mod file;

@@ -2,7 +2,7 @@
 //! generated from `idl/session.idl`; reasons in words; the configuration that both read; where a
 //! server is.
 //!
-//! Not here: how either side works. Read `docs/streams.md` first.
+//! Not here: how either side works. Read `docs/understand/streams.md` first.
 
 #[allow(
     missing_docs,

@@ -1,6 +1,6 @@
 //! Reasons in words: a short one that programs can rely on, and a sentence for people.
 //!
-//! Not here: who gives which reason when; see `docs/streams.md` and `idl/session.idl`.
+//! Not here: who gives which reason when; see `docs/understand/streams.md` and `idl/session.idl`.
 
 use crate::ReasonT;
 

@@ -8,7 +8,7 @@
 //!
 //! Two rules hold everywhere: no Rust reference other than to an atomic ever points into memory
 //! that a peer can write, and every offset and length is checked against the *mapped* size before
-//! it is used. Read `docs/ipc.md` first, its part on shared memory.
+//! it is used. Read `docs/understand/ipc.md` first, its part on shared memory.
 #![allow(unsafe_code, reason = "mapping and copying shared memory is what this crate is for")]
 
 mod line;

@@ -1,4 +1,5 @@
-//! The way home: freezing, and what is left in the rings (`docs/streams.md`, "Going home").
+//! The way home: freezing, and what is left in the rings (`docs/understand/streams.md`, "Going
+//! home").
 //!
 //! Not here: sending it (the caller does), and the words themselves ([`crate::ring`]).
 //!

@@ -3,7 +3,7 @@
 //! What is here: the stream ([`Stream`]), the region's layout ([`Layout`]), and the inbox that
 //! tells one waiter which of many streams stirred ([`Inbox`]). What is not: sockets, sessions, who
 //! the ends are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's writers
-//! and its readers apart: the caller has them. Read `docs/streams.md` first.
+//! and its readers apart: the caller has them. Read `docs/understand/streams.md` first.
 //!
 //! [`ring`], [`bell`], [`bits`], [`arrivals`] and [`door`] are the parts that touch shared words,
 //! without mapping or system call, so that the models under `tests/` run the code that ships.

@@ -1,7 +1,7 @@
 //! Rust and C from the same files: every operation of every example with random values, in each
 //! combination of languages, over the real transport between processes.
 //!
-//! The client checks what comes back, the server what arrives; see `docs/idl-random.md`.
+//! The client checks what comes back, the server what arrives; see `docs/reference/idl-random.md`.
 
 mod common;
 

@@ -42,7 +42,7 @@ impl Under {
 
 /// How long a server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Within which programs tell their counts (`docs/moves.md`), and some.
+/// Within which programs tell their counts (`docs/understand/moves.md`), and some.
 const COUNTS_LAG: Duration = Duration::from_millis(250);
 /// How often sessions are sent home.
 const RECALL_EVERY: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 //! The programs are in `c/conform`; `conform.h` says how they are built. Each runs twice, plain and
 //! under Sojourn with sessions that move at the first call, and the two transcripts must be the
 //! same, line by line. A case whose session had to move and did not says so in its transcript,
-//! which then differs. What differs and may, docs/linux-differences.md says.
+//! which then differs. What differs and may, docs/use/linux-differences.md says.
 //!
 //! `CONFORM_CASE="nonblocking_read tcp4 m"` runs one case (kind and phase may be left out).
 
@@ -196,8 +196,8 @@ fn surround(command: &mut Command, at_once: u32) {
 }
 
 /// Runs the program both ways and compares. What differs must differ twice: on a busy machine
-/// single cases meet the moments that `docs/linux-differences.md` lists under known defects, and
-/// these are printed. What is grave fails at once.
+/// single cases meet the moments that `docs/use/linux-differences.md` lists under known defects,
+/// and these are printed. What is grave fails at once.
 fn conform(name: &str, at_once: u32) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
     compiled(&program, &[], &["conform.c", "driver.c", &format!("{name}.c")]);

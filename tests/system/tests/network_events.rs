@@ -436,8 +436,8 @@ fn ends(ways: &[&str]) {
                 for under in [Under::Server, Under::Client, Under::Both] {
                     let said = ending(link, under, way);
                     if said != plain {
-                        // A known defect (docs/linux-differences.md): seldom, and never twice. None
-                        // of programs that are killed.
+                        // A known defect (docs/use/linux-differences.md): seldom, and never twice.
+                        // None of programs that are killed.
                         eprintln!("{way} {under:?}: {said:?}");
                         assert_ne!(*way, "killed", "{under:?}: {said:?}, plainly {plain:?}");
                         assert_eq!(plain, ending(link, under, way), "{way} {under:?}, again");

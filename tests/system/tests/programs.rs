@@ -2,8 +2,8 @@
 //!
 //! Scripts are in `programs/`, run by bash once plainly and once as a whole under `sojourn run`;
 //! their output must be the same. Not here: the preload library without a server
-//! (`crates/preload/tests/programs.rs`) and calls one by one (`conform.rs`). Read `docs/testing.md`
-//! first.
+//! (`crates/preload/tests/programs.rs`) and calls one by one (`conform.rs`). Read
+//! `docs/understand/testing.md` first.
 
 #![allow(clippy::unwrap_used, reason = "a test ends by panicking")]
 

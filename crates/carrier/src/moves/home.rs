@@ -1,6 +1,7 @@
 //! Back into the kernel, step by step: called home, given back by the library, put into the socket.
 //!
-//! What becomes of the socket: `import`. Read the head of `carrier` and `docs/moves.md` first.
+//! What becomes of the socket: `import`. Read the head of `carrier` and `docs/understand/moves.md`
+//! first.
 
 use super::numbers::{add_slipped, last_known};
 use super::out::turn_back;

@@ -1,7 +1,7 @@
 //! Where a session stands, as far as the carrier can tell by itself: what slipped past the filter,
 //! and what is known of a session whose program cannot say so any more.
 //!
-//! When they are asked: `home`. Read `docs/moves.md`.
+//! When they are asked: `home`. Read `docs/understand/moves.md`.
 
 use crate::carrier::Lent;
 use crate::export::slipped;

@@ -1,7 +1,7 @@
 //! Out of the kernel, step by step: offered, joined, quiet, taken out of the socket and lent.
 //!
-//! What the socket says of its connection: `export`. Read the head of `carrier` and `docs/moves.md`
-//! first.
+//! What the socket says of its connection: `export`. Read the head of `carrier` and
+//! `docs/understand/moves.md` first.
 
 use super::{Carrier, Entry, TAKE_EVERY_US, TAKE_LIMIT_US, hop_of, token, way_of};
 use crate::carrier::{INBOX, Joined, Kept, Lent, Phase, Place, Turned, Waiting, later};

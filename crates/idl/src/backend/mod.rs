@@ -17,7 +17,7 @@ pub struct Options {
     /// Types and declarations (the C header; the types of the Rust module). Stubs need them, so
     /// they are left out only where another run has made them.
     pub types: bool,
-    /// Tests: random calls checked against `docs/idl-random.md`, and mutated messages.
+    /// Tests: random calls checked against `docs/reference/idl-random.md`, and mutated messages.
     pub tests: bool,
     /// Version of the tool for the head of every file, e.g. `0.1.0`.
     pub tool_version: String,

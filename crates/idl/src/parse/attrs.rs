@@ -72,7 +72,10 @@ impl Parser<'_> {
                 format!("there is no attribute `{}`", name.text),
             )
             .maybe_help(help.or_else(|| {
-                Some("docs/idl-language.md lists all attributes; take this one out".to_owned())
+                Some(
+                    "docs/reference/idl-language.md lists all attributes; take this one out"
+                        .to_owned(),
+                )
             })),
         );
     }

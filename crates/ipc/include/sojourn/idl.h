@@ -3,7 +3,7 @@
  * Header only: C11 (and C++11) static inline functions over <sojourn/ipc.h>. This file has the bases:
  * unaligned words, arenas and growing buffers. idl/encode.h and idl/decode.h put values into messages
  * and take them out again, idl/client.h and idl/server.h are the halves of a call.
- * How types travel: docs/idl-wire.md. How generated C is used: docs/idl-c.md.
+ * How types travel: docs/reference/idl-wire.md. How generated C is used: docs/reference/idl-c.md.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_H
 #define SOJOURN_IDL_H
@@ -42,7 +42,7 @@ SJ_STATIC_ASSERT(sizeof(size_t) == 8 && sizeof(void *) == 8, "sojourn needs a 64
 /* Elements of an array whose elements have no bytes. */
 #define SJ_EMPTY_MAX 65536u
 
-/* Fault codes of docs/idl-wire.md. The user's own begin at SJ_FAULT_USER. */
+/* Fault codes of docs/reference/idl-wire.md. The user's own begin at SJ_FAULT_USER. */
 #define SJ_FAULT_UNKNOWN_OPERATION 1u
 #define SJ_FAULT_UNKNOWN_INTERFACE 2u
 #define SJ_FAULT_BAD_MESSAGE 3u

@@ -1,6 +1,6 @@
 /* sojourn/ipc.h - synchronous calls between address spaces.
  *
- * The C face of the crate sojourn-ipc. How it is used, who owns what for how long: docs/ipc-c.md.
+ * The C face of the crate sojourn-ipc. How it is used, who owns what for how long: docs/reference/ipc-c.md.
  * A connection is used by one thread at a time; open one per thread. A server handle likewise.
  * No function blocks without a deadline, raises a signal or prints. A null or senseless argument gives SJ_INVALID.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
@@ -21,7 +21,7 @@ extern "C" {
 #define SJ_INLINE_MAX 112 /* bytes of a body that travel in the message's own cache lines */
 #define SJ_FOREVER INT64_MAX
 
-/* What a function answers. docs/ipc-c.md says which function gives which. */
+/* What a function answers. docs/reference/ipc-c.md says which function gives which. */
 typedef enum sj_status {
     SJ_OK = 0,
     SJ_TIMEOUT = 1,      /* the deadline passed */

@@ -1,6 +1,6 @@
 //! Waiting: spinning, then sleeping on the bell, then sleeping on the socket.
 //!
-//! How long to spin is `wait`'s to say. Read `docs/ipc.md`, "Waiting".
+//! How long to spin is `wait`'s to say. Read `docs/understand/ipc.md`, "Waiting".
 
 use super::{Connection, ON_BELL};
 use crate::connect::{self};

@@ -24,7 +24,7 @@ pub struct Header {
 const EMPTY_MAX: u32 = 1 << 16;
 
 impl Header {
-    /// That the count is `expected`, where `docs/idl-wire.md` demands it.
+    /// That the count is `expected`, where `docs/reference/idl-wire.md` demands it.
     ///
     /// # Errors
     /// [`Cause::Count`] if it is not.

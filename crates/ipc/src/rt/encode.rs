@@ -2,8 +2,8 @@
 //!
 //! The body may be memory the peer reads meanwhile, so it is only ever written, each byte once, by
 //! raw pointers; nothing here reads it back. Bounds are checked once for each block; within a block
-//! offsets are compile-time constants checked by the compiler. Read `docs/idl-wire.md` first.
-//! Not here: how large a body will be (`measure`).
+//! offsets are compile-time constants checked by the compiler. Read `docs/reference/idl-wire.md`
+//! first. Not here: how large a body will be (`measure`).
 
 mod objects;
 

@@ -23,7 +23,7 @@ impl DecodeError {
     }
 }
 
-/// Ways in which a message can break the rules of `docs/idl-wire.md`.
+/// Ways in which a message can break the rules of `docs/reference/idl-wire.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(usize)]
 pub enum Cause {
@@ -120,7 +120,8 @@ pub enum EncodeError {
     TooLarge,
 }
 
-/// A reply that is no result: a code from `docs/idl-wire.md` or the user's own (0x1000 and above).
+/// A reply that is no result: a code from `docs/reference/idl-wire.md` or the user's own (0x1000
+/// and above).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("fault {0:#x}")]
 pub struct Fault(pub u32);

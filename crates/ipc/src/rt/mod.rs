@@ -2,8 +2,8 @@
 //! dispatch, context handles.
 //!
 //! Independent of the transport: [`Transport`] and [`ServerTransport`] are all that generated code
-//! knows of one. What travels is `docs/idl-wire.md`; how IDL becomes Rust is `docs/idl-rust.md`.
-//! Start reading at [`Encoder`] and [`Decoder`].
+//! knows of one. What travels is `docs/reference/idl-wire.md`; how IDL becomes Rust is
+//! `docs/reference/idl-rust.md`. Start reading at [`Encoder`] and [`Decoder`].
 
 mod arrays;
 mod base;

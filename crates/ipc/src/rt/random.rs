@@ -1,4 +1,4 @@
-//! The random values of generated tests: `docs/idl-random.md`, and mutations of messages.
+//! The random values of generated tests: `docs/reference/idl-random.md`, and mutations of messages.
 
 use core::any::{Any, TypeId};
 use std::collections::HashMap;

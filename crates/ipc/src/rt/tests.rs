@@ -1,5 +1,5 @@
-//! The codec's rules one by one, as `docs/idl-wire.md` has them. Whole interfaces are tested in
-//! `tests/stubs-rust`.
+//! The codec's rules one by one, as `docs/reference/idl-wire.md` has them. Whole interfaces are
+//! tested in `tests/stubs-rust`.
 
 use super::loopback::{Message, build};
 use super::*;

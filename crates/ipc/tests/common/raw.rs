@@ -1,7 +1,7 @@
 //! A client made by hand: it greets as the protocol says, maps the region and writes what it likes.
 //!
-//! The numbers are those of `docs/ipc.md`, written down once more on purpose: the tests would not
-//! see a layout that changed by accident if they used the crate's own.
+//! The numbers are those of `docs/understand/ipc.md`, written down once more on purpose: the tests
+//! would not see a layout that changed by accident if they used the crate's own.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};

@@ -10,8 +10,8 @@
 //! when a socket moves, but that no thread sits in the kernel for what comes to the other queue.
 //!
 //! On the way home the server first gives the packets back to the kernel, then what was not read is
-//! said to the kernel again. Read `docs/moves.md`, "UDP". Calls with addresses and control data are
-//! the shell's; here are endpoints.
+//! said to the kernel again. Read `docs/understand/moves.md`, "UDP". Calls with addresses and
+//! control data are the shell's; here are endpoints.
 
 use crate::host::kernel;
 use crate::host::lock::lock;

@@ -1,7 +1,7 @@
 //! Receiving on a session: from the kernel while bytes still come that way, then from the ring.
 //!
-//! Read `docs/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is here for a
-//! session, by its lock; no wait happens under it.
+//! Read `docs/understand/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is
+//! here for a session, by its lock; no wait happens under it.
 
 use crate::fds::table::Way;
 use crate::host::kernel;

@@ -1,7 +1,7 @@
 //! Sending on a session: to the kernel until the switch, then to the ring.
 //!
-//! Read `docs/streams.md`, "Moving out" (4). One thread at a time is here for a session, by its
-//! lock; no wait happens under it.
+//! Read `docs/understand/streams.md`, "Moving out" (4). One thread at a time is here for a session,
+//! by its lock; no wait happens under it.
 
 use crate::fds::table::Way;
 use crate::host::kernel;

@@ -1,7 +1,7 @@
 //! Waiting for one session: spinning as the policy allows, then sleeping on its bell.
 //!
 //! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for
-//! many is `set_wait`'s and `poll`'s. Read `docs/streams.md`, "Waiting".
+//! many is `set_wait`'s and `poll`'s. Read `docs/understand/streams.md`, "Waiting".
 
 use crate::host::Interrupt;
 use crate::host::epoll::bit;

@@ -1,6 +1,6 @@
 //! What becomes of descriptor numbers: opened, duplicated, replaced, closed, changed, passed on.
 //!
-//! The shell tells, around the kernel's calls. Read `docs/streams.md`, "Going home".
+//! The shell tells, around the kernel's calls. Read `docs/understand/streams.md`, "Going home".
 
 use crate::fds::table::{Entry, Way, mark};
 use crate::host::kernel;

@@ -1,6 +1,6 @@
 //! Giving the kernel what the peer has not read, on the way home.
 //!
-//! Read `docs/streams.md`, "Going home", then `home`.
+//! Read `docs/understand/streams.md`, "Going home", then `home`.
 //!
 //! # Theory of operation
 //! What fits goes at once. If the kernel is full the peer is told how far we came and that the rest

@@ -4,7 +4,7 @@
 //! it writes the session's slot on the **board**, a page that both share, rings the parent's
 //! doorbell, and waits until the parent has brought it home. Epoll sets likewise: the parent's
 //! sessions are in them as ever, until a child says over the board that it uses one, which then is
-//! the kernel's alone. Read `docs/streams.md`, "Going home".
+//! the kernel's alone. Read `docs/understand/streams.md`, "Going home".
 
 use crate::fds::table::{Entry, mark};
 use crate::host::kernel;

@@ -1,8 +1,8 @@
 //! Going home: freezing the stream and letting go. Giving the kernel what the peer has not read is
 //! `flush`, what a dead peer has not given it `put_back`.
 //!
-//! Read `docs/streams.md`, "Going home". Any thread of the process may do it, under both locks of
-//! the session.
+//! Read `docs/understand/streams.md`, "Going home". Any thread of the process may do it, under both
+//! locks of the session.
 
 use crate::host::kernel;
 use crate::host::lock::lock;

@@ -1,6 +1,6 @@
 //! Joining: two offers have become one stream, and the session is put on it.
 //!
-//! The protocol thread's work. Read `docs/streams.md`, "Moving out" (2, 3).
+//! The protocol thread's work. Read `docs/understand/streams.md`, "Moving out" (2, 3).
 
 use crate::fds::table::mark;
 use crate::host::lock::lock;

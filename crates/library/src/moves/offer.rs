@@ -1,7 +1,7 @@
 //! Offering a hot descriptor to the server, and what is remembered until the answer comes.
 //!
 //! The program's thread only leaves a job; the rest is the protocol thread's. Read
-//! `docs/streams.md`, "Moving out".
+//! `docs/understand/streams.md`, "Moving out".
 
 use crate::fds::table::{Entry, mark};
 use crate::host::kernel;

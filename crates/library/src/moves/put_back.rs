@@ -5,8 +5,8 @@
 //! nor one whose kernel was full. Its reader's library could take the rest from the ring; but if
 //! the reading end is passed on (`fork`, `exec`, a message), the next holder has the kernel's pipe
 //! alone. The name that /proc gives a pipe can be opened for writing by whoever may read it
-//! (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind can be had. Read `docs/streams.md`,
-//! "Going home", first.
+//! (pipe(7), proc_pid_fd(5)). Of sockets nothing of the kind can be had. Read
+//! `docs/understand/streams.md`, "Going home", first.
 
 use crate::host::kernel;
 use crate::host::lock::lock;

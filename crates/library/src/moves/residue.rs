@@ -4,8 +4,8 @@
 //! One exchange of one word decides between the two (`sojourn_stream::Stream::begin_flush`,
 //! `take_unflushed`), so a call that finds bytes owed need not wait for a peer that does not run:
 //! it takes them itself, and the peer puts the rest into the kernel when it gets to it. Read
-//! `receive` and `docs/streams.md`, "Going home", first. Not here: waiting for the kernel to have
-//! all of it before somebody else uses the descriptor (`home`).
+//! `receive` and `docs/understand/streams.md`, "Going home", first. Not here: waiting for the
+//! kernel to have all of it before somebody else uses the descriptor (`home`).
 
 use crate::host::kernel;
 use crate::io::from_kernel::FromKernel;

@@ -1,7 +1,8 @@
 //! What waits until the kernel has ended something: whom an end concerns hears of it from the
 //! kernel first.
 //!
-//! Not here: ending a session (`home`, `descriptors`). Read `docs/streams.md`, "Going home".
+//! Not here: ending a session (`home`, `descriptors`). Read `docs/understand/streams.md`, "Going
+//! home".
 //!
 //! # Theory of operation
 //! A close has two kinds of work beside the kernel's: what must be done before it (the stream is

@@ -1,7 +1,7 @@
 //! `poll(2)` and its like, over kernel descriptors and sessions.
 //!
 //! Sessions are looked at here, everything else and what the kernel knows of sessions by the
-//! kernel's `ppoll`. Read `docs/streams.md`, "Waiting". Sleeping is `poll_sleep`.
+//! kernel's `ppoll`. Read `docs/understand/streams.md`, "Waiting". Sleeping is `poll_sleep`.
 
 use crate::fds::table::Way;
 use crate::host::Interrupt;

@@ -1,8 +1,8 @@
 //! One epoll set of the program: the kernel's, and what the library answers beside it.
 //!
 //! Every registration is made in the kernel first; errors are the kernel's. Waiting is `set_wait`;
-//! what the rest of the library asks of sets is `sets`. Read `docs/streams.md`, "epoll", then
-//! `set_entry` and `set_ready`.
+//! what the rest of the library asks of sets is `sets`. Read `docs/understand/streams.md`, "epoll",
+//! then `set_entry` and `set_ready`.
 //!
 //! # Theory of operation
 //! A set in which no session has ever joined is left to the kernel but for notes of what is

@@ -3,7 +3,7 @@
 //! To data calls a carried session is a session as any other. The kernel's socket, however, is not
 //! a second way for bytes: once both directions have switched, the carrier takes over what the
 //! kernel knew of the connection, and gives it back when the stream is frozen. So nobody here uses
-//! the socket in between. Read `docs/moves.md`.
+//! the socket in between. Read `docs/understand/moves.md`.
 
 use crate::host::kernel;
 use crate::host::lock::lock;

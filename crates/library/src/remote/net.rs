@@ -9,8 +9,8 @@
 //! sleeps under it. Who sleeps for packets: `watch`.
 //!
 //! A session is lent by the session server, with a record of where its connection stands, and given
-//! back with another one on a connection of its own, by any thread. Read `docs/moves.md`. What the
-//! pump is: `sojourn_pump`.
+//! back with another one on a connection of its own, by any thread. Read
+//! `docs/understand/moves.md`. What the pump is: `sojourn_pump`.
 
 pub(crate) mod datagrams;
 

@@ -1,4 +1,4 @@
-//! Tests of the registry: each rule of docs/streams.md that it decides.
+//! Tests of the registry: each rule of docs/understand/streams.md that it decides.
 
 use super::*;
 use rustix::fd::OwnedFd;

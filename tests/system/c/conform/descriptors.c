@@ -41,7 +41,7 @@ CASE(every_other_number_closed, ANY, ALL_PHASES) {
     works("session");
     point();
     works("session");
-    /* While a session moves, a number is in use now and then (docs/linux-differences.md). */
+    /* While a session moves, a number is in use now and then (docs/use/linux-differences.md). */
     if (phase == 'm') say_numbers();
     for (int i = 0; i < 30; i++) {
         NEED(kind == POUT || (peer(OP_SEND, 1) == 1 && get(1) == 1));
@@ -160,7 +160,7 @@ CASE(dup2_of_another_session_over_it, TCP | UNIX, ALL_PHASES) {
     SAY_PEER(OP_DRAIN, 0);
 }
 
-/* The kernel lets the thread wait on; a session lets go of it (docs/linux-differences.md). Never may it read what the
+/* The kernel lets the thread wait on; a session lets go of it (docs/use/linux-differences.md). Never may it read what the
  * number has become. */
 static int end_is_fine;
 static void *loose_reader(void *unused) {
@@ -319,7 +319,7 @@ CASE(through_proc, ANY, ALL_PHASES) {
     ssize_t n = readlink(path, target, sizeof target - 1);
     target[n > 0 ? n : 0] = 0;
     say("%.7s", target);
-    /* Pipes can be opened again that way; sockets cannot. One that has moved is not seen there (docs/linux-differences.md). */
+    /* Pipes can be opened again that way; sockets cannot. One that has moved is not seen there (docs/use/linux-differences.md). */
     if (kind == PIN && phase != 'k') go_home();
     int again = open(path, (kind == POUT ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
     if (again < 0) say("%s", strerrorname_np(errno));

@@ -365,7 +365,7 @@ CASE(peer_resets_error_is_kept, TCP, ALL_PHASES) {
     SAY(read(S, &(char){0}, 1));
 }
 
-/* The kernel lets the thread wait until the peer sends; a session lets go of it (docs/linux-differences.md). Never may it
+/* The kernel lets the thread wait until the peer sends; a session lets go of it (docs/use/linux-differences.md). Never may it
  * read what the number has become. */
 static void *loose_reader(void *unused) {
     char bytes[100];

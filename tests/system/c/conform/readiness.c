@@ -27,7 +27,7 @@ static int wait_for(int set, int ms) {
 }
 
 /* No edge is left. Around a move and a return there may be one more than the kernel would give
- * (docs/linux-differences.md); in phase m the one move has been, so one for the whole case. */
+ * (docs/use/linux-differences.md); in phase m the one move has been, so one for the whole case. */
 static void no_edge(int set) {
     static int extra;
     struct epoll_event events[16];
@@ -683,7 +683,7 @@ CASE(maximum_of_events, TCP | UNIX, ALL_PHASES) {
     /* With room for two, all come round. */
     for (int i = 0; i < 20000 && !(i > 20 && seen[0] && seen[1] && seen[2] && seen[3] && seen[4]); i++) {
         int n = epoll_wait(set, events, 2, 1000);
-        /* While sessions move it may be fewer than are ready (docs/linux-differences.md), but never none. */
+        /* While sessions move it may be fewer than are ready (docs/use/linux-differences.md), but never none. */
         if (n < 1 || n > 2 || (n == 2 && events[0].data.u64 == events[1].data.u64)) say("%d", n);
         for (int k = 0; k < n; k++) seen[events[k].data.u64]++;
         if (i == 10) point();

@@ -49,7 +49,7 @@ CASE(killed_and_the_peer_too, ANY, "m") {
     if (kind != POUT) SAY(get(6000));
     signal(SIGPIPE, SIG_IGN);
     if (kind != PIN && !(kind & TCP)) {
-        /* Until this process has been told (docs/linux-differences.md). */
+        /* Until this process has been told (docs/use/linux-differences.md). */
         struct pollfd one = {S, 0, 0};
         while (poll(&one, 1, 1000) == 0) {}
         SAY(put(10));

@@ -327,7 +327,7 @@ fn page(rows: &[Row], table: &str) -> String {
          made once more.\n\n\
          *Moved*: streams that the session server has made, and in brackets of which kind those were that could be seen while they lasted. *Time*: as a multiple of the plain\n\
          run's, waiting and start-up included. The times are of one run on one machine (Linux {}, {processors} processors) that does other work, too; they tell a hang or a crawl from\n\
-         normal, and no more: docs/performance.md has measurements.\n\n\
+         normal, and no more: docs/understand/benchmarks.md has measurements.\n\n\
          {} programs, of which {same} do the same both ways.\n\n{table}",
         kernel.join("."),
         rows.len()

@@ -1,4 +1,5 @@
-//! Emission of statements that draw one value of any type: the table of `docs/idl-random.md`.
+//! Emission of statements that draw one value of any type: the table of
+//! `docs/reference/idl-random.md`.
 
 use crate::ir::{Array, PtrClass, Scalar, Ty, TypeId, TypeKind};
 

@@ -1,9 +1,9 @@
 //! The C back end: a header, internal conversions, client stubs and a server side, all C11.
 //!
-//! What the generated code means to its user is described in `docs/idl-c.md`; what it puts into
-//! messages in `docs/idl-wire.md`. The run-time half is `<sojourn/idl.h>` of the crate
-//! `sojourn-ipc`. Read `model` first, then `emit`, `encode` and `decode` for values, `body` for
-//! whole messages, `client` and `server` for calls.
+//! What the generated code means to its user is described in `docs/reference/idl-c.md`; what it
+//! puts into messages in `docs/reference/idl-wire.md`. The run-time half is `<sojourn/idl.h>` of
+//! the crate `sojourn-ipc`. Read `model` first, then `emit`, `encode` and `decode` for values,
+//! `body` for whole messages, `client` and `server` for calls.
 
 mod body;
 mod buffer;
@@ -73,7 +73,7 @@ pub fn generate(module: &Module, options: &Options) -> Vec<Output> {
 
 /// Generates test programs for the interfaces of `module`: `NAME_test_client.c` (arguments:
 /// address, seed, rounds), `NAME_test_server.c` (address, seed), `NAME_test_mutate.c` (seed,
-/// rounds) and `NAME_test.h`, which they share. `docs/idl-random.md` says what they do.
+/// rounds) and `NAME_test.h`, which they share. `docs/reference/idl-random.md` says what they do.
 #[must_use]
 pub fn generate_tests(module: &Module, options: &Options) -> Vec<Output> {
     let module = &names::settle(module);

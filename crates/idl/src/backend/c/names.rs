@@ -2,8 +2,8 @@
 //! it.
 //!
 //! A name that cannot gets an underscore; one that begins as the runtime's names do gets `idl_` in
-//! front. `docs/idl-c.md` has the rule for users. Everything else of this back end takes names from
-//! the copy as they are. Lists of names: `reserved`.
+//! front. `docs/reference/idl-c.md` has the rule for users. Everything else of this back end takes
+//! names from the copy as they are. Lists of names: `reserved`.
 
 use std::collections::HashSet;
 

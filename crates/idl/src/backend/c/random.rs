@@ -1,4 +1,4 @@
-//! Emission of functions that draw random values: `docs/idl-random.md` in C.
+//! Emission of functions that draw random values: `docs/reference/idl-random.md` in C.
 
 use crate::ir::{Arm, Expr, Scalar, Ty, TypeId, TypeKind, Union};
 

@@ -1,6 +1,6 @@
 //! Generated tests: a client that calls every operation with random values, a server that answers,
-//! and a program that decodes mutated bodies. All three follow `docs/idl-random.md`, so that they
-//! work with those of other languages.
+//! and a program that decodes mutated bodies. All three follow `docs/reference/idl-random.md`, so
+//! that they work with those of other languages.
 
 use crate::ir::{Dir, Interface, Ty};
 

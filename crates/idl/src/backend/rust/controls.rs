@@ -1,7 +1,7 @@
 //! Counters and tags of random values: drawn first, checked against what names them.
 //!
-//! `docs/idl-random.md`, "Lists of siblings", as code that draws. In generated code they are `c0_`,
-//! `c1_`, ... of type `i128`.
+//! `docs/reference/idl-random.md`, "Lists of siblings", as code that draws. In generated code they
+//! are `c0_`, `c1_`, ... of type `i128`.
 
 use crate::ir::{Expr, StringTy, Ty};
 

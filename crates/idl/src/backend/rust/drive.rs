@@ -22,7 +22,7 @@ impl<'a> Gen<'a> {
             inner.push_str(&self.driver(interface));
             inner.push_str(&self.oracle(interface));
             out.push_str(&format!(
-                "/// Tests of interface `{0}`: see `docs/idl-random.md`.\n\
+                "/// Tests of interface `{0}`: see `docs/reference/idl-random.md`.\n\
                  #[allow(missing_docs, reason = \"generated: for tests only\")]\n\
                  pub mod {snake}_random {{ \
                  #[allow(unused_imports, reason = \"generated: an interface may need none\")] \

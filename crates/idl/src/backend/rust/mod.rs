@@ -2,7 +2,7 @@
 //!
 //! Text is put together piece by piece, each piece by the file that knows it, and laid out at the
 //! end by `prettyplease`. Generated code needs the crate `sojourn_ipc` and nothing else, and has no
-//! `unsafe`. How IDL becomes Rust is `docs/idl-rust.md`. Start reading at `model`.
+//! `unsafe`. How IDL becomes Rust is `docs/reference/idl-rust.md`. Start reading at `model`.
 
 mod blank;
 mod client;

@@ -2,7 +2,7 @@
 //!
 //! A [`Shape`] is a type with names, aliases and reference pointers looked through. Values appear
 //! in generated code in two ways: *owned* (fields, elements, results) and *borrowed* (arguments).
-//! The mapping is `docs/idl-rust.md`.
+//! The mapping is `docs/reference/idl-rust.md`.
 
 use crate::ir::{
     Array, Interface, InterfaceId, InterfaceRef, LocalAttrs, Module, Operation, PtrClass, Scalar,

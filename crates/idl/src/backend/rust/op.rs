@@ -80,7 +80,7 @@ impl<'a> Op<'a> {
             .collect()
     }
 
-    /// What the operation returns: see `docs/idl-rust.md`.
+    /// What the operation returns: see `docs/reference/idl-rust.md`.
     pub(super) fn returned(&self) -> Vec<OutValue<'_, 'a>> {
         self.outs(self.deferred)
     }

@@ -1,4 +1,4 @@
-//! Random values for generated tests: `docs/idl-random.md` as code that draws them.
+//! Random values for generated tests: `docs/reference/idl-random.md` as code that draws them.
 //!
 //! `r_` is the stream. Siblings that others name (counters and tags) are drawn first, as `c0_`,
 //! `c1_`, ... of type `i128`.

@@ -1,8 +1,8 @@
 //! Names that would meet in Rust, told apart: a copy of the model in which those that `names` makes
 //! of interfaces and operations differ, and the names of types and constants.
 //!
-//! What is called alike but for capitals and underscores gets a number; `docs/idl-rust.md` has the
-//! rule.
+//! What is called alike but for capitals and underscores gets a number;
+//! `docs/reference/idl-rust.md` has the rule.
 
 use std::collections::HashSet;
 

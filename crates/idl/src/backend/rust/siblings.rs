@@ -1,7 +1,7 @@
 //! Parameters and fields that name each other: `size_is`, `length_is`, `switch_is`.
 //!
 //! Where a counter or tag says nothing that the array or union does not say itself, it is *folded*:
-//! it travels, but is no parameter or field in Rust. The rule is in `docs/idl-rust.md`.
+//! it travels, but is no parameter or field in Rust. The rule is in `docs/reference/idl-rust.md`.
 
 use crate::ir::{Allocate, BinaryOp, Dir, Expr, Field, LocalAttrs, Operation, Param, Ty, UnaryOp};
 

@@ -6,7 +6,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     idl(
         codes::UNKNOWN_ATTRIBUTE,
         "an unknown attribute",
-        "The language's attributes are listed in docs/idl-language.md. Keys of the ACF (copy_below, timeout, ...) do not belong into the IDL file: they do not change what travels.",
+        "The language's attributes are listed in docs/reference/idl-language.md. Keys of the ACF (copy_below, timeout, ...) do not belong into the IDL file: they do not change what travels.",
         "interface i { void f([in] long n, [in, sise_is(n)] long *a); }",
         "interface i { void f([in] long n, [in, size_is(n)] long *a); }",
     ),

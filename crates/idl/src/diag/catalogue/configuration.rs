@@ -19,7 +19,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     acf(
         codes::ACF_KEY,
         "an unknown key",
-        "The ACF's keys are listed in docs/idl-language.md. Attributes of the IDL do not belong here: they change what travels, and both sides must agree on them.",
+        "The ACF's keys are listed in docs/reference/idl-language.md. Attributes of the IDL do not belong here: they change what travels, and both sides must agree on them.",
         "[timeot(10)] interface i { }",
         "[timeout(10)] interface i { }",
     ),

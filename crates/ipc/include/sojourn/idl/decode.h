@@ -1,6 +1,6 @@
 /* sojourn/idl/decode.h - taking a message apart.
  *
- * Works on the private copy of the body only, checks everything docs/idl-wire.md lists, and cannot be told not to.
+ * Works on the private copy of the body only, checks everything docs/reference/idl-wire.md lists, and cannot be told not to.
  * Functions answer false for a message that breaks the rules; sj_dec.fault says if it was something else.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SOJOURN_IDL_DECODE_H

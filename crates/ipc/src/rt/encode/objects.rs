@@ -1,6 +1,6 @@
 //! The blocks of a message's body, and the words in them that name what travels beside it.
 //!
-//! Generated code writes a message with these, object by object (`docs/idl-wire.md`).
+//! Generated code writes a message with these, object by object (`docs/reference/idl-wire.md`).
 
 use super::{Encoder, Writer};
 use crate::rt::block::{Block, Run};
