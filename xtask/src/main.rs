@@ -10,6 +10,8 @@ mod columns;
 mod demo;
 mod layers;
 mod packages;
+mod pages;
+mod performance;
 mod programs;
 mod redis;
 mod steps;
@@ -26,8 +28,10 @@ cargo xtask COMMAND
   demo ipc          build, then run a C client against a Rust server over Sojourn IPC and over a
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation,
-                    layers, columns
+                    layers, columns, pages
   test --quick      the same without models and benchmarks' smoke test
+  pages             the check of the pages alone: links, a section for every reason, a row for every
+                    setting
   build             leave every shipped program and library in target/release
   install [--prefix DIR]
                     build, then copy programs, libraries, headers, man pages and completions
@@ -35,6 +39,9 @@ cargo xtask COMMAND
   bench copies|ipc|idl|local|net [OPTIONS]
                     measure, print a table and write it as JSON; OPTIONS go to the benchmark
   bench --check     compile and lint the benchmarks with every rival
+  performance FILE...
+                    write docs/use/performance.md and its drawing from the JSON of full benchmark
+                    runs on one machine
   programs [--only NAME]... [--jobs N] [--json FILE]
                     run real programs plainly, under Sojourn and with eager moves, compare what they
                     do, and write docs/use/programs.md; with names only these, and a table
@@ -61,11 +68,13 @@ fn run() -> Result<()> {
         ["demo", "ipc"] => demo::run_demo(),
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
+        ["pages"] => pages::check(),
         ["build"] => build::build(),
         ["install"] => build::install("/usr/local"),
         ["install", "--prefix", prefix] => build::install(prefix),
         ["bench", "--check"] => build::check_bench(),
         ["bench", rest @ ..] if !rest.is_empty() => build::bench(rest),
+        ["performance", files @ ..] => performance::write(files),
         ["programs", rest @ ..] => programs::programs(rest),
         ["fuzz", target] => build::fuzz(target, "60"),
         ["fuzz", target, seconds] => build::fuzz(target, seconds),

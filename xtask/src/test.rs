@@ -2,7 +2,7 @@
 
 use crate::packages::{TEST, ensure, ensure_component};
 use crate::steps::{self, cargo};
-use crate::{again, build, columns, layers};
+use crate::{again, build, columns, layers, pages};
 use anyhow::Result;
 
 fn models() -> Result<()> {
@@ -23,6 +23,8 @@ pub(crate) fn run(all: bool) -> Result<()> {
     layers::check()?;
     eprintln!("── columns");
     columns::check()?;
+    eprintln!("── pages");
+    pages::check()?;
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))?;

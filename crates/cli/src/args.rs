@@ -161,7 +161,7 @@ pub(crate) struct Where {
 /// How to report.
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// JSON instead of text; docs/use/cli.md has the schema
+    /// JSON instead of text; docs/reference/json.md has the schema
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -364,17 +364,30 @@ mod tests {
     }
 
     #[test]
-    fn the_page_for_users_names_every_command_setting_and_reason() {
+    fn the_page_for_users_names_every_command() {
         let page = include_str!("../../../docs/use/cli.md");
-        let has =
-            |what: &str| assert!(page.contains(&format!("`{what}`")), "docs/use/cli.md: {what}");
-        let plain = |name: &&str| !matches!(*name, "ring_bytes_unix" | "ring_bytes_pipe");
-        SETTINGS.iter().map(|setting| setting.name).filter(plain).for_each(has);
-        let reasons = sojourn_session::reason::ALL.iter().map(|words| words.word);
-        reasons.for_each(has);
         for command in Cli::command().get_subcommands() {
             let name = format!("sojourn {}", command.get_name());
             assert!(page.contains(&name), "docs/use/cli.md: {name}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_settings_names_every_setting_once() {
+        let page = include_str!("../../../docs/use/settings.md");
+        for setting in SETTINGS {
+            let rows = page.lines().filter(|line| line.starts_with("| `"));
+            let is_it = |line: &&str| line.starts_with(&format!("| `{}` |", setting.name));
+            assert_eq!(rows.filter(is_it).count(), 1, "docs/use/settings.md: {}", setting.name);
+        }
+    }
+
+    #[test]
+    fn the_page_for_troubleshooting_has_a_section_for_every_reason() {
+        let page = include_str!("../../../docs/use/troubleshooting.md");
+        for words in sojourn_session::reason::ALL {
+            let heading = format!("\n### `{}`\n", words.word);
+            assert!(page.contains(&heading), "docs/use/troubleshooting.md: {}", words.word);
         }
     }
 

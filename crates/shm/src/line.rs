@@ -4,7 +4,7 @@
 //! release; the reader that sees the new tag sees the words. A short message needs words 1..8 only,
 //! which lie in the tag's own cache line: one transfer brings flag and payload. Not here: who may
 //! write when; that is the business of the ring that is made of lines (`docs/understand/ipc.md`,
-//! "Slots").
+//! "The call line").
 
 use crate::sync::{AtomicU64, Ordering};
 

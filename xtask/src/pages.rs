@@ -1,0 +1,139 @@
+//! The check that the pages hold together.
+//!
+//! Links lead somewhere (`links`), every page is in the index and in the README, every reason has
+//! its section in the page for troubleshooting, and every setting has its row in the page of
+//! settings. Reasons and settings are read from the source that defines them (`source`), because
+//! this package knows none of the crates that it builds. Not here: what the pages say.
+
+mod links;
+mod source;
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+const README: &str = "README.md";
+const INDEX: &str = "docs/README.md";
+const TROUBLESHOOTING: &str = "docs/use/troubleshooting.md";
+const SETTINGS: &str = "docs/use/settings.md";
+/// Endings of files whose mentions of pages are looked at.
+const SOURCES: [&str; 8] = ["rs", "c", "h", "idl", "sh", "toml", "service", "txt"];
+
+/// A text file of the tree, by its path from the workspace's folder.
+struct File {
+    path: PathBuf,
+    text: String,
+}
+
+/// Fails with everything that is wrong.
+pub(crate) fn check() -> Result<()> {
+    let mut files = Vec::new();
+    collect(Path::new("."), &mut files)?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut wrong = links::check(&files);
+    wrong.extend(index(&files));
+    wrong.extend(reasons()?);
+    wrong.extend(settings()?);
+    if !wrong.is_empty() {
+        bail!("{} things are wrong with the pages:\n{}", wrong.len(), wrong.join("\n"));
+    }
+    Ok(())
+}
+
+/// Pages and sources below a folder, but for what is hidden or built.
+fn collect(folder: &Path, files: &mut Vec<File>) -> Result<()> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_foreign = name.starts_with('.') || name == "target" || name == "node_modules";
+        if is_foreign {
+            continue;
+        }
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if ending == "md" || SOURCES.contains(&&*ending) {
+            // Samples of damaged text are no pages.
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
+            files.push(File { path, text });
+        }
+    }
+    Ok(())
+}
+
+fn is_page(file: &File) -> bool {
+    file.path.extension().is_some_and(|ending| ending == "md")
+}
+
+/// Pages that the README or the index does not link.
+fn index(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let is_in_docs = |path: &Path| path.starts_with("docs");
+    let is_at_top = |path: &Path| path.components().count() == 1;
+    for (from, all) in [(README, true), (INDEX, false)] {
+        let linked: Vec<PathBuf> = files
+            .iter()
+            .filter(|file| file.path == Path::new(from))
+            .flat_map(links::targets)
+            .map(|(path, _)| path)
+            .collect();
+        for file in files.iter().filter(|file| is_page(file)) {
+            let path = &file.path;
+            let belongs = is_in_docs(path) || (all && is_at_top(path));
+            if belongs && path != Path::new(from) && !linked.contains(path) {
+                wrong.push(format!("{from}: no link to {}", path.display()));
+            }
+        }
+    }
+    wrong
+}
+
+/// Reasons without a section, and sections without a reason.
+fn reasons() -> Result<Vec<String>> {
+    let reasons = source::reasons()?;
+    let sections = source::sections(&read(TROUBLESHOOTING)?);
+    let missing = reasons.iter().filter(|reason| !sections.contains(reason));
+    let stale = sections.iter().filter(|section| !reasons.contains(section));
+    let missing = missing.map(|reason| format!("{TROUBLESHOOTING}: no section `{reason}`"));
+    let stale = stale.map(|section| format!("{TROUBLESHOOTING}: no reason is called `{section}`"));
+    Ok(missing.chain(stale).collect())
+}
+
+/// Settings and flags without a row.
+fn settings() -> Result<Vec<String>> {
+    let page = read(SETTINGS)?;
+    let names = source::settings()?.into_iter().chain(source::flags()?);
+    // A name alone, or with its value.
+    let has = |name: &String| [format!("`{name}`"), format!("`{name} "), format!("`{name}[")];
+    let missing = names.filter(|name| !has(name).iter().any(|form| page.contains(form)));
+    Ok(missing.map(|name| format!("{SETTINGS}: no row for `{name}`")).collect())
+}
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(path).context(path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_nobody_links_is_found() {
+        let page = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let files = [
+            page(README, "[a](docs/a.md) [index](docs/README.md)"),
+            page(INDEX, "[a](a.md)"),
+            page("docs/a.md", ""),
+            page("docs/b.md", ""),
+            page("C.md", ""),
+            page("crates/x/README.md", ""),
+        ];
+        let expected = [
+            "README.md: no link to docs/b.md",
+            "README.md: no link to C.md",
+            "docs/README.md: no link to docs/b.md",
+        ];
+        assert_eq!(index(&files), expected);
+    }
+}

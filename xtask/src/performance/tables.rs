@@ -1,0 +1,228 @@
+//! Tables of the page of figures, from one benchmark's JSON.
+//!
+//! Not here: which runs go together, and the drawing.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// Rows of `local` that show the course of a curve: the JSON has them, the page does not.
+const LEFT_OUT: [&str; 2] = ["-buffers", "-paces"];
+
+/// The tables of a run; none if it is none that is known.
+pub(super) fn of(run: &Value) -> Option<String> {
+    let has = |way: &str| cells(run).any(|cell| cell["way"] == way);
+    if has("plain") {
+        let head = "\n## Two programs of one host (`bench local`)\n";
+        return Some(format!("{head}\n{}", ways(run, "plain", &["sojourn", "sockmap"])));
+    }
+    if has("kernel") {
+        let head = "\n## Sessions between two hosts (`bench net`)\n\n\
+                    `client`: only the client's host has Sojourn; `both`: both hosts; `port`: as `client`,\n\
+                    for a program without any right.\n";
+        return Some(format!("{head}\n{}", ways(run, "kernel", &["client", "both", "port"])));
+    }
+    if run["round_trips"].is_array() {
+        return Some(format!("\n## Calls over the IPC (`bench ipc`)\n{}", calls(run)));
+    }
+    let is_idl = run["marshalling"].is_array();
+    is_idl.then(|| format!("\n## Generated stubs (`bench idl`)\n\n{}", stubs(run)))
+}
+
+fn cells(run: &Value) -> impl Iterator<Item = &Value> {
+    run["cells"].as_array().into_iter().flatten()
+}
+
+fn text<'a>(cell: &'a Value, name: &str) -> &'a str {
+    cell[name].as_str().unwrap_or_default()
+}
+
+/// The figure of a cell that has one; a session that was not away has none of Sojourn's.
+fn figure(cell: &Value) -> Option<f64> {
+    let was_away = cell["away"].as_f64().is_none_or(|part| part >= 0.9);
+    let value = cell["value"].as_f64().filter(|value| *value > 0.0)?;
+    (cell["error"].is_null() && was_away).then_some(value)
+}
+
+/// Case and way of waiting, each once, in the order of the run.
+fn cases(run: &Value) -> Vec<(&str, &str)> {
+    let mut cases = Vec::new();
+    for cell in cells(run) {
+        let row = text(cell, "row");
+        let case = (text(cell, "case"), text(cell, "wait"));
+        if !LEFT_OUT.iter().any(|end| row.ends_with(end)) && !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
+fn cell<'a>(run: &'a Value, (case, wait): (&str, &str), way: &str) -> Option<&'a Value> {
+    cells(run).find(|cell| {
+        text(cell, "case") == case && text(cell, "wait") == wait && text(cell, "way") == way
+    })
+}
+
+/// How many times as good as the base a case is in a way, whatever the way of waiting it has first.
+pub(super) fn times(run: &Value, case: &str, base: &str, way: &str) -> Option<f64> {
+    let (_, wait) = cases(run).into_iter().find(|(name, _)| *name == case)?;
+    beside(run, (case, wait), base, way)
+}
+
+fn beside(run: &Value, case: (&str, &str), base: &str, way: &str) -> Option<f64> {
+    let (plain, ours) = (cell(run, case, base)?, cell(run, case, way)?);
+    let is_smaller_better = matches!(text(plain, "unit"), "ns" | "bytes");
+    let ratio = figure(ours)? / figure(plain)?;
+    Some(if is_smaller_better { 1.0 / ratio } else { ratio })
+}
+
+/// A line for each case: the base's figure, and how many times as good each way is.
+fn ways(run: &Value, base: &str, ways: &[&str]) -> String {
+    let mut table = format!("| times as good as `{base}` | {base} | {} |\n", ways.join(" | "));
+    table.push_str(&format!("|---|---|{}\n", "---|".repeat(ways.len())));
+    for case in cases(run) {
+        let Some(plain) = cell(run, case, base) else { continue };
+        let Some(value) = figure(plain) else { continue };
+        let name = match case.1 {
+            "" | "default" => case.0.to_owned(),
+            wait => format!("{}, {wait}", case.0),
+        };
+        let _ = write!(table, "| {name} | {} |", with_unit(text(plain, "unit"), value));
+        for way in ways {
+            let times = beside(run, case, base, way).map_or("–".into(), short);
+            let _ = write!(table, " {times} |");
+        }
+        table.push('\n');
+    }
+    table
+}
+
+/// A number with three digits that count.
+fn short(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+fn with_unit(unit: &str, value: f64) -> String {
+    let scaled = |steps: &[(f64, &str)]| {
+        let last = steps.last().copied().unwrap_or((1.0, ""));
+        let (step, name) = steps.iter().copied().find(|(step, _)| value >= *step).unwrap_or(last);
+        format!("{} {name}", short(value / step))
+    };
+    match unit {
+        "ns" => scaled(&[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]),
+        "per_s" => scaled(&[(1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")]),
+        "bytes_per_s" => scaled(&[(1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")]),
+        _ => scaled(&[(1024.0 * 1024.0, "MiB"), (1024.0, "KiB"), (1.0, "B")]),
+    }
+}
+
+/// What stands beside ours in the tables of calls.
+const MECHANISMS: [&str; 4] = ["sojourn", "futex + shared memory", "pipe", "unix stream socket"];
+const MODES: [(&str, &str); 3] = [
+    ("spin_two", "spinning on two processors"),
+    ("block_two", "sleeping on two processors"),
+    ("block_one", "sleeping on one processor"),
+];
+
+/// A table for each way of waiting: time of a call by size and mechanism.
+fn calls(run: &Value) -> String {
+    let all = run["round_trips"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut text_out = String::new();
+    for (mode, name) in MODES {
+        let here =
+            || all.iter().filter(move |cell| cell["mode"] == mode && cell["one_way"] == false);
+        let mut sizes: Vec<u64> = here().filter_map(|cell| cell["size"].as_u64()).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.is_empty() {
+            continue;
+        }
+        let _ = write!(
+            text_out,
+            "\nTime of a call, {name}:\n\n| bytes | {} |\n",
+            MECHANISMS.join(" | ")
+        );
+        text_out.push_str(&format!("|---|{}\n", "---|".repeat(MECHANISMS.len())));
+        for size in sizes {
+            let _ = write!(text_out, "| {size} |");
+            for row in MECHANISMS {
+                let fits = |cell: &&Value| text(cell, "row") == row && cell["size"] == size;
+                let ns = here().find(fits).and_then(|cell| cell["ns"].as_f64());
+                let ns = ns.filter(|ns| *ns > 0.0).map_or("–".into(), |ns| with_unit("ns", ns));
+                let _ = write!(text_out, " {ns} |");
+            }
+            text_out.push('\n');
+        }
+    }
+    text_out
+}
+
+/// Time of marshalling a call: a line for each row, a column for each case.
+fn stubs(run: &Value) -> String {
+    let all = run["marshalling"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let once = |name: &str| {
+        let mut names: Vec<&str> = Vec::new();
+        for cell in all {
+            if !names.contains(&text(cell, name)) {
+                names.push(text(cell, name));
+            }
+        }
+        names
+    };
+    let cases = once("case");
+    let mut table = format!("| time of a call in memory | {} |\n", cases.join(" | "));
+    table.push_str(&format!("|---|{}\n", "---|".repeat(cases.len())));
+    for row in once("row") {
+        let _ = write!(table, "| {row} |");
+        for case in &cases {
+            let fits = |cell: &&Value| text(cell, "row") == row && text(cell, "case") == *case;
+            let ns = all.iter().find(fits).and_then(|cell| cell["ns"].as_f64());
+            let ns = ns.filter(|ns| *ns > 0.0).map_or("–".into(), |ns| with_unit("ns", ns));
+            let _ = write!(table, " {ns} |");
+        }
+        table.push('\n');
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn better_is_above_one_whatever_the_unit() {
+        let cell = |case: &str, unit: &str, way: &str, value: f64| json!({"row": "r", "case": case, "way": way, "unit": unit, "value": value, "error": null});
+        let run = json!({"cells": [
+            cell("time", "ns", "plain", 10.0), cell("time", "ns", "sojourn", 5.0),
+            cell("rate", "per_s", "plain", 10.0), cell("rate", "per_s", "sojourn", 5.0),
+        ]});
+        assert_eq!(times(&run, "time", "plain", "sojourn"), Some(2.0));
+        assert_eq!(times(&run, "rate", "plain", "sojourn"), Some(0.5));
+    }
+
+    #[test]
+    fn what_was_not_away_and_what_failed_has_no_figure() {
+        let cell = |way: &str, away: Option<f64>, error: Option<&str>| {
+            json!({"row": "bulk-in", "case": "bulk-in", "way": way, "wait": "default",
+                   "unit": "bytes_per_s", "value": 2e9, "away": away, "error": error})
+        };
+        let run = json!({"cells": [cell("kernel", None, None), cell("client", Some(0.5), None),
+                                   cell("both", Some(1.0), Some("no")), cell("port", Some(1.0), None)]});
+        let table = of(&run).unwrap();
+        assert!(table.contains("| bulk-in | 2.00 GB/s | – | – | 1.00 |"), "{table}");
+    }
+
+    #[test]
+    fn calls_and_stubs_have_their_tables() {
+        let ipc = json!({"round_trips": [{"row": "pipe", "mode": "spin_two", "size": 64,
+                                          "one_way": false, "ns": 2_500.0}]});
+        assert!(of(&ipc).unwrap().contains("| 64 | – | – | 2.50 µs | – |"));
+        let idl = json!({"marshalling": [{"row": "ours", "case": "tree", "ns": 303.0}]});
+        assert!(of(&idl).unwrap().contains("| ours | 303 ns |"));
+        assert!(of(&json!({})).is_none());
+    }
+}
