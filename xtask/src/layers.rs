@@ -1,13 +1,19 @@
-//! The check that dependencies between crates point down the layers only.
+//! The check that dependencies point one way: between crates, and between the files of each.
 //!
-//! The list is ARCHITECTURE.md's, "Layers". A crate may use those listed for it and nothing else of
-//! the workspace; tests and examples, which may use everything below the top, are dev-dependencies.
+//! A crate may use those listed for it and nothing else of the workspace; tests and examples, which
+//! may use everything below the top, are dev-dependencies. Files of a crate import each other in one
+//! direction only; crates that do not keep to that yet are listed with how many files are in
+//! circles, which may only shrink. ARCHITECTURE.md, "Layers", shows both lists, and is checked
+//! against them. Not here: how imports are found (`modules`).
 
+use crate::modules::{circles, imports, read_crate};
 use crate::steps::{cargo, output};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
 
-/// Who may use whom.
+/// Which crate may use which: only crates listed before it, so that there is no circle.
 const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-shm", &[]),
     ("sojourn-idl", &[]),
@@ -30,9 +36,45 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sojourn-wire",
         ],
     ),
-    ("sojourn-carrier", SIDES),
-    ("sojourn-server", SIDES),
-    ("sojourn-library", SIDES),
+    (
+        "sojourn-carrier",
+        &[
+            "sojourn-filter",
+            "sojourn-ipc",
+            "sojourn-netif",
+            "sojourn-proto",
+            "sojourn-pump",
+            "sojourn-session",
+            "sojourn-shm",
+            "sojourn-stream",
+            "sojourn-wire",
+        ],
+    ),
+    (
+        "sojourn-server",
+        &[
+            "sojourn-carrier",
+            "sojourn-ipc",
+            "sojourn-options",
+            "sojourn-pump",
+            "sojourn-session",
+            "sojourn-shm",
+            "sojourn-stream",
+        ],
+    ),
+    (
+        "sojourn-library",
+        &[
+            "sojourn-ipc",
+            "sojourn-netif",
+            "sojourn-options",
+            "sojourn-proto",
+            "sojourn-pump",
+            "sojourn-session",
+            "sojourn-shm",
+            "sojourn-stream",
+        ],
+    ),
     ("sojourn-preload", &["sojourn-library", "sojourn-options", "sojourn-session"]),
     (
         "sojourn-cli",
@@ -50,41 +92,166 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What the sides of a session, the library and the session server with its carrier, may use.
-const SIDES: &[&str] = &[
-    "sojourn-carrier",
-    "sojourn-filter",
-    "sojourn-ipc",
-    "sojourn-netif",
-    "sojourn-options",
-    "sojourn-proto",
-    "sojourn-pump",
-    "sojourn-session",
-    "sojourn-shm",
-    "sojourn-stream",
-    "sojourn-wire",
+/// Files in import circles, of crates that have any.
+const CIRCLES: &[(&str, usize)] = &[
+    ("sojourn-shm", 2),
+    ("sojourn-idl", 42),
+    ("sojourn-ipc", 29),
+    ("sojourn-stream", 2),
+    ("sojourn-session", 4),
+    ("sojourn-wire", 4),
+    ("sojourn-proto", 16),
+    ("sojourn-filter", 2),
+    ("sojourn-carrier", 10),
+    ("sojourn-server", 12),
+    ("sojourn-cli", 13),
+    ("sojourn-lab", 4),
+    ("sojourn-bench", 23),
+    ("sojourn-demo", 2),
+    ("sojourn-interop", 3),
 ];
 
-/// Fails on the first edge that is not allowed.
+/// Fails on the first dependency between crates that is not allowed, on circles within crates, and
+/// if ARCHITECTURE.md says something else.
 pub(crate) fn check() -> Result<()> {
+    let packages = packages()?;
+    for package in &packages {
+        check_dependencies(package)?;
+    }
+    check_page(&std::fs::read_to_string("ARCHITECTURE.md").context("ARCHITECTURE.md")?)?;
+    let faults: Vec<String> = packages.iter().map(check_files).collect::<Result<_>>()?;
+    let faults: String = faults.concat();
+    if !faults.is_empty() {
+        bail!("files import each other in circles (ARCHITECTURE.md, \"Layers\"):\n{faults}");
+    }
+    Ok(())
+}
+
+/// Prints every import that is part of a circle within one package.
+pub(crate) fn show(name: &str) -> Result<()> {
+    let packages = packages()?;
+    let package = packages.iter().find(|package| package["name"].as_str() == Some(name));
+    let (count, described) =
+        circles_of(package.with_context(|| format!("{name}: no such package"))?, true)?;
+    println!("{name}: {count} files in circles\n{described}");
+    Ok(())
+}
+
+/// The workspace's packages, as cargo describes them.
+fn packages() -> Result<Vec<Value>> {
     let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: Value = serde_json::from_str(&text)?;
     let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
-    for package in packages {
-        let name = package["name"].as_str().unwrap_or_default();
-        let Some((_, allowed)) = LAYERS.iter().find(|(known, _)| *known == name) else {
-            bail!(
-                "{name} has no place among the layers: add it to ARCHITECTURE.md and xtask/src/layers.rs"
-            );
-        };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let other = dependency["name"].as_str().unwrap_or_default();
-            let is_ours = LAYERS.iter().any(|(known, _)| *known == other);
-            let is_for_tests = dependency["kind"].as_str() == Some("dev");
-            if is_ours && !is_for_tests && !allowed.contains(&other) {
-                bail!("{name} must not use {other}: see ARCHITECTURE.md, \"Layers\"");
-            }
+    Ok(packages.clone())
+}
+
+fn check_dependencies(package: &Value) -> Result<()> {
+    let name = package["name"].as_str().unwrap_or_default();
+    let Some((_, allowed)) = LAYERS.iter().find(|(known, _)| *known == name) else {
+        bail!(
+            "{name} has no place among the layers: add it to ARCHITECTURE.md and xtask/src/layers.rs"
+        );
+    };
+    for dependency in package["dependencies"].as_array().into_iter().flatten() {
+        let other = dependency["name"].as_str().unwrap_or_default();
+        let is_ours = LAYERS.iter().any(|(known, _)| *known == other);
+        let is_for_tests = dependency["kind"].as_str() == Some("dev");
+        if is_ours && !is_for_tests && !allowed.contains(&other) {
+            bail!("{name} must not use {other}: see ARCHITECTURE.md, \"Layers\"");
         }
     }
     Ok(())
+}
+
+/// What is wrong with the imports between one package's files; nothing if nothing is.
+fn check_files(package: &Value) -> Result<String> {
+    let name = package["name"].as_str().unwrap_or_default();
+    let allowed = CIRCLES.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
+    let (count, described) = circles_of(package, false)?;
+    Ok(match count {
+        _ if count == allowed => String::new(),
+        _ if count > allowed => {
+            format!("{name}: {count} files in circles, {allowed} may be:\n{described}")
+        }
+        _ => format!(
+            "{name}: only {count} files are in circles, not {allowed}: lower the number in \
+             xtask/src/layers.rs\n"
+        ),
+    })
+}
+
+/// How many files of a package are in circles, and what makes each circle: the shortest way around,
+/// or every import.
+fn circles_of(package: &Value, every: bool) -> Result<(usize, String)> {
+    let here = std::env::current_dir()?;
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let mut count = 0;
+    let mut described = String::new();
+    for target in package["targets"].as_array().into_iter().flatten() {
+        let kinds = target["kind"].as_array().context("cargo metadata: a target without kind")?;
+        let is_code = |kind: &Value| {
+            ["lib", "rlib", "cdylib", "staticlib", "bin"]
+                .contains(&kind.as_str().unwrap_or_default())
+        };
+        let root = Path::new(target["src_path"].as_str().unwrap_or_default());
+        if !kinds.iter().any(is_code) {
+            continue;
+        }
+        let tree = read_crate(root.strip_prefix(&here).unwrap_or(root), &read)?;
+        let imports = imports(&tree);
+        for circle in circles(&tree, &imports) {
+            count += circle.files.len();
+            let lines = match every {
+                true => circle.all(&tree, &imports),
+                false => circle.shortest(&tree, &imports),
+            };
+            let _ = writeln!(described, "{} files:\n{lines}", circle.files.len());
+        }
+    }
+    Ok((count, described))
+}
+
+/// Fails unless the page shows both lists as they are.
+fn check_page(page: &str) -> Result<()> {
+    for list in [layers_list(), circles_list()] {
+        if !page.contains(&list) {
+            bail!("ARCHITECTURE.md, \"Layers\", must have this list:\n\n{list}");
+        }
+    }
+    Ok(())
+}
+
+/// The crates, each with those that it may use.
+fn layers_list() -> String {
+    let short = |name: &str| name.strip_prefix("sojourn-").unwrap_or(name).to_owned();
+    let line = |(name, uses): &(&str, &[&str])| {
+        let uses: Vec<String> = uses.iter().copied().map(short).collect();
+        format!("{:<12}{}", short(name), uses.join(", ")).trim_end().to_owned()
+    };
+    let lines: Vec<String> = LAYERS.iter().map(line).collect();
+    format!("```text\ncrate       may use\n{}\n```\n", lines.join("\n"))
+}
+
+/// The crates that still have circles.
+fn circles_list() -> String {
+    let short = |name: &'static str| name.strip_prefix("sojourn-").unwrap_or(name);
+    let line = |(name, count): &(&'static str, usize)| format!("{:<12}{count}\n", short(name));
+    let lines: String = CIRCLES.iter().map(line).collect();
+    let lines = if lines.is_empty() { "(none)\n".to_owned() } else { lines };
+    format!("```text\ncrate       files in circles\n{lines}```\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LAYERS;
+
+    #[test]
+    fn each_crate_uses_only_crates_listed_before_it() {
+        for (index, (name, uses)) in LAYERS.iter().enumerate() {
+            for used in *uses {
+                let is_before = LAYERS[..index].iter().any(|(other, _)| other == used);
+                assert!(is_before, "{name} may use {used}");
+            }
+        }
+    }
 }

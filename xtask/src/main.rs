@@ -9,6 +9,7 @@ mod build;
 mod columns;
 mod demo;
 mod layers;
+mod modules;
 mod packages;
 mod pages;
 mod performance;
@@ -32,6 +33,8 @@ cargo xtask COMMAND
   test --quick      the same without models and benchmarks' smoke test
   pages             the check of the pages alone: links, a section for every reason, a row for every
                     setting
+  layers            only the check that dependencies and imports point one way
+  layers PACKAGE    show every import that is part of a circle within a package
   build             leave every shipped program and library in target/release
   install [--prefix DIR]
                     build, then copy programs, libraries, headers, man pages and completions
@@ -69,6 +72,8 @@ fn run() -> Result<()> {
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
         ["pages"] => pages::check(),
+        ["layers"] => layers::check(),
+        ["layers", package] => layers::show(package),
         ["build"] => build::build(),
         ["install"] => build::install("/usr/local"),
         ["install", "--prefix", prefix] => build::install(prefix),

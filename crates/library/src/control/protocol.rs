@@ -6,7 +6,7 @@
 //! thread has that, and sleeps for this one. When the server is gone it looks for a new one now and
 //! then, as long as sessions are away. Its connection with the server is in `server`, the server's
 //! words in `words`, what joined sessions need in `joins`. Not here: what joining and going home
-//! mean (`crate::moves::join`, `crate::moves::home`). Read `docs/streams.md` first.
+//! mean (`crate::moves::join`, `crate::moves::home`). Read `docs/understand/streams.md` first.
 
 mod events;
 mod joins;

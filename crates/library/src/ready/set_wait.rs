@@ -1,8 +1,8 @@
 //! `epoll_wait(2)` on a set in which sessions have joined.
 //!
-//! Read `docs/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of the
-//! process at large is known here: sessions come in as [`Look`](crate::ready::set_look::Look), signals as
-//! [`Host`](crate::host::Host).
+//! Read `docs/understand/streams.md`, "Waiting" and "epoll", then `set` and `set_ready`. Nothing of
+//! the process at large is known here: sessions come in as
+//! [`Look`](crate::ready::set_look::Look), signals as [`Host`](crate::host::Host).
 //!
 //! # Theory of operation
 //! A round *gathers* what is ready (`set_round`). Nothing found, the waiter *pauses*: it spins if

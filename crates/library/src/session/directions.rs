@@ -1,7 +1,7 @@
 //! Where each direction of a session stands.
 //!
 //! Not here: the session (`session`), and what takes a direction from one phase to the next
-//! (`join`, `send`, `receive`, `home`). Read `docs/streams.md` first.
+//! (`join`, `send`, `receive`, `home`). Read `docs/understand/streams.md` first.
 
 use crate::session::peeked::Peeked;
 use sojourn_pump::Waiting;

@@ -1,0 +1,114 @@
+//! Strongly connected components of a crate's files, and the shortest circle through each.
+
+use super::resolve::Import;
+use super::tree::{FileId, Tree};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+type Imports = BTreeMap<(FileId, FileId), Import>;
+
+/// Files each of which imports, by way of others, each of the others.
+#[derive(Debug)]
+pub(crate) struct Circle {
+    pub(crate) files: BTreeSet<FileId>,
+    /// The shortest way around, closed: its last file is its first.
+    pub(crate) path: Vec<FileId>,
+}
+
+impl Circle {
+    /// The shortest way around, with the lines that make it.
+    pub(crate) fn shortest(&self, tree: &Tree, imports: &Imports) -> String {
+        let steps = self.path.windows(2).map(|pair| (pair[0], pair[1]));
+        describe(tree, imports, steps)
+    }
+
+    /// Every import of one of the files by another.
+    pub(crate) fn all(&self, tree: &Tree, imports: &Imports) -> String {
+        let is_within =
+            |(from, to): &(FileId, FileId)| self.files.contains(from) && self.files.contains(to);
+        describe(tree, imports, imports.keys().copied().filter(is_within))
+    }
+}
+
+fn describe(
+    tree: &Tree,
+    imports: &Imports,
+    steps: impl Iterator<Item = (FileId, FileId)>,
+) -> String {
+    let lines = steps.filter_map(|(from, to)| {
+        let import = imports.get(&(from, to))?;
+        let (from, to) = (tree.files[from.0].display(), tree.files[to.0].display());
+        Some(format!("  {from}:{} names {} of {to}", import.line, import.path))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// All circles.
+pub(crate) fn circles(tree: &Tree, imports: &Imports) -> Vec<Circle> {
+    let mut next: BTreeMap<FileId, BTreeSet<FileId>> = BTreeMap::new();
+    for (from, to) in imports.keys() {
+        next.entry(*from).or_default().insert(*to);
+    }
+    let files = (0..tree.files.len()).map(FileId);
+    let reached: BTreeMap<FileId, BTreeSet<FileId>> =
+        files.clone().map(|file| (file, reach(&next, file))).collect();
+    let mut seen: BTreeSet<FileId> = BTreeSet::new();
+    let mut found = Vec::new();
+    for file in files {
+        if seen.contains(&file) || !reached[&file].contains(&file) {
+            continue;
+        }
+        let is_together = |other: &&FileId| reached[other].contains(&file);
+        let members: BTreeSet<FileId> =
+            reached[&file].iter().filter(is_together).copied().collect();
+        seen.extend(&members);
+        let path = members.iter().filter_map(|member| around(&next, *member));
+        let path = path.min_by_key(Vec::len).unwrap_or_default();
+        found.push(Circle { files: members, path });
+    }
+    found
+}
+
+/// What a file imports, by way of others.
+fn reach(next: &BTreeMap<FileId, BTreeSet<FileId>>, from: FileId) -> BTreeSet<FileId> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(file) = open.pop() {
+        for other in next.get(&file).into_iter().flatten() {
+            if found.insert(*other) {
+                open.push(*other);
+            }
+        }
+    }
+    found
+}
+
+/// The shortest way from a file back to itself.
+fn around(next: &BTreeMap<FileId, BTreeSet<FileId>>, start: FileId) -> Option<Vec<FileId>> {
+    let mut before: BTreeMap<FileId, FileId> = BTreeMap::new();
+    let mut open = VecDeque::from([start]);
+    while let Some(file) = open.pop_front() {
+        for other in next.get(&file).into_iter().flatten() {
+            if before.contains_key(other) {
+                continue;
+            }
+            before.insert(*other, file);
+            if *other == start {
+                return Some(walk_back(&before, start));
+            }
+            open.push_back(*other);
+        }
+    }
+    None
+}
+
+fn walk_back(before: &BTreeMap<FileId, FileId>, start: FileId) -> Vec<FileId> {
+    let mut path = vec![start];
+    let mut file = before[&start];
+    while file != start {
+        path.push(file);
+        file = before[&file];
+    }
+    path.push(start);
+    path.reverse();
+    path
+}

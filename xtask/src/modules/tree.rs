@@ -1,0 +1,80 @@
+//! The modules of one crate, as its source has them: names, imports and paths, nothing resolved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// A file, by its place in [`Tree::files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId(pub(crate) usize);
+
+/// A module, by its place in [`Tree::modules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ModuleId(pub(crate) usize);
+
+/// A path as it is written, from its first segment on: `crate`, `self` and `super` are segments.
+pub(crate) type Segments = Vec<String>;
+
+/// A path that stands somewhere in a module.
+#[derive(Debug)]
+pub(crate) struct Mention {
+    pub(crate) path: Segments,
+    pub(crate) line: usize,
+}
+
+/// One module.
+#[derive(Debug)]
+pub(crate) struct Module {
+    pub(crate) file: FileId,
+    pub(crate) parent: Option<ModuleId>,
+    pub(crate) children: BTreeMap<String, ModuleId>,
+    /// Names of the items that it defines.
+    pub(crate) items: BTreeSet<String>,
+    /// Names that `use` brings in, each with the path that it stands for.
+    pub(crate) bindings: BTreeMap<String, Segments>,
+    /// Modules all names of which `use` brings in.
+    pub(crate) globs: Vec<Segments>,
+    pub(crate) mentions: Vec<Mention>,
+}
+
+impl Module {
+    pub(crate) fn new(file: FileId, parent: Option<ModuleId>) -> Self {
+        Self {
+            file,
+            parent,
+            children: BTreeMap::new(),
+            items: BTreeSet::new(),
+            bindings: BTreeMap::new(),
+            globs: Vec::new(),
+            mentions: Vec::new(),
+        }
+    }
+}
+
+/// All modules of a crate; the first is its root.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) modules: Vec<Module>,
+}
+
+impl Tree {
+    pub(crate) const ROOT: ModuleId = ModuleId(0);
+
+    pub(crate) fn module(&self, id: ModuleId) -> &Module {
+        &self.modules[id.0]
+    }
+
+    pub(crate) fn module_mut(&mut self, id: ModuleId) -> &mut Module {
+        &mut self.modules[id.0]
+    }
+
+    /// Adds a module below `parent`, or the root.
+    pub(crate) fn add(&mut self, file: FileId, parent: Option<(ModuleId, &str)>) -> ModuleId {
+        let id = ModuleId(self.modules.len());
+        self.modules.push(Module::new(file, parent.map(|(parent, _)| parent)));
+        if let Some((parent, name)) = parent {
+            self.module_mut(parent).children.insert(name.to_owned(), id);
+        }
+        id
+    }
+}
