@@ -6,7 +6,7 @@
 //! circles, which may only shrink. ARCHITECTURE.md, "Layers", shows both lists, and is checked
 //! against them. Not here: how imports are found (`modules`).
 
-use crate::modules::{circles, imports, read_crate};
+use crate::modules::{FileId, Imports, Tree, circles, imports, read_crate};
 use crate::steps::{cargo, output};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -92,6 +92,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// Folders of a crate, each of which may import only those before it.
+const ROOMS: &[(&str, &[&str])] = &[(
+    "sojourn-library",
+    &["host", "fds", "session", "process", "policy", "remote", "io", "ready", "moves", "control"],
+)];
+
 /// Files in import circles, of crates that have any.
 const CIRCLES: &[(&str, usize)] = &[
     ("sojourn-shm", 2),
@@ -168,6 +174,12 @@ fn check_files(package: &Value) -> Result<String> {
     let name = package["name"].as_str().unwrap_or_default();
     let allowed = CIRCLES.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
     let (count, described) = circles_of(package, false)?;
+    if let Some((_, rooms)) = ROOMS.iter().find(|(known, _)| *known == name) {
+        let upwards = upwards_of(package, rooms)?;
+        if !upwards.is_empty() {
+            return Ok(format!("{name}: a room imports one above it:\n{upwards}\n"));
+        }
+    }
     Ok(match count {
         _ if count == allowed => String::new(),
         _ if count > allowed => {
@@ -180,25 +192,51 @@ fn check_files(package: &Value) -> Result<String> {
     })
 }
 
-/// How many files of a package are in circles, and what makes each circle: the shortest way around,
-/// or every import.
-fn circles_of(package: &Value, every: bool) -> Result<(usize, String)> {
+/// Imports of a room by one that stands before it.
+fn upwards_of(package: &Value, rooms: &[&str]) -> Result<String> {
+    let mut found = Vec::new();
+    for (tree, imports) in crates_of(package)? {
+        let room = |file: &FileId| {
+            let mut parts = tree.files[file.0].iter().skip_while(|part| *part != "src").skip(1);
+            let first = Path::new(parts.next()?).with_extension("");
+            rooms.iter().position(|room| first == Path::new(room))
+        };
+        let is_upwards = |from: &FileId, to: &FileId| matches!((room(from), room(to)), (Some(from), Some(to)) if from < to);
+        for ((from, to), import) in imports.iter().filter(|((from, to), _)| is_upwards(from, to)) {
+            let (from, to) = (tree.files[from.0].display(), tree.files[to.0].display());
+            found.push(format!("  {from}:{} names {} of {to}", import.line, import.path));
+        }
+    }
+    Ok(found.join("\n"))
+}
+
+/// The source of a package's libraries and programs, and the imports between their files.
+fn crates_of(package: &Value) -> Result<Vec<(Tree, Imports)>> {
     let here = std::env::current_dir()?;
     let read = |path: &Path| std::fs::read_to_string(path).ok();
-    let mut count = 0;
-    let mut described = String::new();
+    let mut found = Vec::new();
     for target in package["targets"].as_array().into_iter().flatten() {
         let kinds = target["kind"].as_array().context("cargo metadata: a target without kind")?;
         let is_code = |kind: &Value| {
             ["lib", "rlib", "cdylib", "staticlib", "bin"]
                 .contains(&kind.as_str().unwrap_or_default())
         };
-        let root = Path::new(target["src_path"].as_str().unwrap_or_default());
-        if !kinds.iter().any(is_code) {
-            continue;
+        if kinds.iter().any(is_code) {
+            let root = Path::new(target["src_path"].as_str().unwrap_or_default());
+            let tree = read_crate(root.strip_prefix(&here).unwrap_or(root), &read)?;
+            let imports = imports(&tree);
+            found.push((tree, imports));
         }
-        let tree = read_crate(root.strip_prefix(&here).unwrap_or(root), &read)?;
-        let imports = imports(&tree);
+    }
+    Ok(found)
+}
+
+/// How many files of a package are in circles, and what makes each circle: the shortest way around,
+/// or every import.
+fn circles_of(package: &Value, every: bool) -> Result<(usize, String)> {
+    let mut count = 0;
+    let mut described = String::new();
+    for (tree, imports) in crates_of(package)? {
         for circle in circles(&tree, &imports) {
             count += circle.files.len();
             let lines = match every {

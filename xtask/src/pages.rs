@@ -5,24 +5,18 @@
 //! settings. Reasons and settings are read from the source that defines them (`source`), because
 //! this package knows none of the crates that it builds. Not here: what the pages say.
 
+mod files;
 mod links;
 mod source;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use files::{File, collect, is_page, read};
 use std::path::{Path, PathBuf};
 
 const README: &str = "README.md";
 const INDEX: &str = "docs/README.md";
 const TROUBLESHOOTING: &str = "docs/use/troubleshooting.md";
 const SETTINGS: &str = "docs/use/settings.md";
-/// Endings of files whose mentions of pages are looked at.
-const SOURCES: [&str; 8] = ["rs", "c", "h", "idl", "sh", "toml", "service", "txt"];
-
-/// A text file of the tree, by its path from the workspace's folder.
-struct File {
-    path: PathBuf,
-    text: String,
-}
 
 /// Fails with everything that is wrong.
 pub(crate) fn check() -> Result<()> {
@@ -37,33 +31,6 @@ pub(crate) fn check() -> Result<()> {
         bail!("{} things are wrong with the pages:\n{}", wrong.len(), wrong.join("\n"));
     }
     Ok(())
-}
-
-/// Pages and sources below a folder, but for what is hidden or built.
-fn collect(folder: &Path, files: &mut Vec<File>) -> Result<()> {
-    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_foreign = name.starts_with('.') || name == "target" || name == "node_modules";
-        if is_foreign {
-            continue;
-        }
-        let ending = path.extension().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if ending == "md" || SOURCES.contains(&&*ending) {
-            // Samples of damaged text are no pages.
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
-            files.push(File { path, text });
-        }
-    }
-    Ok(())
-}
-
-fn is_page(file: &File) -> bool {
-    file.path.extension().is_some_and(|ending| ending == "md")
 }
 
 /// Pages that the README or the index does not link.
@@ -108,10 +75,6 @@ fn settings() -> Result<Vec<String>> {
     let has = |name: &String| [format!("`{name}`"), format!("`{name} "), format!("`{name}[")];
     let missing = names.filter(|name| !has(name).iter().any(|form| page.contains(form)));
     Ok(missing.map(|name| format!("{SETTINGS}: no row for `{name}`")).collect())
-}
-
-fn read(path: &str) -> Result<String> {
-    std::fs::read_to_string(path).context(path.to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The table as a page for people.
 
-use crate::{Answer, Setting, SocketOption, TABLE, Usual};
+use crate::option::{Answer, Change, Kinds, Setting, SocketOption, Usual};
+use crate::table::TABLE;
 use core::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -31,7 +32,7 @@ const TAIL: &str = "
 1. Add a row to `crates/options/src/table.rs`, in the order of levels and numbers, with what setting
    it does and which values keep a socket in the kernel. Preload library and session server need no
    change for that.
-2. If the engine is to obey it: a variant of `Change` (`crates/options/src/lib.rs`), its value in
+2. If the engine is to obey it: a variant of `Change` (`crates/options/src/option.rs`), its value in
    `read` (`crates/pump/src/options.rs`), what the connection does with it in `apply`
    (`crates/pump/src/asks.rs`), a field of `TcpOptions` (`crates/proto/src/record.rs`).
 3. If it is answered while the session is away: a variant of `Answer`, its value in `overlay`
@@ -67,7 +68,7 @@ fn effects(row: &SocketOption) -> [&'static str; 3] {
         Setting::Home => [HOME; 3],
         Setting::DatagramsObey => [HOME, HOME, OBEYED],
         Setting::DatagramsOffered => [HOME, HOME, OFFERED],
-        Setting::Engine(crate::Change::Header) => [KERNELS, OBEYED, OBEYED],
+        Setting::Engine(Change::Header) => [KERNELS, OBEYED, OBEYED],
         Setting::Engine(_) | Setting::Keepalive => [KERNELS, OBEYED, OFFERED],
         Setting::NotRemote => [KERNELS, OFFERED, OFFERED],
     }
@@ -85,7 +86,6 @@ fn answer(answer: Answer) -> &'static str {
 
 /// Which value keeps which kind in the kernel.
 fn kept(row: &SocketOption) -> String {
-    use crate::Kinds;
     let kinds = match row.keeps {
         Kinds::NONE => return String::new(),
         Kinds::ALL => "all",

@@ -1,7 +1,7 @@
 //! The table itself, in the order of levels and numbers. How a row is read: [`SocketOption`]. How to
 //! add one: `docs/reference/options.md`, "How to add an option".
 
-use super::{Answer, Change, Kinds, Setting, SocketOption, Usual};
+use crate::option::{Answer, Change, Kinds, Setting, SocketOption, Usual};
 use Answer::{Error, Info, QuickAck, SegmentSize};
 use Setting::{
     DatagramsObey, DatagramsOffered, Engine, Home, Ignored, Keepalive, NotRemote, Timeout,

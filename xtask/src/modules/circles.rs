@@ -4,7 +4,8 @@ use super::resolve::Import;
 use super::tree::{FileId, Tree};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-type Imports = BTreeMap<(FileId, FileId), Import>;
+/// Imports between files, each with one place where it is made.
+pub(crate) type Imports = BTreeMap<(FileId, FileId), Import>;
 
 /// Files each of which imports, by way of others, each of the others.
 #[derive(Debug)]

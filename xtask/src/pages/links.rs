@@ -5,7 +5,7 @@
 //! where it quotes a section behind it, the page must have that heading or a paragraph that begins
 //! with those words in bold. Not here: links to other hosts, which a check cannot promise.
 
-use super::{File, is_page};
+use super::files::{File, is_page};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 

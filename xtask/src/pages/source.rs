@@ -3,7 +3,7 @@
 //! The text of the source is read, not the crate. Each reader fails where it finds nothing, or not
 //! as many as the source itself says, so that a change of the source's form cannot pass unseen.
 
-use super::read;
+use super::files::read;
 use anyhow::{Context, Result, bail};
 
 const REASONS: &str = "crates/session/src/reason.rs";

@@ -14,9 +14,10 @@ mod resolve;
 mod source;
 mod tree;
 
-pub(crate) use circles::circles;
+pub(crate) use circles::{Imports, circles};
 pub(crate) use resolve::imports;
 pub(crate) use source::read_crate;
+pub(crate) use tree::{FileId, Tree};
 
 #[cfg(test)]
 mod tests;
