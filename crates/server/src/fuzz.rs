@@ -349,7 +349,7 @@ fn assert_honest_one_is_served(world: &mut World) {
         return;
     };
     let server = &*world.server;
-    assert_eq!(server.hello(&caller, c"honest", Some(bell)), Ok(()));
+    assert_eq!(server.hello(&caller, c"honest", Some(bell)), Ok(false));
     let what = OfferT { local: 1, set: 0, ring_bytes: 4096, is_sole: true };
     assert!(server.offers(&caller, one.into(), &what), "it waits");
     assert!(SessionServer::next(server, &caller).is_ok());

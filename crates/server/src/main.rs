@@ -39,7 +39,8 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error),
     }
     log::set(flags.log);
-    let rules = Rules { is_public: flags.system, joins_within: flags.same_process };
+    let rules =
+        Rules { is_public: flags.system, joins_within: flags.same_process, ..Rules::default() };
     let place = match (flags.address, flags.system) {
         (Some(address), _) => Place::At(absolute(address)),
         (None, true) => Place::System,

@@ -161,7 +161,8 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
     let work = Work { is_roots, network: options.network.is_some(), socket };
     privileges::keep_only(&work).map_err(RunError::Privileges)?;
     let proxies = (options.proxies && is_public).then(|| Arc::new(Proxies::default()));
-    let rules = Rules { is_public, ..options.rules };
+    let asks_for_packets = options.network.is_some_and(|network| network != Network::Ports);
+    let rules = Rules { is_public, asks_for_packets, ..options.rules };
     let served = match &proxies {
         Some(proxies) => Sojournd::with_proxies(Arc::clone(proxies), rules)?,
         // Of its own user's programs each may end it anyhow.

@@ -80,6 +80,8 @@ pub struct Sojournd {
     own_user: u32,
     /// Everybody may use it.
     is_public: bool,
+    /// [`Rules::asks_for_packets`].
+    asks_for_packets: bool,
     /// The processes that clients connected as, until they say hello.
     peers: Mutex<HashMap<ClientId, Result<OwnedFd, Errno>>>,
     stop: AtomicU8,
@@ -124,6 +126,8 @@ pub struct Rules {
     pub is_public: bool,
     /// [`Limits::joins_within`].
     pub joins_within: bool,
+    /// Programs that show a packet socket get one that is bound to an interface.
+    pub asks_for_packets: bool,
 }
 
 impl Sojournd {
@@ -187,6 +191,7 @@ impl Sojournd {
             jobs: Mutex::new(sender),
             own_user: user.as_raw(),
             is_public: rules.is_public,
+            asks_for_packets: rules.asks_for_packets,
             peers: Mutex::default(),
             stop: AtomicU8::new(Stop::Not as u8),
             door: OnceLock::new(),
@@ -291,7 +296,7 @@ impl SessionServer for Sojournd {
         caller: &Caller,
         program: &CStr,
         doorbell: Option<OwnedFd>,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let uid = caller.credentials.uid;
         if !self.serves(uid) {
             return Err(fault(FAULT_NOT_ALLOWED));
@@ -311,7 +316,8 @@ impl SessionServer for Sojournd {
         }
         log::say(Level::Debug, format_args!("{pid} is {program}"));
         let who = Who { pid, uid, program, process, doorbell: doorbell.into() };
-        Ok(self.lock().registry.hello(caller.client, who)?)
+        self.lock().registry.hello(caller.client, who)?;
+        Ok(self.asks_for_packets)
     }
 
     fn offer(

@@ -469,7 +469,7 @@ impl Fake {
         self.client = Some(SessionClient::bind(connection).unwrap());
         let doorbell = self.doorbell.try_clone().unwrap();
         match self.client().hello(c"fake", Some(doorbell.as_fd())) {
-            Ok(()) => "ok".into(),
+            Ok(_) => "ok".into(),
             Err(error) => error.to_string(),
         }
     }

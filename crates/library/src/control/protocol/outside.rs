@@ -174,8 +174,11 @@ impl Outside {
         let mut client = SessionClient::bind_by(connection, deadline()).ok()?;
         let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let program = std::ffi::CString::new(program.trim_end()).unwrap_or_default();
-        client.with_deadline(deadline()).hello(&program, Some(self.doorbell.as_fd())).ok()?;
-        if let Some(packets) = unbound_packets() {
+        let doorbell = Some(self.doorbell.as_fd());
+        let asks_for_packets = client.with_deadline(deadline()).hello(&program, doorbell).ok()?;
+        // Only where it is of use: closing a packet socket waits for an RCU grace period
+        // (`packet_release`, `synchronize_net`), seconds on a busy machine.
+        if asks_for_packets && let Some(packets) = unbound_packets() {
             client.with_deadline(deadline()).show_packets(Some(packets.as_fd())).ok()?;
         }
         self.client = Some(client);
