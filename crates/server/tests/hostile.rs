@@ -12,6 +12,11 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The fault that a call was answered with.
+fn code<T: core::fmt::Debug>(result: Result<T, sojourn_ipc::CallError>) -> i32 {
+    result.unwrap_err().status() as i32
+}
+
 #[test]
 fn fake() {
     be_fake();
@@ -73,7 +78,6 @@ fn calls_out_of_order_are_answered_with_faults() {
     let mut client = SessionClient::bind(connect()).unwrap();
     let (end, _other) = UnixStream::pair().unwrap();
     let what = sojourn_session::OfferT { local: 1, set: 0, ring_bytes: 0, is_sole: true };
-    let code = |result: Result<(), sojourn_ipc::CallError>| result.unwrap_err().status() as i32;
     let no_hello = sojourn_session::FAULT_NO_HELLO;
     let argument = sojourn_session::FAULT_ARGUMENT;
     assert_eq!(code(client.offer(Some(end.as_fd()), &what).map(drop)), no_hello);
