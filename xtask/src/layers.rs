@@ -1,8 +1,8 @@
 //! The check that dependencies point one way: between crates, and between the files of each.
 //!
 //! A crate may use those listed for it and nothing else of the workspace; tests and examples, which
-//! may use everything below the top, are dev-dependencies. Files of a crate import each other in one
-//! direction only; crates that do not keep to that yet are listed with how many files are in
+//! may use everything below the top, are dev-dependencies. Files of a crate import each other in
+//! one direction only; crates that do not keep to that yet are listed with how many files are in
 //! circles, which may only shrink. ARCHITECTURE.md, "Layers", shows both lists, and is checked
 //! against them. Not here: how imports are found (`modules`).
 

@@ -31,6 +31,8 @@ cargo xtask COMMAND
   test              every check there is: format, lints, tests, models, documentation,
                     layers, columns, pages
   test --quick      the same without models and benchmarks' smoke test
+  lint              the checks that run nothing: format, layers, columns, pages, lints,
+                    documentation
   pages             the check of the pages alone: links, a section for every reason, a row for every
                     setting
   layers            only the check that dependencies and imports point one way
@@ -71,6 +73,7 @@ fn run() -> Result<()> {
         ["demo", "ipc"] => demo::run_demo(),
         ["test"] => test::run(true),
         ["test", "--quick"] => test::run(false),
+        ["lint"] => test::lint(),
         ["pages"] => pages::check(),
         ["layers"] => layers::check(),
         ["layers", package] => layers::show(package),

@@ -13,9 +13,8 @@ fn models() -> Result<()> {
     steps::run("models (loom)", &mut loom)
 }
 
-/// Runs the checks; without `all` only those that a change is likely to break.
-pub(crate) fn run(all: bool) -> Result<()> {
-    ensure(TEST)?;
+/// The checks that run nothing of the project's.
+pub(crate) fn lint() -> Result<()> {
     ensure_component("rustfmt", &["fmt", "--version"])?;
     ensure_component("clippy", &["clippy", "--version"])?;
     run_step("format", &["fmt", "--all", "--check"])?;
@@ -27,7 +26,13 @@ pub(crate) fn run(all: bool) -> Result<()> {
     pages::check()?;
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
-    steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
+    steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Runs the checks; without `all` only those that a change is likely to break.
+pub(crate) fn run(all: bool) -> Result<()> {
+    ensure(TEST)?;
+    lint()?;
     // The C interface and whole-system tests run what ships.
     build::everything()?;
     // First: some tests have packages built by themselves, into the same folder, and what is then

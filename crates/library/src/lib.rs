@@ -3,7 +3,8 @@
 //! It lives in the program and serves its calls; the shell around it (`sojourn-preload`) turns C
 //! calls into these and tells it about signals ([`Host`]). What is here: the descriptor table,
 //! where a data call goes, moving out and going home, waiting for one and for many, `fork`. What is
-//! not: C, `errno`, packets. Read `docs/understand/streams.md` first, then `process`, `session`, `fds::table`.
+//! not: C, `errno`, packets. Read `docs/understand/streams.md` first, then `process`, `session`,
+//! `fds::table`.
 
 mod control;
 mod fds;

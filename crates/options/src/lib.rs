@@ -4,7 +4,7 @@
 //! Pure; it asks no socket. Who uses it: the preload library when a program sets or asks an option,
 //! the session server when a socket is offered, the engine's side for what it obeys ([`Change`]).
 //! Not here: reading and applying values (`sojourn_pump::options`). The table as a page:
-//! `docs/reference/options.md`, made by [`page`].
+//! `docs/reference/options.md`, made by [`page()`].
 //!
 //! The numbers are those of `asm-generic/socket.h`, `linux/tcp.h`, `linux/udp.h`, `linux/in.h` and
 //! `linux/in6.h`; the names those of socket(7), tcp(7), udp(7), ip(7) and ipv6(7).

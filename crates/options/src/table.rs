@@ -1,5 +1,5 @@
-//! The table itself, in the order of levels and numbers. How a row is read: [`SocketOption`]. How to
-//! add one: `docs/reference/options.md`, "How to add an option".
+//! The table itself, in the order of levels and numbers. How a row is read: [`SocketOption`]. How
+//! to add one: `docs/reference/options.md`, "How to add an option".
 
 use crate::option::{Answer, Change, Kinds, Setting, SocketOption, Usual};
 use Answer::{Error, Info, QuickAck, SegmentSize};

@@ -1,5 +1,5 @@
-//! What is kept, for each thread, of real-time signals that were put off, so that they come in their
-//! order.
+//! What is kept, for each thread, of real-time signals that were put off, so that they come in
+//! their order.
 //!
 //! The order: the head of `late`, which keeps and takes it.
 

@@ -79,8 +79,8 @@ impl Validated {
         known.any(|range| range.has(at, end, access))
     }
 
-    /// Notes that pages from `start` to `end` may be touched; `unmapped`: the count before they were
-    /// looked at. What was noted at another count is forgotten.
+    /// Notes that pages from `start` to `end` may be touched; `unmapped`: the count before they
+    /// were looked at. What was noted at another count is forgotten.
     pub(crate) fn note(&self, unmapped: u32, start: usize, end: usize, access: Access) {
         if self.unmapped.load(Ordering::Relaxed) != unmapped {
             for range in self.ranges.iter().chain(self.table.iter().flatten()) {

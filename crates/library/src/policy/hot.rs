@@ -1,6 +1,7 @@
 //! What becomes of a descriptor that reaches a threshold: offered, put off, or kept.
 //!
-//! Read `docs/understand/streams.md`, "Moving out" (1). Not here: the thresholds (`thresholds`), offers (`offer`).
+//! Read `docs/understand/streams.md`, "Moving out" (1). Not here: the thresholds (`thresholds`),
+//! offers (`offer`).
 
 use crate::fds::table::{Entry, mark};
 use crate::process::engine::Engine;

@@ -4,9 +4,9 @@
 //! Some programs make part of their calls themselves (Rust's rustix does, and with it much of what
 //! waits) while their data calls go by the C library. So before an offer the protocol thread looks
 //! for sets that nobody has told of, and what `/proc/self/fdinfo` says is in them (`tfd`, proc(5)).
-//! Looking through all descriptors takes a while where there are many, so it is done now and then (`looks`);
-//! a set that is made and filled in between is seen too late. Not here: sets that the library knows
-//! of (`sets`).
+//! Looking through all descriptors takes a while where there are many, so it is done now and then
+//! (`looks`); a set that is made and filled in between is seen too late. Not here: sets that the
+//! library knows of (`sets`).
 
 use crate::host::kernel;
 use crate::host::look::Look;

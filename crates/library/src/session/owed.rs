@@ -1,7 +1,8 @@
 //! What a peer owes a receiver whose stream is frozen, and where it is: in the ring, or in the
 //! kernel by now.
 //!
-//! Pure questions. Not here: receiving it (`residue`). Read `docs/understand/streams.md`, "Going home".
+//! Pure questions. Not here: receiving it (`residue`). Read `docs/understand/streams.md`, "Going
+//! home".
 
 use crate::session::directions::Receiver;
 use sojourn_stream::Stream;

@@ -14,8 +14,8 @@ use sojourn_options::Kind;
 use sojourn_pump::tcp_info;
 
 /// Settings of the system that give every socket what the engine does not do (as
-/// `TCP_NOTSENT_LOWAT` and `TCP_THIN_LINEAR_TIMEOUTS`, and looking for the path's MTU by trying), and
-/// their values without it.
+/// `TCP_NOTSENT_LOWAT` and `TCP_THIN_LINEAR_TIMEOUTS`, and looking for the path's MTU by trying),
+/// and their values without it.
 const USUAL: [(&str, &str); 3] = [
     ("tcp_notsent_lowat", "4294967295"),
     ("tcp_thin_linear_timeouts", "0"),

@@ -4,8 +4,8 @@
 //! The C library ends it when the last of its threads ends, and ours count as such. As a rule a
 //! process ends when its first thread does. Where that may be otherwise
 //! (`Library::may_outlive_first`) the protocol thread looks whether the first has ended, and then
-//! watches another one, until there is none. Looking is `life`. Not here: what ending is (the shell's
-//! `Host::last_thread_ended`).
+//! watches another one, until there is none. Looking is `life`. Not here: what ending is (the
+//! shell's `Host::last_thread_ended`).
 
 use super::events::LIVING;
 use crate::process::library::Library;

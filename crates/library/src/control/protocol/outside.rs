@@ -3,8 +3,8 @@
 //!
 //! A second thread has it, with a table of its own (`sojourn_shm::aside`), and does there what the
 //! protocol thread asks for. Nothing that is answered has a descriptor in it: memory is mapped
-//! here, and what the program's threads need goes through the bell's socket (`crate::fds::own`). Not
-//! here: what is said to the server, and what its events mean (`super`).
+//! here, and what the program's threads need goes through the bell's socket (`crate::fds::own`).
+//! Not here: what is said to the server, and what its events mean (`super`).
 
 use super::events::{BELL, DOORBELL, EVENTS, INBOX, PEER, SERVER, WATCHED};
 use super::living::watch_thread;

@@ -1,6 +1,7 @@
 //! The protocol thread's connection with the server: found, greeted, told of what is away, lost.
 //!
-//! Not here: what is said over it (`super`), how often a server is looked for (`crate::control::search`).
+//! Not here: what is said over it (`super`), how often a server is looked for
+//! (`crate::control::search`).
 
 use super::thread::Thread;
 use crate::control::search::Search;
@@ -33,7 +34,8 @@ impl Thread {
         self.tell_all_kept();
     }
 
-    /// The program is about to do what makes this impossible later; see [`crate::control::prepare`].
+    /// The program is about to do what makes this impossible later; see
+    /// [`crate::control::prepare`].
     pub(super) fn prepare(&mut self) {
         if !self.has_client {
             // However often there was none before.

@@ -1,8 +1,8 @@
 //! What the server says to the protocol thread, taken in turn.
 //!
 //! A join or a loan brings descriptors that the program's threads need. They wait in the bell's
-//! socket until a thread may take them into the program's table (`crate::fds::own`), and all that the
-//! server says after them waits for that. Not here: what joins need (`super::joins`).
+//! socket until a thread may take them into the program's table (`crate::fds::own`), and all that
+//! the server says after them waits for that. Not here: what joins need (`super::joins`).
 
 use super::outside::Word;
 use super::thread::{Joined, Thread};
