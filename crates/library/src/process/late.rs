@@ -10,9 +10,9 @@
 //! others are told: the peer's protocol thread, and the own one, which tells the server. Each of
 //! those is a wake-up, and a thread that is woken may take this thread's processor, while the peer
 //! could have heard of the end from the kernel. So that part is left here, and the shell comes back
-//! for it when the kernel has been called ([`Library::ended`]). A thread that does not come back (it is
-//! cancelled in the call) leaves it to the next one that ends something, or pushes a job; nobody
-//! depends on it, as the kernel tells every peer.
+//! for it when the kernel has been called ([`Library::ended`]). A thread that does not come back
+//! (it is cancelled in the call) leaves it to the next one that ends something, or pushes a job;
+//! nobody depends on it, as the kernel tells every peer.
 
 use crate::process::engine::ENDED_MAX;
 use crate::process::engine::{Engine, Job};
