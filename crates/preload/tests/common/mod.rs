@@ -177,7 +177,11 @@ impl Drop for Server {
 /// The server.
 fn server_program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| built("sojourn-server").join("sojournd"))
+    PROGRAM.get_or_init(|| {
+        let is_shipped = SHIPS.load(Ordering::Relaxed);
+        let folder = if is_shipped { shipped() } else { built("sojourn-server") };
+        folder.join("sojournd")
+    })
 }
 
 pub(crate) fn server(name: &str) -> Server {
