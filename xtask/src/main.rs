@@ -6,6 +6,7 @@
 
 mod again;
 mod build;
+mod c_libraries;
 mod columns;
 mod demo;
 mod layers;

@@ -2,7 +2,7 @@
 
 use crate::packages::{TEST, ensure, ensure_component};
 use crate::steps::{self, cargo};
-use crate::{again, build, columns, layers, pages};
+use crate::{again, build, c_libraries, columns, layers, pages};
 use anyhow::Result;
 
 fn models() -> Result<()> {
@@ -32,6 +32,7 @@ pub(crate) fn lint() -> Result<()> {
 /// Runs the checks; without `all` only those that a change is likely to break.
 pub(crate) fn run(all: bool) -> Result<()> {
     ensure(TEST)?;
+    c_libraries::fetch();
     lint()?;
     // The C interface and whole-system tests run what ships.
     build::everything()?;
