@@ -1,7 +1,7 @@
 //! Files to modules: which there are, what each defines, and every path that it names.
 
 use super::tree::{FileId, Mention, ModuleId, Segments, Tree};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use proc_macro2::{TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
@@ -77,10 +77,10 @@ impl Reader<'_> {
             return self.file(&folders.file.join(given), Some((parent, &name)), true);
         }
         let beside = below.with_extension("rs");
-        if (self.read)(&beside).is_some() {
-            return self.file(&beside, Some((parent, &name)), false);
+        if (self.read)(&below.join("mod.rs")).is_some() {
+            bail!("{}/mod.rs: a module's file is {}", below.display(), beside.display());
         }
-        self.file(&below.join("mod.rs"), Some((parent, &name)), true)
+        self.file(&beside, Some((parent, &name)), false)
     }
 }
 

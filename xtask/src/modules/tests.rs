@@ -59,6 +59,17 @@ fn re_exports_and_globs_lead_to_the_definition() {
 }
 
 #[test]
+fn a_module_file_stands_beside_its_folder() {
+    for (name, is_right) in [("a.rs", true), ("a/mod.rs", false)] {
+        let read = |path: &Path| match path.to_str() {
+            Some("lib.rs") => Some("mod a;".to_owned()),
+            found => (found == Some(name)).then(String::new),
+        };
+        assert_eq!(read_crate(Path::new("lib.rs"), &read).is_ok(), is_right, "{name}");
+    }
+}
+
+#[test]
 fn what_is_for_tests_is_left_out() {
     let lib = ("lib.rs", "mod a; mod b;");
     let b = ("b.rs", "use crate::a::A; pub struct B(A);");

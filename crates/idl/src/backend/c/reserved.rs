@@ -21,13 +21,13 @@ const TYPES: &str = "bool char double float int8_t int16_t int32_t int64_t size_
     uint16_t uint32_t uint64_t uintptr_t";
 
 /// Object-like macros, predefined or of a header, and words of the compilers with underscores.
-const MACROS: &str = include_str!("macros.txt");
+const MACROS: &str = include_str!("reserved/macros.txt");
 
 /// Functions, types and function-like macros of the C library.
-const LIBRARY: &str = include_str!("library.txt");
+const LIBRARY: &str = include_str!("reserved/library.txt");
 
 /// Members, parameters and the like that the runtime headers and generated functions use.
-const WORDS: &str = include_str!("words.txt");
+const WORDS: &str = include_str!("reserved/words.txt");
 
 type Set = HashSet<&'static str>;
 
