@@ -1,5 +1,6 @@
 //! What sleeping costs, measured once per process. Not here: what is made of it; see `wait`.
 
+use super::load::processors;
 use crate::deadline::now_ns;
 use core::ffi::c_long;
 use core::sync::atomic::AtomicU32;
@@ -17,7 +18,7 @@ const SLEEPS: u32 = 5;
 /// fifth.
 pub fn sleep_cost_ns() -> u64 {
     static COST: OnceLock<u64> = OnceLock::new();
-    *COST.get_or_init(|| if super::processors() < 2 { 0 } else { measure() })
+    *COST.get_or_init(|| if processors() < 2 { 0 } else { measure() })
 }
 
 /// A sleep that a timer ends costs its thread what a sleep costs the sleeper and the wake-up the
