@@ -102,7 +102,6 @@ const ROOMS: &[(&str, &[&str])] = &[(
 const CIRCLES: &[(&str, usize)] = &[
     ("sojourn-idl", 42),
     ("sojourn-ipc", 29),
-    ("sojourn-stream", 2),
     ("sojourn-session", 4),
     ("sojourn-wire", 4),
     ("sojourn-proto", 16),

@@ -10,21 +10,10 @@
 //! position cannot be, its own bytes are those that were seen before, which we may have told our
 //! program of, and we owe it none.
 
-use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Place, Stop, used};
-use crate::stream::{DONE, LIVES, SEEN, Stream};
+use crate::ring::{BEGUN, FLUSH_BITS, FLUSHED, FLUSHING, Stop, used};
+use crate::stream::{DONE, LIVES, Left, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
-
-/// What is left over in a frozen ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
-    /// The position of its first byte.
-    from: u64,
-    len: usize,
-    place: Place,
-    /// The writer has said what cannot be: it is not relied on to flush anything.
-    is_broken: bool,
-}
 
 impl Stream {
     /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody

@@ -3,7 +3,6 @@
 //! Writing is in `write`, reading in `read`, the way home in `home`.
 
 use crate::bell::{self, Bell, BellWord, Sleepers};
-use crate::home::Left;
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
@@ -48,6 +47,17 @@ pub(crate) struct Seen {
     pub(crate) sleepers: Sleepers,
     /// What was left over in the frozen ring, copied once.
     pub(crate) left: OnceLock<Result<Left, Stop>>,
+}
+
+/// What is left over in a frozen ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    /// The position of its first byte.
+    pub(crate) from: u64,
+    pub(crate) len: usize,
+    pub(crate) place: Place,
+    /// The writer has said what cannot be: it is not relied on to flush anything.
+    pub(crate) is_broken: bool,
 }
 
 /// Values of [`Stream::end`]: the stream lives as far as we know.
