@@ -1,9 +1,18 @@
-//! A TCP header as a value (RFC 9293 section 3.1). Not the checksum, which needs addresses and
+//! A TCP header as a value (RFC 9293 section 3.1), and its bytes. Not the checksum, which needs addresses and
 //! payload: see `frame` or [`Header::emit`].
 
-use super::{Flags, HEADER_BYTES, Options, Segment, SeqNum};
+use super::flags::Flags;
+use super::options::{OPTIONS_BYTES_MAX, Options};
+use super::seq::SeqNum;
+use crate::NoRoom;
 use crate::octets::put;
-use crate::{Malformed, NoRoom};
+
+/// Bytes of a header without options.
+pub const HEADER_BYTES: usize = 20;
+/// Bytes of a header at most.
+pub const HEADER_BYTES_MAX: usize = HEADER_BYTES + OPTIONS_BYTES_MAX;
+/// Where in the header the checksum is.
+pub const CHECKSUM_OFFSET: u16 = 16;
 
 /// A header with the options that Sojourn knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,16 +36,6 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of the segment that `bytes` are, and its length in bytes. The checksum is not
-    /// looked at; options that are unknown or damaged are left out, as [`Options::parse`] says.
-    ///
-    /// # Errors
-    /// [`Malformed::Short`], [`Malformed::Length`].
-    pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
-        let segment = Segment::new(bytes)?;
-        Ok((segment.header(), segment.header_len()))
-    }
-
     /// Bytes of the header, options included.
     pub const fn len(&self) -> usize {
         HEADER_BYTES + self.options.len()
@@ -48,7 +47,7 @@ impl Header {
     }
 
     /// Writes the header with a zero checksum; returns its length in bytes.
-    /// [`write_checksum`](super::write_checksum) does the rest.
+    /// [`write_checksum`] does the rest.
     ///
     /// # Errors
     /// [`NoRoom`] if `out` is too short or the options are longer than 40 bytes.
@@ -66,4 +65,10 @@ impl Header {
         put::<18, 2, HEADER_BYTES>(fixed, self.urgent.to_be_bytes());
         Ok(len)
     }
+}
+
+/// Writes `checksum` into an emitted header; `false` if `header` is too short to be one.
+pub fn write_checksum(header: &mut [u8], checksum: u16) -> bool {
+    let place = header.get_mut(usize::from(CHECKSUM_OFFSET)..usize::from(CHECKSUM_OFFSET) + 2);
+    place.map(|place| place.copy_from_slice(&checksum.to_be_bytes())).is_some()
 }

@@ -4,7 +4,7 @@
 //! [`OptionIter`] shows every option as it is; [`Options`] is the value with the known ones. Not
 //! here: what may be sent when.
 
-use super::{OPTIONS_BYTES_MAX, SeqNum};
+use super::seq::SeqNum;
 use crate::{Malformed, NoRoom};
 
 const END: u8 = 0;
@@ -15,6 +15,8 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
+/// Bytes of options at most.
+pub const OPTIONS_BYTES_MAX: usize = 40;
 /// SACK blocks in a segment at most; three if there are timestamps too.
 pub const SACK_BLOCKS_MAX: usize = 4;
 

@@ -1,6 +1,9 @@
 //! A TCP segment as a view over its bytes (RFC 9293 section 3.1). Not the value: that is `header`.
 
-use super::{Flags, HEADER_BYTES, Header, OptionIter, Options, SeqNum};
+use super::flags::Flags;
+use super::header::{HEADER_BYTES, Header};
+use super::options::{OptionIter, Options};
+use super::seq::SeqNum;
 use crate::Malformed;
 use crate::octets::{u16_at, u32_at};
 
