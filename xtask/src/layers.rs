@@ -102,7 +102,6 @@ const ROOMS: &[(&str, &[&str])] = &[(
 const CIRCLES: &[(&str, usize)] = &[
     ("sojourn-idl", 42),
     ("sojourn-ipc", 29),
-    ("sojourn-session", 4),
     ("sojourn-proto", 16),
     ("sojourn-filter", 2),
     ("sojourn-carrier", 10),

@@ -10,9 +10,7 @@
     clippy::should_implement_trait,
     reason = "generated from idl/session.idl"
 )]
-mod stubs {
-    include!(concat!(env!("OUT_DIR"), "/session.rs"));
-}
+mod stubs;
 pub use stubs::*;
 
 pub mod config;

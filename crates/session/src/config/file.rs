@@ -4,7 +4,10 @@
 //! the first file of [`default_paths`] that is there is read. Not here: what the values mean; see
 //! `settings`.
 
-use super::{Config, ConfigError, Setting, unknown};
+use super::error::ConfigError;
+use super::names::unknown;
+use super::settings::{SETTINGS, Setting};
+use super::values::Config;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -67,7 +70,7 @@ pub fn load_noting<'a>(
             }
         }
     }
-    let names = super::SETTINGS.iter().map(Setting::variable);
+    let names = SETTINGS.iter().map(Setting::variable);
     config
         .apply_env(names.filter_map(|name| Some((variable(&name)?, name))).map(|(v, n)| (n, v)))?;
     for (flag, value) in flags {
@@ -98,7 +101,7 @@ impl Config {
             }
         }
         // In the order of the table, as everywhere.
-        for setting in super::SETTINGS {
+        for setting in SETTINGS {
             let Some((key, value)) = keys.iter().find(|(key, _)| key.as_ref() == setting.name)
             else {
                 continue;

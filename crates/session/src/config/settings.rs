@@ -3,7 +3,10 @@
 //! Flags, variables, the file's keys and the manual are made from it, so a setting is added here
 //! and in [`Config`] and nowhere else.
 
-use super::{Config, Spin};
+use super::values::Config;
+
+/// What the variables begin with.
+pub(super) const PREFIX: &str = "SOJOURN_";
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +39,7 @@ impl Setting {
     /// The variable.
     #[must_use]
     pub fn variable(&self) -> String {
-        format!("{}{}", super::PREFIX, self.name.to_ascii_uppercase())
+        format!("{}{}", PREFIX, self.name.to_ascii_uppercase())
     }
 }
 
@@ -190,27 +193,4 @@ fn number(text: &str, min: u64, max: u64) -> Result<u64, String> {
         return Err(format!("{text} is out of range: at least {min}, at most {max}"));
     }
     Ok(value)
-}
-
-impl std::str::FromStr for Spin {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "adaptive" => Ok(Self::Adaptive),
-            "always" => Ok(Self::Always),
-            "never" => Ok(Self::Never),
-            _ => Err(format!("`{text}` is none of adaptive, always, never")),
-        }
-    }
-}
-
-impl std::fmt::Display for Spin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Adaptive => "adaptive",
-            Self::Always => "always",
-            Self::Never => "never",
-        })
-    }
 }

@@ -1,6 +1,8 @@
 //! Tests of the configuration: that every way says the same, and what errors say.
 
 use super::*;
+use crate::KindT;
+use std::ffi::OsStr;
 
 fn changed() -> Config {
     let mut config = Config::default();
