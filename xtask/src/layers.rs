@@ -103,7 +103,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("sojourn-idl", 42),
     ("sojourn-ipc", 29),
     ("sojourn-proto", 16),
-    ("sojourn-filter", 2),
     ("sojourn-carrier", 10),
     ("sojourn-server", 12),
     ("sojourn-cli", 13),

@@ -9,7 +9,7 @@ use crate::group::Group;
 use crate::hook::Hook;
 use crate::loader::{INGRESS, Loaded};
 use crate::netlink;
-use crate::owners::Owner;
+use crate::owner::Owner;
 use crate::port;
 use crate::rule::OwnerId;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

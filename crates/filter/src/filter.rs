@@ -9,7 +9,7 @@ use crate::hook::{Hook, Method};
 use crate::loader::{Config, INGRESS, Loaded, XDP};
 use crate::netlink::{self, Interface};
 use crate::owned::Template;
-use crate::owners::Owner;
+use crate::owner::Owner;
 use crate::port;
 use crate::reason::{Counts, Reason};
 use crate::rule::{Key, OwnerId, Rule, Target};

@@ -11,7 +11,7 @@
 //!   gives it a port, `add_flow` gives it a session; [`list()`] tells what is there, [`away()`]
 //!   which sessions are, [`features`] what the kernel has for all this;
 //! * inside: `loader` (programs and maps), `hook` (where they are attached), `group` and `owned`
-//!   (packet sockets), `owners`, `port`, `netlink`, `sys`.
+//!   (packet sockets), `owner`, `owners`, `port`, `netlink`, `sys`.
 //!
 //! # When the server dies
 //! The link on the interface, the maps and the sink are held by descriptors. So when the server
@@ -43,6 +43,7 @@ mod loader;
 pub mod netlink;
 pub mod oracle;
 mod owned;
+mod owner;
 mod owners;
 mod port;
 pub mod reason;

@@ -1,4 +1,4 @@
-//! Owners: programs with a packet socket of the group, with AF_XDP sockets beside it, or with a
+//! Owners come and go: programs with a packet socket of the group, with AF_XDP sockets beside it, or with a
 //! port.
 //!
 //! # Places in the group
@@ -17,39 +17,13 @@ use crate::filter::Filter;
 use crate::group::{Group, MEMBERS_MAX};
 use crate::loader::{Place, SELECT, SINK, XSK_PLACES};
 use crate::netlink;
+use crate::owner::Owner;
 use crate::port::{self, Opened, Port};
 use crate::rule::{OwnerId, Target};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;
 use std::collections::HashSet;
 use std::io;
-
-/// One way to packets.
-pub(crate) enum Owner {
-    /// A member of the group; this is the server's copy of its socket.
-    Direct { socket: OwnedFd, has_xsks: bool },
-    /// A removed member that others stand behind; nobody but this server has its socket, or need
-    /// have.
-    Vacant { socket: OwnedFd },
-    /// A removed member whose socket somebody still holds, by its inode.
-    Lingering { inode: u64 },
-    /// A port, by the server's side of it.
-    Port { interface: u32 },
-}
-
-impl Owner {
-    pub(crate) const fn is_usable(&self) -> bool {
-        !matches!(self, Self::Vacant { .. } | Self::Lingering { .. })
-    }
-
-    pub(crate) const fn target(&self) -> Target {
-        match self {
-            Self::Direct { has_xsks: true, .. } => Target::Xsk,
-            Self::Direct { .. } | Self::Vacant { .. } | Self::Lingering { .. } => Target::Direct,
-            Self::Port { interface } => Target::Port { interface: *interface },
-        }
-    }
-}
 
 /// What removing an owner came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
