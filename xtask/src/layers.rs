@@ -102,7 +102,6 @@ const ROOMS: &[(&str, &[&str])] = &[(
 const CIRCLES: &[(&str, usize)] = &[
     ("sojourn-idl", 42),
     ("sojourn-ipc", 29),
-    ("sojourn-proto", 16),
     ("sojourn-carrier", 10),
     ("sojourn-server", 12),
     ("sojourn-cli", 13),

@@ -25,6 +25,7 @@ pub mod rack;
 pub mod reassembly;
 pub mod record;
 mod record_codec;
+mod record_error;
 mod record_tcp;
 mod record_tcp_options;
 mod record_udp;

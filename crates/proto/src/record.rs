@@ -4,21 +4,19 @@
 //! Whoever holds a session makes a record of it (the server from a kernel socket, the engine from a
 //! connection), whoever takes it over imports it. A record is complete in itself: times in it are
 //! spans, not instants, because the two homes need not share a clock. This file is the envelope;
-//! `record_tcp` and `record_udp` are what is in it, `record_codec` the encoding. The bytes are
+//! `record_tcp` and `record_udp` are what is in it, `record_codec` the encoding, `record_error` why
+//! bytes are none. The bytes are
 //! drawn in `docs/reference/session-record.md`.
 
 use crate::record_codec::{Field, Reader, record};
+pub use crate::record_error::{RecordError, VERSION};
 pub use crate::record_tcp::{
     CloseReason, CongestionName, ControllerKind, EcnRecord, OutOfOrder, TcpCounters, TcpOptions,
     TcpRecord, TcpState, TcpTuning, TimestampUnit, TimestampsRecord,
 };
 pub use crate::record_udp::{Datagram, UdpOptions, UdpRecord};
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::SocketAddr;
-
-/// The version that `encode` writes and `decode` accepts; any other is refused.
-pub const VERSION: u16 = 1;
 
 /// The first four bytes of every record.
 pub const MAGIC: [u8; 4] = *b"SJSR";
@@ -78,45 +76,6 @@ impl Default for IpOptions {
         }
     }
 }
-
-/// Why bytes are not a record that can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordError {
-    /// The first bytes are not `MAGIC`.
-    NotARecord,
-    /// Written by another version of the format, which is given.
-    Version(u16),
-    /// The bytes end before the record does.
-    Truncated,
-    /// The record ends before the bytes do.
-    Excess,
-    /// The checksum does not fit the bytes.
-    Damaged,
-    /// A field has a value that it cannot have; the text says which.
-    Value(&'static str),
-    /// Every field is possible, but not together; the text says which.
-    Inconsistent(&'static str),
-}
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecordError::NotARecord => f.write_str("not a session record"),
-            RecordError::Version(version) => {
-                write!(f, "session record of version {version}, this program reads {VERSION}")
-            }
-            RecordError::Truncated => f.write_str("session record is cut short"),
-            RecordError::Excess => f.write_str("session record is followed by other bytes"),
-            RecordError::Damaged => f.write_str("session record is damaged (checksum)"),
-            RecordError::Value(what) => write!(f, "session record: {what}"),
-            RecordError::Inconsistent(what) => {
-                write!(f, "session record contradicts itself: {what}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for RecordError {}
 
 impl SessionRecord {
     /// Appends the record's bytes to `out`.

@@ -5,7 +5,7 @@
 //! disagree. What the fields mean is in `record`, `record_tcp` and `record_udp`;
 //! `docs/reference/session-record.md` draws the bytes.
 
-use crate::record::RecordError;
+use crate::record_error::RecordError;
 use crate::time::Duration;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

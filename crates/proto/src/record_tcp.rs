@@ -4,8 +4,8 @@
 //! tcp_info`), the comment gives that. Options of the program and settings of the system are in
 //! `record_tcp_options`, the envelope in `record`.
 
-use crate::record::RecordError;
 use crate::record_codec::{Field, QUEUE_MAX, Reader, put_list, record, record_enum, take_list};
+use crate::record_error::RecordError;
 pub use crate::record_tcp_options::{
     CongestionName, ControllerKind, TcpCounters, TcpOptions, TcpTuning,
 };

@@ -5,8 +5,8 @@
 //! `Documentation/networking/ip-sysctl` that it is. The defaults are Linux 6.18's. Times are in
 //! microseconds here, whatever the kernel's interface has.
 
-use crate::record::RecordError;
 use crate::record_codec::{record, record_enum};
+use crate::record_error::RecordError;
 use crate::time::Duration;
 
 /// A congestion control's name as `TCP_CONGESTION` has it, padded with zeros.

@@ -1,8 +1,8 @@
 //! The UDP part of a session record: options and datagrams not yet read. Endpoints are in the
 //! envelope (`record`).
 
-use crate::record::RecordError;
 use crate::record_codec::{Field, Reader, put_list, record, take_list};
+use crate::record_error::RecordError;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 

@@ -21,6 +21,7 @@
 //!   [`Expired::Probe`], a tail loss probe is due: see [`Recovery::probe`].
 
 mod ack;
+mod reduction;
 mod timer;
 mod types;
 mod undo;
@@ -38,7 +39,7 @@ use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
 use crate::time::Instant;
 use crate::tlp::TailLossProbe;
-use undo::Undo;
+use reduction::Undo;
 
 /// The judge of one connection's sending side.
 #[derive(Debug)]

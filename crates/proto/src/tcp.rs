@@ -24,7 +24,7 @@
 //! this module knows the peer's window, Nagle's rule and probes, and puts segments together.
 //!
 //! Files: `connection` (the structure; what a program calls), `import` and `export`, `input`
-//! (segments; `input_ack`, `input_data`), `output` (what to send; `segment` how), `timers`, and
+//! (segments; `input_ack`, `input_data`), `output` (what to send; `segment` how), `timeouts`, and
 //! parts without knowledge of a connection: `window`, `acks`, `timestamps`.
 
 mod acks;
@@ -40,6 +40,7 @@ mod output;
 mod program;
 mod segment;
 mod settings;
+mod timeouts;
 mod timers;
 mod timestamps;
 mod window;

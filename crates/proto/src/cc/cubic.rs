@@ -5,7 +5,7 @@
 //! windows are in segments and its times in seconds; here they are bytes and microseconds, in
 //! integers, so that a run is the same on every machine.
 
-use super::{Acked, Signal, Window};
+use super::window::{Acked, Signal, Window};
 use crate::time::{Duration, Instant};
 
 /// `beta_cubic` (4.6) in tenths: the window after a reduction.

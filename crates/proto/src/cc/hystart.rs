@@ -5,7 +5,7 @@
 //! 9406, 4.3 says to use it for the first only). As in Linux the growth per acknowledgement is not
 //! limited (L is infinite), since receivers that merge segments acknowledge many at once.
 
-use super::{Acked, Window};
+use super::window::{Acked, Window};
 use crate::time::Duration;
 
 /// Least rise of the round-trip time that counts (`MIN_RTT_THRESH`).

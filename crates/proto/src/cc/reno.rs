@@ -1,7 +1,7 @@
 //! NewReno's congestion avoidance (RFC 5681, 3.1; RFC 6582): one segment more for every window that
 //! was acknowledged.
 
-use super::Window;
+use super::window::Window;
 
 /// What is left over of an acknowledged window.
 #[derive(Clone, Copy, Debug, Default)]

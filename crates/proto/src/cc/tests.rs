@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::time::{Duration, Instant};
 
 const MSS: u64 = 1_000;
 

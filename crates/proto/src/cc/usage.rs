@@ -2,7 +2,7 @@
 //! while it shrinks to what is used (RFC 7661's aim, with the rules of Linux's `tcp_cwnd_validate`
 //! and `tcp_cwnd_restart`).
 
-use super::Window;
+use super::window::Window;
 use crate::time::{Duration, Instant};
 
 /// The use of the window over the last round trip.

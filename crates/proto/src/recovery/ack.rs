@@ -3,7 +3,8 @@
 //! Not here: the timers ([`super::timer`]) and when a reduction is taken back ([`super::undo`]).
 //! The order of the steps and the transitions are Linux's (`tcp_ack`, `tcp_fastretrans_alert`).
 
-use super::undo::{Partial, Undo};
+use super::reduction::Undo;
+use super::undo::Partial;
 use super::{Ack, Acked, Recovery, State, Stopped};
 use crate::cc::{self, Signal};
 use crate::frto::{Facts, Step};

@@ -3,7 +3,7 @@
 //! Not here: the connection's own timers. A timer is a point in time in a field;
 //! [`Recovery::next_timeout`] gives the earliest.
 
-use super::undo::Undo;
+use super::reduction::Undo;
 use super::{Expired, Recovery, State};
 use crate::cc::Signal;
 use crate::scoreboard::{Mark, Verdict};

@@ -5,18 +5,9 @@
 //! Not here: F-RTO, which finds it out another way. The rules are Linux's (`tcp_may_undo` and the
 //! `tcp_try_undo_*` functions).
 
-use super::{Ack, Recovery, State};
-use crate::position::Span;
-
-/// What is remembered of a reduction that could turn out needless.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Undo {
-    /// The first unacknowledged position when it was made.
-    marker: u64,
-    /// Bytes sent again since then and not reported as duplicates; `None`: nothing was sent again
-    /// yet.
-    again: Option<u64>,
-}
+use super::Recovery;
+use super::reduction::Undo;
+use super::types::{Ack, State};
 
 /// What an acknowledgement during fast recovery shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,28 +18,6 @@ pub(super) enum Partial {
     Overtaken,
     /// The reduction was taken back.
     Undone,
-}
-
-impl Undo {
-    pub(super) fn begin(una: u64, resent: u64) -> Undo {
-        Undo { marker: una, again: (resent > 0).then_some(resent) }
-    }
-
-    pub(super) fn on_again(&mut self, bytes: u64) {
-        self.again = Some(self.again.unwrap_or(0) + bytes);
-    }
-
-    pub(super) fn on_duplicate(&mut self, block: Span) {
-        if block.end > self.marker
-            && let Some(again) = &mut self.again
-        {
-            *again = again.saturating_sub(block.len());
-        }
-    }
-
-    fn all_were_duplicates(self) -> bool {
-        self.again == Some(0)
-    }
 }
 
 impl Recovery {

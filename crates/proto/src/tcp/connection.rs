@@ -1,6 +1,6 @@
 //! The structure of a connection, and what can be asked of it.
 //!
-//! What it does is in `input`, `output` and `timers`; what a program does with it in `program`.
+//! What it does is in `input`, `output` and `timeouts`; what a program does with it in `program`.
 //! Read the module's head first.
 
 use super::acks::Acks;

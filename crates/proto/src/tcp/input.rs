@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::disposition::Disposition;
 use crate::position::{self, Span};
 use crate::record::{CloseReason, TcpState};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use sojourn_wire::tcp::{Flags, Header};
 
 /// A segment, or several of one sender merged into one (receive offload), with a checksum that was
@@ -51,39 +51,6 @@ pub(super) struct Incoming<'a> {
 impl Incoming<'_> {
     pub(super) fn has(&self, flag: Flags) -> bool {
         self.header.flags.contains(flag)
-    }
-}
-
-/// Holds back answers to segments that should not have come (`tcp_invalid_ratelimit`,
-/// `tcp_challenge_ack_limit`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AnswerLimit {
-    last: Option<Instant>,
-    second: Option<Instant>,
-    challenges: u32,
-}
-
-impl AnswerLimit {
-    /// Whether one more answer may be given now, at most one in `interval`.
-    fn allows(&mut self, now: Instant, interval: Duration) -> bool {
-        if self.last.is_some_and(|last| now.since(last) < interval) {
-            return false;
-        }
-        self.last = Some(now);
-        true
-    }
-
-    /// The same for a challenge, of which there may be `limit` in a second (RFC 5961, 7).
-    fn allows_challenge(&mut self, now: Instant, interval: Duration, limit: u32) -> bool {
-        if !self.allows(now, interval) {
-            return false;
-        }
-        if self.second.is_none_or(|second| now.since(second) >= Duration::from_secs(1)) {
-            self.second = Some(now);
-            self.challenges = 0;
-        }
-        self.challenges += 1;
-        self.challenges <= limit
     }
 }
 

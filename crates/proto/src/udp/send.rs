@@ -1,6 +1,6 @@
 //! Whether and how a payload leaves past the kernel.
 
-use super::Socket;
+use super::socket::Socket;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use sojourn_wire::udp::Header;
 

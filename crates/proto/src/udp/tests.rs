@@ -1,8 +1,10 @@
 //! Tests of UDP sockets: queue, truncation, segmentation, what goes through the kernel, moves.
 
 use super::*;
+use crate::record::{IpOptions, Kind, SessionRecord, UdpOptions, UdpRecord};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use proptest::prelude::*;
 
 const ENVELOPE: Envelope = Envelope {

@@ -7,7 +7,7 @@ use sojourn_proto::record::{IpOptions, Kind, SessionRecord, TcpRecord};
 use sojourn_proto::tcp::{Arrival, Connection, Limits, ReceiveEnd, Transmit};
 use sojourn_proto::time::{Duration, Instant};
 use sojourn_wire::checksum;
-use sojourn_wire::tcp::{Flags, Header, SeqNum, write_checksum};
+use sojourn_wire::tcp::{Flags, Segment, SeqNum, write_checksum};
 
 use crate::link::Frame;
 
@@ -228,9 +228,10 @@ impl Host {
             self.damaged += 1;
             return;
         }
-        let (header, length) = Header::parse(&frame.bytes).expect("the checksum is right");
+        let segment = Segment::new(&frame.bytes).expect("the checksum is right");
+        let header = segment.header();
         let arrival =
-            Arrival { congestion: frame.marked, ..Arrival::new(&header, &frame.bytes[length..]) };
+            Arrival { congestion: frame.marked, ..Arrival::new(&header, segment.payload()) };
         self.connection.on_segment(now, &arrival);
     }
 

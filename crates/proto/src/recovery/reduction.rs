@@ -1,0 +1,37 @@
+//! What is remembered of a reduction of the window that could turn out needless.
+//!
+//! Not here: what is done about it; see `undo`.
+
+use crate::position::Span;
+
+/// A reduction, until it is over or taken back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    /// The first unacknowledged position when it was made.
+    marker: u64,
+    /// Bytes sent again since then and not reported as duplicates; `None`: nothing was sent again
+    /// yet.
+    again: Option<u64>,
+}
+
+impl Undo {
+    pub(super) fn begin(una: u64, resent: u64) -> Undo {
+        Undo { marker: una, again: (resent > 0).then_some(resent) }
+    }
+
+    pub(super) fn on_again(&mut self, bytes: u64) {
+        self.again = Some(self.again.unwrap_or(0) + bytes);
+    }
+
+    pub(super) fn on_duplicate(&mut self, block: Span) {
+        if block.end > self.marker
+            && let Some(again) = &mut self.again
+        {
+            *again = again.saturating_sub(block.len());
+        }
+    }
+
+    pub(super) fn all_were_duplicates(self) -> bool {
+        self.again == Some(0)
+    }
+}

@@ -1,0 +1,265 @@
+//! A UDP session: made from a record, its options, what waits to be read.
+//!
+//! Not here: how a payload leaves; see `send`.
+
+use super::queue::{About, Envelope, Queue, Received};
+use crate::record::{Datagram, IpOptions, Kind, RecordError, SessionRecord, UdpOptions, UdpRecord};
+use core::net::SocketAddr;
+
+/// Memory that the embedding grants to a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of payload that may wait; at least one datagram of the largest size is granted.
+    pub receive_bytes_max: usize,
+    /// Datagrams that may wait.
+    pub datagrams_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { receive_bytes_max: 1 << 20, datagrams_max: 2_048 }
+    }
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Disposition {
+    /// It waits to be read.
+    Queued,
+    /// The socket is connected to somebody else.
+    Stranger,
+    /// The buffer is full (`UdpRcvbufErrors`).
+    Full,
+    /// The session was exported.
+    Exported,
+}
+
+/// How many datagrams met what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Datagrams that were queued.
+    pub queued: u64,
+    /// Bytes of payload in them.
+    pub queued_bytes: u64,
+    /// Those of strangers.
+    pub strangers: u64,
+    /// Those that found no room.
+    pub full: u64,
+    /// Datagrams sent, counted after segmentation.
+    pub sent: u64,
+}
+
+/// A UDP session.
+#[derive(Debug)]
+pub struct Socket {
+    pub(super) local: SocketAddr,
+    pub(super) peer: Option<SocketAddr>,
+    ip: IpOptions,
+    pub(super) options: UdpOptions,
+    interface: u32,
+    queue: Queue,
+    pub(super) tally: Tally,
+    pub(super) exported: bool,
+}
+
+/// Why a record does not become a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportError {
+    /// The record contradicts itself.
+    Record(RecordError),
+    /// It is not a UDP session's.
+    NotUdp,
+    /// What waits in it does not fit the memory that is granted.
+    TooMuch,
+}
+
+impl Socket {
+    /// Takes over the session that `record` describes, with all the memory it will ever use.
+    ///
+    /// # Errors
+    /// [`ImportError`]; the record is left as it is and can go elsewhere.
+    pub fn import(record: &SessionRecord, limits: &Limits) -> Result<Socket, ImportError> {
+        record.check().map_err(ImportError::Record)?;
+        let Kind::Udp(udp) = &record.kind else { return Err(ImportError::NotUdp) };
+        let mut queue = Queue::new(limits.receive_bytes_max, limits.datagrams_max);
+        queue.set_limit(udp.options.rcvbuf);
+        for datagram in &udp.receive_queue {
+            let envelope = Envelope {
+                target: datagram.target,
+                traffic_class: datagram.traffic_class,
+                hop_limit: datagram.hop_limit,
+                time_ns: 0,
+            };
+            let about = (datagram.source, &envelope);
+            if !queue.push_imported(about, &datagram.payload, datagram.segment_size) {
+                return Err(ImportError::TooMuch);
+            }
+        }
+        Ok(Socket {
+            local: record.local,
+            peer: record.remote,
+            ip: record.ip,
+            options: udp.options,
+            interface: udp.interface,
+            queue,
+            tally: Tally::default(),
+            exported: false,
+        })
+    }
+
+    /// Makes the record with which the session goes elsewhere, and falls silent; none if it was
+    /// taken before.
+    pub fn export(&mut self) -> Option<SessionRecord> {
+        if self.exported {
+            return None;
+        }
+        self.exported = true;
+        let waiting = self.queue.iter().map(|(entry, parts)| Datagram {
+            source: entry.source,
+            target: entry.envelope.target,
+            traffic_class: entry.envelope.traffic_class,
+            hop_limit: entry.envelope.hop_limit,
+            segment_size: entry.segment_size,
+            payload: parts.concat(),
+        });
+        let Self { options, interface, .. } = *self;
+        let udp = UdpRecord { options, interface, receive_queue: waiting.collect() };
+        Some(SessionRecord {
+            local: self.local,
+            remote: self.peer,
+            ip: self.ip,
+            kind: Kind::Udp(udp),
+        })
+    }
+
+    /// Takes a datagram that came for this socket, with a checksum that was verified.
+    /// `segment_size`: of several merged ones the size of each but the last, which may be shorter;
+    /// 0 for a single one. Those are taken apart unless the program takes them merged (`UDP_GRO`).
+    pub fn on_datagram(
+        &mut self,
+        source: SocketAddr,
+        envelope: &Envelope,
+        payload: &[u8],
+        segment_size: u16,
+    ) -> Disposition {
+        if self.exported {
+            return Disposition::Exported;
+        }
+        if self.peer.is_some_and(|peer| !same_endpoint(peer, source)) {
+            self.tally.strangers += 1;
+            return Disposition::Stranger;
+        }
+        let size = usize::from(segment_size);
+        let merged = size > 0 && size < payload.len();
+        let before = self.tally.full;
+        let about = (source, envelope);
+        if merged && !self.options.gro {
+            payload.chunks(size).for_each(|part| self.push(about, part, 0));
+        } else {
+            self.push(about, payload, if merged { segment_size } else { 0 });
+        }
+        if self.tally.full > before { Disposition::Full } else { Disposition::Queued }
+    }
+
+    fn push(&mut self, about: About<'_>, payload: &[u8], segment_size: u16) {
+        if self.queue.push(about, payload, segment_size) {
+            let size = usize::from(segment_size);
+            self.tally.queued += if size > 0 { payload.len().div_ceil(size) as u64 } else { 1 };
+            self.tally.queued_bytes += payload.len() as u64;
+        } else {
+            self.tally.full += 1;
+        }
+    }
+
+    /// Copies the oldest datagram into the slices and removes it. What does not fit is gone, as UDP
+    /// has it; [`Received`] tells.
+    pub fn recv(&mut self, parts: &mut [&mut [u8]]) -> Option<Received> {
+        let received = self.queue.peek(parts)?;
+        self.queue.pop();
+        Some(received)
+    }
+
+    /// The same without removing it (`MSG_PEEK`).
+    pub fn peek(&self, parts: &mut [&mut [u8]]) -> Option<Received> {
+        self.queue.peek(parts)
+    }
+
+    /// Bytes of the oldest datagram (`SIOCINQ`); 0 also if there is none.
+    pub fn siocinq(&self) -> usize {
+        self.queue.next_len().unwrap_or(0)
+    }
+
+    /// Whether a datagram waits.
+    pub fn is_readable(&self) -> bool {
+        self.queue.next_len().is_some()
+    }
+
+    /// This end.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer that the socket is connected to, if it is.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// What goes into IP headers.
+    pub fn ip(&self) -> IpOptions {
+        self.ip
+    }
+
+    /// The options in effect.
+    pub fn options(&self) -> &UdpOptions {
+        &self.options
+    }
+
+    /// The number of the interface by which its datagrams come; 0 if that is not known.
+    pub fn interface(&self) -> u32 {
+        self.interface
+    }
+
+    /// What was counted.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// `connect`: from now on only `peer`'s datagrams are taken; none dissolves it. Those that wait
+    /// remain, as in Linux.
+    pub fn connect(&mut self, local: SocketAddr, peer: Option<SocketAddr>) {
+        self.local = local;
+        self.peer = peer;
+    }
+
+    /// `UDP_SEGMENT`; 0 is off.
+    pub fn set_gso_size(&mut self, bytes: u16) {
+        self.options.gso_size = bytes;
+    }
+
+    /// `UDP_GRO`.
+    pub fn set_gro(&mut self, on: bool) {
+        self.options.gro = on;
+    }
+
+    /// `SO_RCVBUF` as `getsockopt` will give it.
+    pub fn set_rcvbuf(&mut self, bytes: u32) {
+        self.options.rcvbuf = bytes;
+        self.queue.set_limit(bytes);
+    }
+
+    /// What goes into IP headers has changed.
+    pub fn set_ip(&mut self, ip: IpOptions) {
+        self.ip = ip;
+    }
+
+    /// The path takes packets of `mtu` bytes now.
+    pub fn set_path_mtu(&mut self, mtu: u32) {
+        self.options.path_mtu = mtu;
+    }
+}
+
+/// Address and port; flow label and scope do not come with packets.
+fn same_endpoint(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && one.ip() == other.ip()
+}
