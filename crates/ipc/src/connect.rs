@@ -8,11 +8,11 @@ use crate::ancillary;
 use crate::connection::{Connection, Parts};
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::Deadline;
-use crate::endpoint::Shared;
 use crate::fault;
 use crate::layout::{Layout, Region};
 use crate::reason::Reason;
 use crate::rt::ClientId;
+use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
 use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -83,11 +83,18 @@ pub enum ConnectError {
     System(String, Errno),
 }
 
+impl Connection {
+    /// Connects to an endpoint.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(address: Address, options: &ConnectOptions) -> Result<Self, ConnectError> {
+        connect(address, options)
+    }
+}
+
 /// Connects and greets.
-pub(crate) fn connect(
-    address: Address,
-    options: &ConnectOptions,
-) -> Result<Connection, ConnectError> {
+fn connect(address: Address, options: &ConnectOptions) -> Result<Connection, ConnectError> {
     let name = address.to_string();
     let deadline = Deadline::after(options.timeout);
     let socket = open(address, &name, options.timeout)?;

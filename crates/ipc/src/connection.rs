@@ -6,21 +6,19 @@
 //! taken for another's. A line whose call was given up stays out of use until its answer has come.
 //! Not here: putting a request together (`draft`), connecting (`connect`).
 
-use crate::address::Address;
-use crate::connect::{self, ConnectError, ConnectOptions};
 use crate::control::{self, Inbox};
 use crate::deadline::Deadline;
-use crate::draft::Draft;
-use crate::endpoint::Shared;
 use crate::fault;
 use crate::layout::{
     CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, PAGE, Region, distance, is_answer, is_direct,
     next_seq,
 };
-use crate::link::{Link, lock};
+use crate::link::Link;
+use crate::lock::lock;
 use crate::message::Incoming;
 use crate::reason::Reason;
 use crate::rt::{Beside, CallError, ClientId};
+use crate::shared::Shared;
 use crate::wait::{Policy, Wait};
 use core::any::Any;
 use core::time::Duration;
@@ -28,11 +26,9 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_shm::{Ordering, Span, ring};
 use std::sync::Arc;
 
-mod replies;
+pub(crate) mod replies;
 mod sharing;
 mod waiting;
-
-pub use replies::Reply;
 
 /// How long a waiter sleeps on its bell before it moves to the socket, where it also sees death.
 const ON_BELL: Duration = Duration::from_millis(5);
@@ -107,14 +103,6 @@ pub struct Pending {
 }
 
 impl Connection {
-    /// Connects to an endpoint.
-    ///
-    /// # Errors
-    /// [`ConnectError`].
-    pub fn connect(address: Address, options: &ConnectOptions) -> Result<Self, ConnectError> {
-        connect::connect(address, options)
-    }
-
     pub(crate) fn new(parts: Parts) -> Self {
         let link = parts.space.as_ref().and_then(|space| space.link(parts.id));
         Self {
@@ -138,13 +126,6 @@ impl Connection {
             ended: None,
             has_lost_fds: false,
         }
-    }
-
-    /// Begins a request for operation `op` with a body of `body_len` bytes. Cannot fail: a body
-    /// that is too large is found when it is sent.
-    #[inline]
-    pub fn start<'d>(&mut self, op: u16, body_len: usize) -> Draft<'_, 'd> {
-        Draft::new(self, op, body_len)
     }
 
     /// Who we are to the server.
@@ -178,25 +159,6 @@ impl Connection {
     /// Whether the server lives in this address space.
     pub fn is_local(&self) -> bool {
         self.link.is_some()
-    }
-
-    /// Waits for the answer to a call that was submitted.
-    ///
-    /// # Errors
-    /// [`CallError`]; after [`CallError::Timeout`] the call is given up.
-    #[inline]
-    pub fn finish(&mut self, pending: Pending, deadline: Deadline) -> Result<Reply<'_>, CallError> {
-        let Pending { line, seq } = pending;
-        let ready = |region: &Region| is_answer(region.reply(line).tag(), seq);
-        if let Err(error) = self.wait(deadline, ready) {
-            self.give_up(&Pending { line, seq });
-            if let Some(link) = &self.link {
-                link.await_loan(seq);
-            }
-            return Err(error);
-        }
-        self.take_reply(line, seq, deadline)?;
-        Ok(Reply { connection: self })
     }
 
     /// Whether this call is outstanding: neither finished nor given up.

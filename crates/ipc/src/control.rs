@@ -6,7 +6,6 @@
 //! means to a connection's state; see `handshake`, `link` (server) and `connection` (client).
 
 use crate::ancillary::{self, Arrived};
-use crate::proxy::ClientSocket;
 use crate::rt::{Credentials, FDS_MAX};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
@@ -128,14 +127,8 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Received {
     read(arrived, &bytes)
 }
 
-/// Takes one packet of a client without waiting for it.
-pub(crate) fn receive_from(client: &ClientSocket) -> Received {
-    let mut bytes = [0; PACKET_LEN + 1];
-    let arrived = client.receive(&mut bytes);
-    read(arrived, &bytes)
-}
-
-fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]) -> Received {
+/// The packet that has arrived.
+pub(crate) fn read(arrived: Result<Arrived, Errno>, bytes: &[u8; PACKET_LEN + 1]) -> Received {
     let Arrived { len, fds, lost, sender } = match arrived {
         Ok(arrived) => arrived,
         Err(Errno::AGAIN | Errno::INTR) => return Received::Empty,

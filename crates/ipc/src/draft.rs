@@ -5,7 +5,8 @@
 //! one written while no slot is free, is put together in memory of our own. Not here: waiting for
 //! the answer; see `connection`.
 
-use crate::connection::{Connection, Pending, Reply};
+use crate::connection::replies::Reply;
+use crate::connection::{Connection, Pending};
 use crate::control::{Packet, Topic};
 use crate::deadline::Deadline;
 use crate::fault;
@@ -13,7 +14,8 @@ use crate::gather::Gather;
 use crate::layout::{
     BY_REFERENCE, DIRECT, Header, INLINE_MAX, Kind, LONG, TABLE_LEN, is_direct, next_seq,
 };
-use crate::link::{LocalRequest, lock};
+use crate::link::LocalRequest;
+use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{CallError, Encoder, Writer};
 
@@ -42,6 +44,15 @@ pub struct Draft<'c, 'd> {
     body_len: usize,
     place: Place,
     encoder: Encoder<'d>,
+}
+
+impl Connection {
+    /// Begins a request for operation `op` with a body of `body_len` bytes. Cannot fail: a body
+    /// that is too large is found when it is sent.
+    #[inline]
+    pub fn start<'d>(&mut self, op: u16, body_len: usize) -> Draft<'_, 'd> {
+        Draft::new(self, op, body_len)
+    }
 }
 
 impl<'c, 'd> Draft<'c, 'd> {

@@ -9,90 +9,24 @@ use crate::address::Address;
 use crate::fault;
 use crate::greet::Lobby;
 use crate::guard::{Guard, Turn};
-use crate::link::{Link, lock};
+use crate::link::ServerThread;
+use crate::lock::lock;
+use crate::options::ServerOptions;
 use crate::proxy::Proxies;
-use crate::rt::ClientId;
 use crate::server::Server;
-use crate::thread::ServerThread;
-use crate::wait::{Policy, Wait};
+use crate::shared::{Control, LISTENER, SIGNAL, Shared};
+use crate::wait::Policy;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, Ordering};
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use core::sync::atomic::Ordering;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// What [`EventData`] says for the listener and for the closing of the endpoint; clients have the
-/// rest: index and generation for links, places in the lobby above `LOBBY`.
-pub(crate) const LISTENER: u64 = u64::MAX;
-pub(crate) const SIGNAL: u64 = u64::MAX - 1;
-pub(crate) const LOBBY: u64 = 1 << 63;
-
-/// What a server wants and allows.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerOptions {
-    /// How its threads wait.
-    pub wait: Wait,
-    /// Bytes of a message that travel in one piece, for each of a client's slots.
-    pub area: u64,
-    /// Longest request taken (bytes).
-    pub max_message: u64,
-    /// Calls a client may have outstanding, rounded up to a power of two; at most 64.
-    pub max_inflight: u32,
-    /// Clients at one time.
-    pub max_clients: u32,
-    /// Clients at one time that run as the same user; 0: half of what others leave of `max_clients`
-    /// for every user but the one that the server runs as, who may have all. More are refused with
-    /// [`crate::Reason::TooManyOfUser`]. Users whom the server's user name space does not know
-    /// count as one (`/proc/sys/kernel/overflowuid`).
-    pub clients_per_user_max: u32,
-    /// Bytes of memory that one client may register as grants.
-    pub max_granted: u64,
-    /// String items of a request that fits its area stay in the region, where the client can change
-    /// them at any moment: [`crate::Request::item_span`]. What is larger is copied as ever.
-    pub items_in_place: bool,
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        Self {
-            wait: Wait::Adaptive,
-            area: 64 << 10,
-            max_message: 16 << 20,
-            max_inflight: 8,
-            max_clients: 4096,
-            clients_per_user_max: 0,
-            max_granted: 256 << 20,
-            items_in_place: false,
-        }
-    }
-}
-
-impl ServerOptions {
-    /// Whether user `uid` has as many clients as it may have, where it has `theirs` and there are
-    /// `all`. Where nothing else is said, each user but the server's own leaves as many places to
-    /// the others as it has, so that however many take what they can, some are left.
-    pub(crate) fn is_full_for(&self, uid: u32, own: u32, (theirs, all): (usize, usize)) -> bool {
-        let left = (self.max_clients as usize).saturating_sub(all + 1);
-        let takes_too_much =
-            self.clients_per_user_max == 0 && uid != own && theirs > 0 && theirs + 1 > left;
-        theirs >= self.clients_of(uid, own) || takes_too_much
-    }
-
-    /// Clients that user `uid` may have, of a server that runs as `own`.
-    pub(crate) fn clients_of(&self, uid: u32, own: u32) -> usize {
-        match self.clients_per_user_max {
-            0 if uid == own => usize::MAX,
-            0 => (self.max_clients as usize / 2).max(1),
-            max => max as usize,
-        }
-    }
-}
-
 /// An endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -107,50 +41,6 @@ pub enum BindError {
     System(String, Errno),
 }
 
-/// What the control thread, the server threads and clients in this address space share.
-pub(crate) struct Shared {
-    pub(crate) options: ServerOptions,
-    /// Names this endpoint among all there ever were, for clients that look for it in `SPACE`.
-    pub(crate) id: u64,
-    pub(crate) threads: Mutex<Vec<Arc<ServerThread>>>,
-    pub(crate) links: Mutex<Vec<Slot>>,
-    local: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
-    is_closing: AtomicBool,
-}
-
-/// A place for a client: which use of the index comes next, and who has it.
-#[derive(Default)]
-pub(crate) struct Slot {
-    pub(crate) generation: u32,
-    pub(crate) link: Option<Arc<Link>>,
-}
-
-impl core::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Endpoint").field("id", &self.id).field("options", &self.options).finish()
-    }
-}
-
-/// The endpoints of this address space.
-static SPACE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-impl Shared {
-    /// The endpoint `id`, if it lives in this address space.
-    pub(crate) fn in_this_space(id: u64) -> Option<Arc<Self>> {
-        lock(&SPACE).iter().filter_map(Weak::upgrade).find(|shared| shared.id == id)
-    }
-
-    pub(crate) fn link(&self, id: ClientId) -> Option<Arc<Link>> {
-        let links = lock(&self.links);
-        let link = links.get(id.index as usize)?.link.as_ref()?;
-        (link.id == id).then(|| Arc::clone(link))
-    }
-
-    pub(crate) fn local_object(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        lock(&self.local).clone()
-    }
-}
-
 /// A served name. Dropping it ends it: no new clients; those there are told
 /// [`crate::Reason::Closed`].
 #[derive(Debug)]
@@ -159,19 +49,6 @@ pub struct Endpoint {
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
     _guard: Option<Guard>,
-}
-
-/// What the control thread waits on.
-#[derive(Debug)]
-pub(crate) struct Control {
-    pub(crate) epoll: OwnedFd,
-    listener: OwnedFd,
-    /// Says that `is_closing`, the list of threads or `offered` has changed.
-    signal: OwnedFd,
-    /// Sockets made by [`Endpoint::offer`], for the control thread.
-    offered: Mutex<Vec<OwnedFd>>,
-    /// Who shares the sockets of clients that connect.
-    pub(crate) proxies: Option<Arc<dyn Proxies>>,
 }
 
 impl Endpoint {
@@ -214,18 +91,7 @@ impl Endpoint {
         };
         control.watch(&control.listener, LISTENER).map_err(system)?;
         control.watch(&control.signal, SIGNAL).map_err(system)?;
-        let shared = Arc::new(Shared {
-            options,
-            id: fresh_id(),
-            threads: Mutex::default(),
-            links: Mutex::default(),
-            local: Mutex::default(),
-            is_closing: AtomicBool::new(false),
-        });
-        let mut space = lock(&SPACE);
-        space.retain(|shared| shared.strong_count() > 0);
-        space.push(Arc::downgrade(&shared));
-        drop(space);
+        let shared = Shared::new(options);
         let control = Arc::new(control);
         let lobby = Lobby::new(Arc::clone(&shared), Arc::clone(&control));
         let thread = std::thread::Builder::new()
@@ -279,21 +145,6 @@ impl Drop for Endpoint {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Control {
-    pub(crate) fn watch(&self, fd: impl AsFd, key: u64) -> Result<(), Errno> {
-        let flags = EventFlags::IN | EventFlags::RDHUP;
-        epoll::add(&self.epoll, fd, EventData::new_u64(key), flags)
-    }
-}
-
-fn fresh_id() -> u64 {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => u64::from_ne_bytes(bytes),
-        _ => crate::deadline::now_ns() ^ u64::from(std::process::id()) << 32,
     }
 }
 
@@ -355,55 +206,4 @@ fn listen(address: Address, name: &str) -> Result<(OwnedFd, Option<Guard>), Bind
 fn is_socket(path: &std::path::Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-}
-
-impl Control {
-    /// The listener, for the control thread.
-    pub(crate) fn listener(&self) -> &OwnedFd {
-        &self.listener
-    }
-
-    /// Swallows the signal that something changed.
-    pub(crate) fn clear_signal(&self) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.signal, &mut count);
-    }
-
-    fn signal(&self) -> Result<(), Errno> {
-        rustix::io::write(&self.signal, &1u64.to_ne_bytes()).map(drop)
-    }
-
-    /// Sockets that were offered since the last call.
-    pub(crate) fn take_offered(&self) -> Vec<OwnedFd> {
-        core::mem::take(&mut lock(&self.offered))
-    }
-}
-
-impl Shared {
-    /// Whether the endpoint has been dropped.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.is_closing.load(Ordering::Acquire)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_user_may_have_so_many_clients() {
-        let of = |max_clients, clients_per_user_max| {
-            let options =
-                ServerOptions { max_clients, clients_per_user_max, ..ServerOptions::default() };
-            (options.clients_of(7, 7), options.clients_of(8, 7))
-        };
-        assert_eq!(of(4096, 0), (usize::MAX, 2048));
-        assert_eq!(of(1, 0), (usize::MAX, 1));
-        let options = ServerOptions { max_clients: 100, ..ServerOptions::default() };
-        let is_full = |theirs, all| options.is_full_for(8, 7, (theirs, all));
-        assert!(!is_full(49, 49) && is_full(50, 50));
-        assert!(!is_full(24, 74) && is_full(25, 75), "another has fifty");
-        assert!(!is_full(0, 99), "one more");
-        assert_eq!(of(100, 3), (3, 3));
-    }
 }

@@ -12,10 +12,12 @@ use crate::control::{self, Received};
 use crate::deadline::Deadline;
 use crate::grant::Memory;
 use crate::layout::{DIRECT, Layout, Region, next_seq};
+use crate::link::ServerThread;
 use crate::link::{Link, Terms};
 use crate::rt::{ClientId, Credentials, Fault};
-use crate::server::{Event, Server};
-use crate::thread::{Note, ServerThread};
+use crate::server::Server;
+use crate::server::event::Event;
+use crate::thread::Note;
 use crate::wait::{Policy, Wait};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -198,7 +200,7 @@ pub fn request(bytes: &[u8]) {
         match program.byte() & 7 {
             step @ 0..=5 => peer.step(&mut program, step),
             6 => {
-                thread.drain(&link);
+                link.drain();
             }
             _ => serve(&mut server, &mut kept),
         }

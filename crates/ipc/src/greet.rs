@@ -4,19 +4,22 @@
 //! A new socket waits in the lobby until its greeting comes or its time is up. The greeting says
 //! which version it speaks and what it would like; the answer gives it a region, or a reason why
 //! not. From then on the socket belongs to a link, and what comes over it is read by
-//! [`ServerThread::drain`]. All sockets are in one epoll set; this thread waits nowhere else.
+//! [`Link::drain`]. All sockets are in one epoll set; this thread waits nowhere else.
 
 use crate::ancillary;
 use crate::control::{self, GREETING, Packet, Received, Topic, WHOLE};
 use crate::deadline::now_ns;
-use crate::endpoint::{Control, LISTENER, LOBBY, SIGNAL, ServerOptions, Shared};
 use crate::fault;
 use crate::layout::{Layout, Region};
-use crate::link::{Link, Terms, lock};
+use crate::link::ServerThread;
+use crate::link::{Link, Terms};
+use crate::lock::lock;
+use crate::options::ServerOptions;
 use crate::proxy::ClientSocket;
 use crate::reason::Reason;
 use crate::rt::{ClientId, Credentials};
-use crate::thread::{Note, ServerThread};
+use crate::shared::{Control, LISTENER, LOBBY, SIGNAL, Shared};
+use crate::thread::Note;
 use core::sync::atomic::Ordering;
 use rustix::event::epoll::{self, Event};
 use rustix::fd::{AsFd, OwnedFd};
@@ -211,7 +214,7 @@ impl Lobby {
     fn greeting(&mut self, key: u64) {
         fault::point("server.greeting");
         let Some(guest) = self.guests.get(&key) else { return };
-        let received = control::receive_from(&guest.socket);
+        let received = guest.socket.receive();
         if matches!(received, Received::Empty) {
             return;
         }
@@ -362,7 +365,7 @@ impl Lobby {
     /// Something came over a client's socket, or it hung up.
     fn packet(&mut self, id: ClientId) {
         let Some(link) = self.shared.link(id) else { return };
-        link.thread.drain(&link);
+        link.drain();
         if link.ended().is_some() {
             let _ = epoll::delete(&self.control.epoll, &link.socket);
             self.set_link(id, None);

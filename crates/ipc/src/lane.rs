@@ -17,7 +17,8 @@ use crate::layout::{
     BY_REFERENCE, CALL_LINE, DIRECT, Header, INLINE_WORDS, Kind, LONG, is_call, is_direct,
     next_seq, tag_seq,
 };
-use crate::link::{Begun, Link, LocalRequest, lock};
+use crate::link::{Begun, Link, LocalRequest};
+use crate::lock::lock;
 use crate::message::{Incoming, bytes_of_mut};
 use crate::reason::Reason;
 use crate::reply::{publish_consumed, send_more};

@@ -8,15 +8,16 @@
 use crate::control::{self, Inbox, Packet, Topic};
 use crate::grant::Granted;
 use crate::layout::{INLINE_WORDS, Region};
+use crate::lock::lock;
 use crate::proxy::ClientSocket;
 use crate::reason::Reason;
 use crate::rt::{Beside, ClientId, Credentials, FDS_MAX};
-use crate::thread::{Note, ServerThread};
+use crate::thread::{Mailbox, Note};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_shm::park;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Packets on the control socket that may come before a request is seen, then it is a flood.
 const PACKETS_MAX: u32 = 4096;
@@ -92,6 +93,9 @@ pub(crate) struct Local {
     pub(crate) replies: Vec<(u32, Vec<u64>)>,
 }
 
+/// One server thread, as others see it.
+pub(crate) type ServerThread = Mailbox<Link>;
+
 /// One client, as the server knows it.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -112,7 +116,7 @@ pub(crate) struct Link {
     pub(crate) local: Mutex<Local>,
     pub(crate) long_replies: Mutex<Vec<LongReply>>,
     pub(crate) grants: Mutex<Vec<(u32, Arc<Granted>)>>,
-    inbox: Mutex<Inbox>,
+    pub(crate) inbox: Mutex<Inbox>,
     /// Held while packets are read and put away.
     pub(crate) reading: Mutex<()>,
     /// 0, or the reason code with which it ended.
@@ -120,11 +124,6 @@ pub(crate) struct Link {
     packets: AtomicU32,
     /// The lane sleeps on the control socket: a packet is a wake-up it asked for.
     pub(crate) cold: park::Cold,
-}
-
-/// A lock whose holder panicked is as good as any: what it guards is consistent at every step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is agreed with a client when it is taken.
@@ -283,19 +282,6 @@ impl Link {
     pub(crate) fn put_fds(&self, seq: u32, fds: Vec<OwnedFd>) -> bool {
         let parcels_max = PARCELS_MAX * self.lines.len();
         lock(&self.inbox).put(seq, fds, parcels_max)
-    }
-
-    /// The descriptors of request `seq`. The client sent them before it published the request, so
-    /// they are here or in the socket.
-    pub(crate) fn take_fds(&self, seq: u32) -> Option<Vec<OwnedFd>> {
-        loop {
-            if let Some(fds) = lock(&self.inbox).take(seq) {
-                return Some(fds);
-            }
-            if !self.thread.drain(self) {
-                return lock(&self.inbox).take(seq);
-            }
-        }
     }
 
     /// The server thread has done with a caller's memory.

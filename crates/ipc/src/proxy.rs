@@ -18,7 +18,7 @@
 //! (`control`).
 
 use crate::ancillary::{self, Arrived};
-use crate::control::PACKET_LEN;
+use crate::control::{self, PACKET_LEN, Received};
 use crate::rt::FDS_MAX;
 use core::fmt::Debug;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -82,7 +82,13 @@ impl ClientSocket {
     }
 
     /// Takes one packet without waiting for the client.
-    pub(crate) fn receive(&self, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errno> {
+    pub(crate) fn receive(&self) -> Received {
+        let mut bytes = [0; PACKET_LEN + 1];
+        let arrived = self.receive_bytes(&mut bytes);
+        control::read(arrived, &bytes)
+    }
+
+    fn receive_bytes(&self, bytes: &mut [u8; PACKET_LEN + 1]) -> Result<Arrived, Errno> {
         match &self.line {
             Some(line) if ancillary::has_beside(self.socket.as_fd())? => ask(line, bytes),
             _ => ancillary::receive(self.socket.as_fd(), bytes),
@@ -161,7 +167,7 @@ pub fn forward(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{self, Packet, Received, Topic};
+    use crate::control::{Packet, Topic};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     fn pair() -> (OwnedFd, OwnedFd) {
@@ -175,9 +181,9 @@ mod tests {
         let (ours, theirs) = pair();
         let shared = server.try_clone().unwrap();
         let server = ClientSocket::new(server, ours);
-        assert!(matches!(control::receive_from(&server), Received::Empty));
+        assert!(matches!(server.receive(), Received::Empty));
         control::send(client.as_fd(), Packet::new(Topic::Wake, 1), &[]).unwrap();
-        assert!(matches!(control::receive_from(&server), Received::Packet { .. }));
+        assert!(matches!(server.receive(), Received::Packet { .. }));
         let two = [client.as_fd(), client.as_fd()];
         control::send(client.as_fd(), Packet::new(Topic::Descriptors, 2), &two).unwrap();
         let mut seen = 0;
@@ -190,7 +196,7 @@ mod tests {
             }
             seen
         });
-        let Received::Packet { packet, fds, lost, .. } = control::receive_from(&server) else {
+        let Received::Packet { packet, fds, lost, .. } = server.receive() else {
             panic!("no packet");
         };
         assert_eq!((packet.id, fds.len(), lost), (2, 2, false));
@@ -208,6 +214,6 @@ mod tests {
         drop(theirs);
         let packet = Packet::new(Topic::Descriptors, 2);
         control::send(client.as_fd(), packet, &[client.as_fd()]).unwrap();
-        assert!(matches!(control::receive_from(&server), Received::Ended));
+        assert!(matches!(server.receive(), Received::Ended));
     }
 }

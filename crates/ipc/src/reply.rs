@@ -11,7 +11,8 @@ use crate::gather::Gather;
 use crate::layout::{
     BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN,
 };
-use crate::link::{Answer, Link, LongReply, lock};
+use crate::link::{Answer, Link, LongReply};
+use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{ClientId, Encoder, Fault, Gone, Writer};
 use sojourn_shm::ring;

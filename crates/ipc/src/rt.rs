@@ -7,6 +7,7 @@
 
 mod arrays;
 mod base;
+mod binding;
 mod block;
 mod context;
 mod decode;
@@ -24,14 +25,16 @@ mod router;
 mod shared;
 mod slots;
 pub mod stub;
+mod threshold;
 mod transport;
 mod value;
 mod view;
 
-pub use arrays::{Header, try_array};
+pub use arrays::Header;
 pub use base::{
     CallError, ClientId, Credentials, Deadline, InterfaceId, Reason, Uuid, Version, Wait,
 };
+pub use binding::{BIND_OP, BIND_REPLY_LEN, BIND_REQUEST_LEN};
 pub use block::{Block, Run};
 pub use context::{ContextScope, ContextTable};
 pub use decode::Decoder;
@@ -43,40 +46,12 @@ pub use item::{FDS_MAX, FdList, GRANTS_MAX, Grant, ITEMS_MAX, Item, SharedBytes}
 pub use measure::{Forms, Measure, Measured, ensure, measure};
 pub use pod::{Pod, bytes_of, extend, overwrite, pair, split};
 pub use pool::Pool;
-pub use router::{
-    BIND_OP, BIND_REPLY_LEN, BIND_REQUEST_LEN, Router, RouterFull, Served, Service, answer, refuse,
-    serve, unknown_operation,
-};
+pub use router::{Router, RouterFull, Served, Service, answer, refuse, serve, unknown_operation};
 pub use shared::Shared;
 pub use slots::Slot;
+pub use threshold::{reference_threshold, set_reference_threshold};
 pub use transport::{
     Arrival, Draft, Gone, Ready, Reply, ReplyDraft, Request, ServerTransport, Token, Transport,
 };
 pub use value::{Caller, Descriptor, Interface, Represent};
-pub use view::View;
-
-/// Bytes from which an array is cheaper as a string item than in the body: measured on this
-/// machine, once per process, when first asked for.
-#[inline]
-#[must_use]
-pub fn reference_threshold() -> usize {
-    match REFERENCE_THRESHOLD.load(core::sync::atomic::Ordering::Relaxed) {
-        0 => measured_threshold(),
-        bytes => bytes,
-    }
-}
-
-#[cold]
-fn measured_threshold() -> usize {
-    let bytes = crate::threshold::measure();
-    set_reference_threshold(bytes);
-    bytes
-}
-
-/// Sets what [`reference_threshold`] answers, for programs that know better; 0: measure again.
-pub fn set_reference_threshold(bytes: usize) {
-    REFERENCE_THRESHOLD.store(bytes, core::sync::atomic::Ordering::Relaxed);
-}
-
-static REFERENCE_THRESHOLD: core::sync::atomic::AtomicUsize =
-    core::sync::atomic::AtomicUsize::new(0);
+pub use view::{View, try_array};

@@ -10,26 +10,24 @@
 
 use crate::deadline::Deadline;
 use crate::fault;
-use crate::grant::{Granted, KEEP};
+use crate::grant::Granted;
 use crate::lane::{Lane, Look};
-use crate::layout::{BY_REFERENCE, Kind};
-use crate::link::{Link, lock};
+use crate::layout::BY_REFERENCE;
+use crate::link::{Link, ServerThread};
+use crate::lock::lock;
 use crate::message::Incoming;
 use crate::reason::Reason;
-use crate::reply::{ReadyReply, ReplyToken};
+use crate::reply::ReplyToken;
 use crate::rt::{ClientId, Credentials};
-use crate::thread::{Note, ServerThread};
+use crate::thread::Note;
 use crate::wait::{Policy, Spun};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use sojourn_shm::futex::{self, WAIT_ANY_MAX, WaitSet};
 use std::sync::Arc;
 
-mod event;
-mod request;
+pub(crate) mod event;
+pub(crate) mod request;
 mod sleeping;
-
-pub use event::{Event, RecvError};
-pub use request::{KeptGrant, Request};
 
 /// Sleeps of the thread after which a lane that had nothing becomes cold.
 const IDLE_MAX: u32 = 16;
@@ -97,47 +95,6 @@ impl Server {
         }
     }
 
-    /// Waits for the next request or event.
-    ///
-    /// # Errors
-    /// [`RecvError`].
-    pub fn recv(&mut self, deadline: Deadline) -> Result<Event<'_>, RecvError> {
-        self.reply_wait(None, deadline)
-    }
-
-    /// Publishes an answer and waits for what comes next, as one operation: the answer costs a
-    /// store (and a wake-up if the client sleeps), and the client's next request is looked for at
-    /// once.
-    ///
-    /// An answer to a client that has gone is dropped; [`Event::Gone`] follows.
-    ///
-    /// # Errors
-    /// [`RecvError`].
-    #[inline]
-    pub fn reply_wait(
-        &mut self,
-        reply: Option<ReadyReply>,
-        deadline: Deadline,
-    ) -> Result<Event<'_>, RecvError> {
-        if let Some(index) = self.unclaimed.take() {
-            self.drop_unclaimed(index);
-        }
-        if self.loan.is_some() {
-            self.return_loan();
-        }
-        if let Some(index) = self.held.take() {
-            self.release(index);
-        }
-        let cpu = self.policy.cpu();
-        self.mailbox.set_cpu(cpu);
-        if let Some(link) = reply.and_then(ReadyReply::send_and_return) {
-            self.give_back(link);
-        }
-        fault::point("server.answered");
-        let found = self.find(deadline)?;
-        Ok(self.event(found))
-    }
-
     /// Nobody looks any more at the items of the present message, which lie in the region.
     #[inline(never)]
     fn release(&mut self, index: u32) {
@@ -167,42 +124,6 @@ impl Server {
             && Arc::ptr_eq(&lane.link, &link)
         {
             lane.spare = Some(link);
-        }
-    }
-
-    #[inline]
-    fn event(&mut self, found: Found) -> Event<'_> {
-        match found {
-            Found::Message(index) => {
-                let is_call = self.incoming.header.kind == Kind::Call;
-                self.unclaimed = is_call.then_some(index);
-                let request = Request { server: self, index };
-                if is_call { Event::Call(request) } else { Event::Send(request) }
-            }
-            Found::Notify(client, badge, bits) => Event::Notify { client, badge, bits },
-            Found::Connected(client, credentials) => Event::Connected { client, credentials },
-            Found::Gone(client, badge, reason) => Event::Gone { client, badge, reason },
-        }
-    }
-
-    #[inline]
-    fn find(&mut self, deadline: Deadline) -> Result<Found, RecvError> {
-        loop {
-            if let Some(found) = self.round() {
-                return Ok(found);
-            }
-            if self.spin(deadline) == Spun::Ready {
-                continue;
-            }
-            if self.is_over() {
-                return Err(RecvError::Closed);
-            }
-            if deadline.is_over() {
-                return Err(RecvError::TimedOut);
-            }
-            if self.policy.parks() {
-                self.park(deadline);
-            }
         }
     }
 
@@ -393,15 +314,6 @@ impl Server {
     pub(crate) fn lend(&mut self, id: ClientId) -> Option<Arc<Link>> {
         let lane = self.lanes.get_mut(id.index as usize)?.as_deref_mut()?;
         (lane.link.id == id).then(|| lane.lend())
-    }
-
-    /// Grant `index` of the present message for longer, if the client allows that.
-    pub(crate) fn keep_grant(&self, index: usize) -> Option<KeptGrant> {
-        let reference = *self.incoming.grant_refs().get(index)?;
-        if reference.flags & KEEP == 0 {
-            return None;
-        }
-        Some(KeptGrant { granted: Arc::clone(self.kept.get(index)?), reference })
     }
 
     fn lane(&self, id: ClientId) -> Option<&Lane> {

@@ -4,53 +4,16 @@
 //! token one answers, once. In between the handle keeps the link, and with it the memory the body
 //! is written to. Not here: receiving; see `server`.
 
-use super::server::ServerHandle;
+use super::drafting::State;
+use super::parts;
+use super::server_handle::ServerHandle;
 use super::status::Status;
 use super::token::Claim;
 use super::types::{Out, Token};
-use super::{first_number, parts};
 use crate::layout::INLINE_MAX;
 use crate::link::Link;
 use crate::reply::{self, Place, ReplyToken};
 use std::sync::Arc;
-
-/// The answer under construction.
-#[derive(Debug)]
-pub(super) struct Drafting {
-    /// Which one it is: the number its `sj_out` carries.
-    pub(super) number: u64,
-    state: State,
-    /// Keeps the place alive; there while the state is `Short` or `Long`.
-    link: Option<Arc<Link>>,
-    claim: Claim,
-    body_len: usize,
-    /// Where the body is, if the state is `Long`.
-    place: Place,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Closed,
-    /// In the reply line's words.
-    Short,
-    Long,
-    /// It cannot be sent, for this reason.
-    Failed(Status),
-}
-
-impl Drafting {
-    /// Nothing is under construction.
-    pub(super) fn new() -> Self {
-        Self {
-            number: first_number(),
-            state: State::Closed,
-            link: None,
-            claim: Claim::NONE,
-            body_len: 0,
-            place: Place::Inline,
-        }
-    }
-}
 
 impl ServerHandle {
     /// Where the body of the answer to `token` goes.

@@ -1,10 +1,13 @@
 //! The client's half: connections, requests, answers.
 
+use super::errno::guard_or;
+use super::handle::{deadline, first_number, free, give, guard, handle, status};
+use super::message::{self, Received, begun};
 use super::options::{address, connect_options};
-use super::received::{self, Received};
+use super::parts;
+use super::scratch::Scratch;
 use super::status::Status;
 use super::types::{Client, In, LocalObject, Options, Out, PendingCall, WaitOut};
-use super::{Scratch, deadline, first_number, free, give, guard, guard_or, handle, parts, status};
 use crate::connection::{Connection, Pending};
 use crate::deadline::Deadline;
 use crate::draft::{self, Draft, Place};
@@ -41,6 +44,12 @@ enum State {
     Short,
     Long(Place),
     TooLarge,
+}
+
+/// The word that names this handle.
+#[inline]
+fn word_of(handle: &mut ConnectionHandle) -> u64 {
+    core::ptr::from_mut(handle).expose_provenance() as u64
 }
 
 impl ConnectionHandle {
@@ -144,9 +153,9 @@ impl ConnectionHandle {
         match outcome {
             Ok(()) => {
                 let number = self.received.next();
-                let this = received::of_connection(self);
+                let this = word_of(self);
                 // SAFETY: the caller's contract.
-                unsafe { received::fill(message, &self.inner.incoming, this, number) };
+                unsafe { message::fill(message, &self.inner.incoming, this, number) };
                 Status::Ok
             }
             // SAFETY: the caller's contract.
@@ -163,7 +172,7 @@ impl ConnectionHandle {
 unsafe fn refuse(message: *mut In, error: &CallError) -> Status {
     let fault = if let CallError::Fault(fault) = error { fault.0 } else { 0 };
     // SAFETY: the caller's contract.
-    unsafe { received::clear(message, fault) };
+    unsafe { message::clear(message, fault) };
     Status::of_call(error)
 }
 
@@ -272,32 +281,6 @@ unsafe extern "C" fn sj_start(
     unsafe { begun(out, body, body_len, op, false, handle.drafting.number) };
 }
 
-/// Writes what C must see of a message just begun, and no more.
-///
-/// # Safety
-/// `out` can be written.
-#[inline]
-pub(super) unsafe fn begun(
-    out: *mut Out,
-    body: *mut u8,
-    body_len: usize,
-    op: u16,
-    is_reply: bool,
-    number: u64,
-) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        (*out).body = body;
-        (*out).body_len = body_len;
-        (*out).op = op;
-        (*out).n_items = 0;
-        (*out).n_fds = 0;
-        (*out).n_grants = 0;
-        (*out).is_reply = u8::from(is_reply);
-        (*out).private[0] = number;
-    }
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sj_call(
     connection: *mut ConnectionHandle,
@@ -338,7 +321,7 @@ unsafe fn call_rare(
         Ok(draft) => draft.call(deadline).map(drop),
         Err(status) => {
             // SAFETY: the caller's contract.
-            unsafe { received::clear(message, 0) };
+            unsafe { message::clear(message, 0) };
             return status;
         }
     };
@@ -395,7 +378,7 @@ unsafe extern "C" fn sj_finish(
             Ok(pending) => handle.inner.finish(pending, deadline(deadline_ns)).map(drop),
             Err(status) => {
                 // SAFETY: not null, so it can be written as the header asks.
-                unsafe { received::clear(message, 0) };
+                unsafe { message::clear(message, 0) };
                 return status;
             }
         };

@@ -1,10 +1,11 @@
 //! Endpoints.
 
+use super::errno::guard_or;
+use super::handle::{free, give, guard, shared};
 use super::options::{address, server_options};
-use super::server::ServerHandle;
+use super::server_handle::ServerHandle;
 use super::status::Status;
 use super::types::{LocalObject, Options};
-use super::{free, give, guard, guard_or, shared};
 use crate::endpoint::Endpoint;
 use core::ffi::{c_char, c_int, c_void};
 use rustix::fd::IntoRawFd;

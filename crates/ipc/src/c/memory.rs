@@ -1,8 +1,9 @@
 //! Memory that is passed by reference: making it, and registering it with a connection.
 
 use super::client::ConnectionHandle;
+use super::errno::guard_or;
+use super::handle::{deadline, free, give, guard, handle, shared};
 use super::status::Status;
-use super::{deadline, free, give, guard, guard_or, handle, shared};
 use crate::grant::{Memory, WRITE};
 use core::ffi::c_void;
 use sojourn_shm::Access;

@@ -3,7 +3,7 @@
 
 use super::client::ConnectionHandle;
 use super::endpoint::EndpointHandle;
-use super::server::ServerHandle;
+use super::server_handle::ServerHandle;
 use super::status::Status;
 use super::types::{EventOut, In, Options, Out, Token};
 use crate::{Address, ConnectOptions, Connection, Deadline, Endpoint, Event, ServerOptions};

@@ -4,7 +4,7 @@ use super::status::{Status, explain};
 use super::types::{Options, WaitOut};
 use crate::address::Address;
 use crate::connect::ConnectOptions;
-use crate::endpoint::ServerOptions;
+use crate::options::ServerOptions;
 use crate::wait::Wait;
 use core::ffi::{CStr, c_char};
 use core::time::Duration;

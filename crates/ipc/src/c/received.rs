@@ -1,121 +1,22 @@
 //! Received messages of either side, as C looks at them.
 //!
-//! An `sj_in` says which handle's message it is and which of them, so that a stale one is refused.
 //! Items that are still in memory the peer can write are copied to private memory when C wants to
 //! look at them in place, once, and kept as long as the message.
 
 use super::client::ConnectionHandle;
-use super::server::ServerHandle;
+use super::errno::guard_or;
+use super::handle::{free, give, guard};
+use super::message::{Received, SERVER};
+use super::scratch::zeroed;
+use super::server_handle::ServerHandle;
 use super::status::Status;
-use super::types::{GrantRef, In};
-use super::{free, give, guard, guard_or, zeroed};
+use super::types::In;
 use crate::grant::WRITE;
 use crate::message::{Incoming, bytes_of_mut};
 use crate::rt::Item;
-use crate::server::KeptGrant;
+use crate::server::request::KeptGrant;
 use core::ffi::{c_int, c_uint, c_void};
-use rustix::fd::{AsRawFd, IntoRawFd};
-
-/// What a handle remembers of the message it received last.
-#[derive(Debug, Default)]
-pub(super) struct Received {
-    number: u64,
-    /// Private copies of items: index, memory.
-    copies: Vec<(usize, Vec<u64>)>,
-}
-
-impl Received {
-    /// Another message is there; its number.
-    #[inline]
-    pub(super) fn next(&mut self) -> u64 {
-        self.number += 1;
-        if !self.copies.is_empty() {
-            self.copies.clear();
-        }
-        self.number
-    }
-}
-
-/// Lowest bit of a word that names a server's handle.
-const SERVER: usize = 1;
-
-/// The word that names this handle.
-#[inline]
-pub(super) fn of_connection(handle: &mut ConnectionHandle) -> u64 {
-    core::ptr::from_mut(handle).expose_provenance() as u64
-}
-
-/// The word that names this handle.
-#[inline]
-pub(super) fn of_server(handle: &mut ServerHandle) -> u64 {
-    (core::ptr::from_mut(handle).expose_provenance() | SERVER) as u64
-}
-
-/// Writes what C must see of a message, and no more.
-///
-/// # Safety
-/// `message` can be written.
-#[inline]
-pub(super) unsafe fn fill(message: *mut In, incoming: &Incoming, handle: u64, number: u64) {
-    let header = &incoming.header;
-    let body = incoming.body();
-    // SAFETY: the caller's contract.
-    unsafe {
-        (*message).body = body.as_ptr();
-        (*message).body_len = body.len();
-        (*message).op = header.op;
-        (*message).n_items = header.items;
-        (*message).n_fds = header.fds;
-        (*message).n_grants = header.grants;
-        (*message).fault = 0;
-        (*message).private[0] = handle;
-        (*message).private[1] = number;
-    }
-    if (header.items | header.fds | header.grants) != 0 {
-        // SAFETY: the caller's contract.
-        unsafe { fill_parts(message, incoming) };
-    }
-}
-
-#[inline(never)]
-unsafe fn fill_parts(message: *mut In, incoming: &Incoming) {
-    let header = &incoming.header;
-    for at in 0..usize::from(header.items) {
-        // SAFETY: a header was checked to have no more items than the array; the caller's contract.
-        unsafe { (*message).item_lens[at] = incoming.item(at).map_or(0, |item| item.len()) };
-    }
-    for at in 0..usize::from(header.fds) {
-        let fd = incoming.fds.peek(at).map_or(-1, |fd| fd.as_raw_fd());
-        // SAFETY: as above.
-        unsafe { (*message).fds[at] = fd };
-    }
-    for (at, grant) in incoming.grant_refs().iter().enumerate() {
-        let grant =
-            GrantRef { id: grant.id, flags: grant.flags, offset: grant.offset, len: grant.len };
-        // SAFETY: as above.
-        unsafe { (*message).grants[at] = grant };
-    }
-}
-
-/// No message: empty in every respect.
-///
-/// # Safety
-/// `message` can be written.
-#[cold]
-pub(super) unsafe fn clear(message: *mut In, fault: u32) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        (*message).body = core::ptr::null();
-        (*message).body_len = 0;
-        (*message).op = 0;
-        (*message).n_items = 0;
-        (*message).n_fds = 0;
-        (*message).n_grants = 0;
-        (*message).fault = fault;
-        (*message).private[0] = 0;
-        (*message).private[1] = 0;
-    }
-}
+use rustix::fd::IntoRawFd;
 
 /// The handle that a message came from.
 enum Holder<'h> {
@@ -137,7 +38,7 @@ impl Holder<'_> {
 /// The handle whose present message this is.
 ///
 /// # Safety
-/// Null, or written by [`fill`] or [`clear`], the handle not freed and used by no other thread now.
+/// Null, or written by `message::fill` or `message::clear`, the handle not freed and used by no other thread now.
 unsafe fn holder<'h>(message: *const In) -> Option<Holder<'h>> {
     if message.is_null() {
         return None;

@@ -1,67 +1,27 @@
 //! The server's half: receiving, answering, and what can be done about clients.
 
-use super::answer::Drafting;
-use super::client::begun;
-use super::received::{self, Received};
+use super::errno::guard_or;
+use super::handle::{deadline, free, guard, handle, status as status_of};
+use super::message::{self, SERVER, begun};
+use super::server_handle::ServerHandle;
 use super::status::{self, Status};
 use super::token::Claim;
 use super::types::{Client, CredentialsOut, EventKind, EventOut, Out, Token};
-use super::{Scratch, deadline, free, guard, guard_or, handle, status as status_of};
 use crate::deadline::Deadline;
-use crate::endpoint::Shared;
 use crate::link::Link;
 use crate::reason::Reason;
-use crate::reply::ReplyToken;
-use crate::rt::{ClientId, Fault};
-use crate::server::{Event, RecvError, Request, Server};
+use crate::rt::Fault;
+use crate::server::event::{Event, RecvError};
+use crate::server::request::Request;
 use core::ffi::c_int;
-use std::sync::Arc;
 
-/// `sj_server`.
-#[derive(Debug)]
-pub(super) struct ServerHandle {
-    /// None: it only answers.
-    pub(super) server: Option<Server>,
-    pub(super) received: Received,
-    pub(super) shared: Arc<Shared>,
-    pub(super) drafting: Drafting,
-    pub(super) scratch: Scratch,
+/// The word that names this handle.
+#[inline]
+fn word_of(handle: &mut ServerHandle) -> u64 {
+    (core::ptr::from_mut(handle).expose_provenance() | SERVER) as u64
 }
 
 impl ServerHandle {
-    pub(super) fn new(server: Option<Server>, shared: Arc<Shared>) -> Self {
-        Self {
-            server,
-            received: Received::default(),
-            shared,
-            drafting: Drafting::new(),
-            scratch: Scratch::default(),
-        }
-    }
-
-    /// The link of a client of this endpoint; to be given back.
-    #[inline]
-    pub(super) fn link(&mut self, id: ClientId) -> Option<Arc<Link>> {
-        match self.server.as_mut().and_then(|server| server.lend(id)) {
-            Some(link) => Some(link),
-            None => self.shared.link(id),
-        }
-    }
-
-    #[inline]
-    pub(super) fn give_back(&mut self, link: Arc<Link>) {
-        if let Some(server) = &mut self.server {
-            server.give_back(link);
-        }
-    }
-
-    /// An answer was sent: whether anybody is there to see it.
-    fn sent(&mut self, link: Arc<Link>) -> Result<(), Status> {
-        let is_gone = link.ended().is_some();
-        self.give_back(link);
-        if is_gone { Err(Status::Gone) } else { Ok(()) }
-    }
-
     /// Receives.
     ///
     /// # Safety
@@ -103,31 +63,10 @@ impl ServerHandle {
     #[inline]
     unsafe fn show(&mut self, event: *mut EventOut) {
         let number = self.received.next();
-        let this = received::of_server(self);
+        let this = word_of(self);
         if let Some(server) = &self.server {
             // SAFETY: the caller's contract.
-            unsafe { received::fill(&raw mut (*event).message, &server.incoming, this, number) };
-        }
-    }
-}
-
-impl Drop for ServerHandle {
-    /// C may hold tokens of calls to this handle, and nobody can tell: their callers are answered
-    /// now, before the connections end. Another thread that answers one at this moment was first,
-    /// or finds the call claimed.
-    fn drop(&mut self) {
-        let Some(server) = &mut self.server else { return };
-        let links: Vec<_> = server.links().map(Arc::clone).collect();
-        for link in links {
-            for line in 0..u8::try_from(link.lines.len()).unwrap_or(u8::MAX) {
-                let Some(seq) = link.unclaimed(line) else { continue };
-                // The caller may do what it likes with its memory once it has its answer.
-                if server.is_on_loan(link.id, seq) {
-                    server.return_loan();
-                }
-                // Dropped unanswered: fault `Dropped`.
-                let _ = ReplyToken::claim(Arc::clone(&link), line, seq);
-            }
+            unsafe { message::fill(&raw mut (*event).message, &server.incoming, this, number) };
         }
     }
 }
@@ -179,7 +118,7 @@ unsafe fn rare_event(event: *mut EventOut, found: Event<'_>) -> bool {
         (*event).client = client.into();
         (*event).badge = badge;
         (*event).token = Token::NOBODY;
-        received::clear(&raw mut (*event).message, 0);
+        message::clear(&raw mut (*event).message, 0);
     }
     false
 }

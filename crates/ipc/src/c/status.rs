@@ -1,6 +1,6 @@
 //! Outcomes as numbers: `sj_status`, errno, and sentences for people.
 
-use super::{guard_or, set_errno};
+use super::errno::{guard_or, set_errno};
 use crate::address::AddressError;
 use crate::connect::ConnectError;
 use crate::endpoint::BindError;

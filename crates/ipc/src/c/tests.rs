@@ -188,7 +188,7 @@ fn the_header_has_no_reason_that_we_do_not_have() {
 #[test]
 fn a_panic_stays_inside() {
     std::panic::set_hook(Box::new(|_| {}));
-    let status = super::guard(|| panic!("on purpose"));
+    let status = super::handle::guard(|| panic!("on purpose"));
     let _ = std::panic::take_hook();
     assert_eq!(status, Status::System);
     assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOTRECOVERABLE));

@@ -2,17 +2,38 @@
 //!
 //! Not here: waiting for it; see `waiting`.
 
-use super::Connection;
+use super::{Connection, Pending};
 use crate::deadline::Deadline;
 use crate::fault;
-use crate::layout::{BY_REFERENCE, DIRECT, Header, Kind, LONG, distance, is_answer, is_direct};
-use crate::link::lock;
+use crate::layout::{
+    BY_REFERENCE, DIRECT, Header, Kind, LONG, Region, distance, is_answer, is_direct,
+};
+use crate::lock::lock;
 use crate::message::bytes_of_mut;
 use crate::reason::Reason;
 use crate::rt::{CallError, Decoder, Fault};
 use rustix::fd::OwnedFd;
 
 impl Connection {
+    /// Waits for the answer to a call that was submitted.
+    ///
+    /// # Errors
+    /// [`CallError`]; after [`CallError::Timeout`] the call is given up.
+    #[inline]
+    pub fn finish(&mut self, pending: Pending, deadline: Deadline) -> Result<Reply<'_>, CallError> {
+        let Pending { line, seq } = pending;
+        let ready = |region: &Region| is_answer(region.reply(line).tag(), seq);
+        if let Err(error) = self.wait(deadline, ready) {
+            self.give_up(&Pending { line, seq });
+            if let Some(link) = &self.link {
+                link.await_loan(seq);
+            }
+            return Err(error);
+        }
+        self.take_reply(line, seq, deadline)?;
+        Ok(Reply { connection: self })
+    }
+
     /// Copies the answer on `line` out of the region and frees the line.
     #[inline]
     pub(super) fn take_reply(

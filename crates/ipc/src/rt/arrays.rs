@@ -280,27 +280,3 @@ fn copied<T: Pod>(item: &Item<'_>) -> Vec<T> {
     item.copy_into(bytes_of_mut(&mut values));
     values
 }
-
-/// An array whose elements are made by `make`, which may fail.
-///
-/// # Errors
-/// The first of `make`.
-#[inline]
-pub fn try_array<R, E, const N: usize>(
-    mut make: impl FnMut(usize) -> Result<R, E>,
-) -> Result<[R; N], E> {
-    let mut failed = None;
-    let values: [Option<R>; N] = core::array::from_fn(|index| {
-        if failed.is_some() {
-            return None;
-        }
-        make(index).map_err(|error| failed = Some(error)).ok()
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(values.map(|v| match v {
-            Some(v) => v,
-            None => unreachable!("every element was made, or the error was returned"),
-        })),
-    }
-}

@@ -33,7 +33,7 @@ impl Forms {
     #[inline]
     #[must_use]
     pub fn machine() -> Self {
-        Self::above(super::reference_threshold())
+        Self::above(super::threshold::reference_threshold())
     }
 
     /// Whether an array of `bytes` bytes goes by reference under `threshold`.

@@ -4,18 +4,12 @@
 //! server object); a [`Router`] is a service made of several, each at its own base. [`serve`] runs
 //! either.
 
+use super::binding::{BIND_OP, BIND_REPLY_LEN, BIND_REQUEST_LEN};
 use super::transport::{Arrival, Request, ServerTransport, Token};
 use super::{
     Caller, Cause, ClientId, Credentials, Deadline, DecodeError, EncodeError, Fault, Forms,
     InterfaceId, Measured, Version,
 };
-
-/// Operation number of the binding call.
-pub const BIND_OP: u16 = 0xFFFF;
-/// Bytes of the binding call's request.
-pub const BIND_REQUEST_LEN: usize = 24;
-/// Bytes of the binding call's reply.
-pub const BIND_REPLY_LEN: usize = 8;
 
 /// What became of a request.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The moves every stub makes: bind, call, send, reply. Generated code supplies what is written
 //! and read.
 
-use super::router::{BIND_OP, BIND_REQUEST_LEN};
+use super::binding::{BIND_OP, BIND_REQUEST_LEN};
 use super::transport::{Draft, Reply, ReplyDraft, Token, Transport};
 use super::{
     CallError, ContextScope, Deadline, DecodeError, Decoder, EncodeError, Fault, Forms,

@@ -89,7 +89,7 @@ impl<'m, const N: usize> View<'m, N> {
         mut read: impl FnMut(View<'m, M>) -> Result<R, DecodeError>,
     ) -> Result<[R; COUNT], DecodeError> {
         const { assert!(AT + M * COUNT <= N, "an array ends outside its block") };
-        super::arrays::try_array(|index| {
+        try_array(|index| {
             let at = AT + index * M;
             let part = self.bytes[at..].first_chunk::<M>();
             let bytes = part.ok_or(DecodeError::new(Cause::Short, self.offset + at))?;
@@ -111,5 +111,29 @@ impl<'m, const N: usize> View<'m, N> {
     #[must_use]
     pub fn error(self, cause: Cause, at: usize) -> DecodeError {
         DecodeError::new(cause, self.offset + at)
+    }
+}
+
+/// An array whose elements are made by `make`, which may fail.
+///
+/// # Errors
+/// The first of `make`.
+#[inline]
+pub fn try_array<R, E, const N: usize>(
+    mut make: impl FnMut(usize) -> Result<R, E>,
+) -> Result<[R; N], E> {
+    let mut failed = None;
+    let values: [Option<R>; N] = core::array::from_fn(|index| {
+        if failed.is_some() {
+            return None;
+        }
+        make(index).map_err(|error| failed = Some(error)).ok()
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(values.map(|v| match v {
+            Some(v) => v,
+            None => unreachable!("every element was made, or the error was returned"),
+        })),
     }
 }

@@ -1,9 +1,15 @@
 //! What a server thread receives, and from whom.
 
-use super::{Request, Server};
+use super::request::Request;
+use super::{Found, Server};
 use crate::ancillary;
+use crate::deadline::Deadline;
+use crate::fault;
+use crate::layout::Kind;
 use crate::reason::Reason;
+use crate::reply::ReadyReply;
 use crate::rt::{ClientId, Credentials};
+use crate::wait::Spun;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -53,6 +59,83 @@ pub enum Event<'s> {
 }
 
 impl Server {
+    /// Waits for the next request or event.
+    ///
+    /// # Errors
+    /// [`RecvError`].
+    pub fn recv(&mut self, deadline: Deadline) -> Result<Event<'_>, RecvError> {
+        self.reply_wait(None, deadline)
+    }
+
+    /// Publishes an answer and waits for what comes next, as one operation: the answer costs a
+    /// store (and a wake-up if the client sleeps), and the client's next request is looked for at
+    /// once.
+    ///
+    /// An answer to a client that has gone is dropped; [`Event::Gone`] follows.
+    ///
+    /// # Errors
+    /// [`RecvError`].
+    #[inline]
+    pub fn reply_wait(
+        &mut self,
+        reply: Option<ReadyReply>,
+        deadline: Deadline,
+    ) -> Result<Event<'_>, RecvError> {
+        if let Some(index) = self.unclaimed.take() {
+            self.drop_unclaimed(index);
+        }
+        if self.loan.is_some() {
+            self.return_loan();
+        }
+        if let Some(index) = self.held.take() {
+            self.release(index);
+        }
+        let cpu = self.policy.cpu();
+        self.mailbox.set_cpu(cpu);
+        if let Some(link) = reply.and_then(ReadyReply::send_and_return) {
+            self.give_back(link);
+        }
+        fault::point("server.answered");
+        let found = self.find(deadline)?;
+        Ok(self.event(found))
+    }
+
+    #[inline]
+    fn event(&mut self, found: Found) -> Event<'_> {
+        match found {
+            Found::Message(index) => {
+                let is_call = self.incoming.header.kind == Kind::Call;
+                self.unclaimed = is_call.then_some(index);
+                let request = Request { server: self, index };
+                if is_call { Event::Call(request) } else { Event::Send(request) }
+            }
+            Found::Notify(client, badge, bits) => Event::Notify { client, badge, bits },
+            Found::Connected(client, credentials) => Event::Connected { client, credentials },
+            Found::Gone(client, badge, reason) => Event::Gone { client, badge, reason },
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, deadline: Deadline) -> Result<Found, RecvError> {
+        loop {
+            if let Some(found) = self.round() {
+                return Ok(found);
+            }
+            if self.spin(deadline) == Spun::Ready {
+                continue;
+            }
+            if self.is_over() {
+                return Err(RecvError::Closed);
+            }
+            if deadline.is_over() {
+                return Err(RecvError::TimedOut);
+            }
+            if self.policy.parks() {
+                self.park(deadline);
+            }
+        }
+    }
+
     /// The process that a client connected as, as a descriptor that is readable once it has ended.
     /// Its number may be another's by then, and whoever has the connection need not be it.
     ///

@@ -4,7 +4,7 @@
 //! it out of the region; see `lane`.
 
 use super::Server;
-use crate::grant::Granted;
+use crate::grant::{Granted, KEEP};
 use crate::lane::Lane;
 use crate::layout::{BY_REFERENCE, Kind};
 use crate::link::Link;
@@ -152,6 +152,17 @@ impl Request<'_> {
             self.link().return_loan();
         }
         ReplyToken::new(self.lane().lend(), header.line, header.seq)
+    }
+}
+
+impl Server {
+    /// Grant `index` of the present message for longer, if the client allows that.
+    pub(crate) fn keep_grant(&self, index: usize) -> Option<KeptGrant> {
+        let reference = *self.incoming.grant_refs().get(index)?;
+        if reference.flags & KEEP == 0 {
+            return None;
+        }
+        Some(KeptGrant { granted: Arc::clone(self.kept.get(index)?), reference })
     }
 }
 
