@@ -5,6 +5,7 @@
 //! `12e45678-...` is no sequence of C tokens. No preprocessor: a line that begins with `#` is
 //! reported with what to write instead.
 
+mod lexer;
 mod literal;
 mod token;
 
@@ -12,6 +13,7 @@ pub(crate) use token::{Comment, Kind, PUNCTS, Token, Tokens};
 
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::source::Span;
+use lexer::Lexer;
 
 /// Splits `text` of file number `file` into tokens.
 pub(crate) fn lex(file: u32, text: &str, sink: &mut Sink) -> Tokens {
@@ -27,19 +29,6 @@ pub(crate) fn lex(file: u32, text: &str, sink: &mut Sink) -> Tokens {
     };
     lexer.run();
     lexer.tokens
-}
-
-struct Lexer<'a> {
-    file: u32,
-    text: &'a str,
-    at: usize,
-    tokens: Tokens,
-    doc: Option<String>,
-    /// Open `[`; `uuid(` is special only inside.
-    brackets: u32,
-    /// Nothing but white space on this line so far.
-    fresh_line: bool,
-    sink: &'a mut Sink,
 }
 
 impl Lexer<'_> {
@@ -65,32 +54,6 @@ impl Lexer<'_> {
             self.fresh_line = false;
         }
         self.push(Kind::End, self.at);
-    }
-
-    fn peek(&self, ahead: usize) -> Option<u8> {
-        self.text.as_bytes().get(self.at + ahead).copied()
-    }
-
-    fn span_from(&self, start: usize) -> Span {
-        let offset = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Span { file: self.file, start: offset(start), end: offset(self.at) }
-    }
-
-    fn slice(&self, start: usize) -> &str {
-        self.text.get(start..self.at).unwrap_or("")
-    }
-
-    /// Advances while `wanted` holds for the next byte.
-    fn skip_while(&mut self, wanted: impl Fn(u8) -> bool) {
-        while self.peek(0).is_some_and(&wanted) {
-            self.at += 1;
-        }
-    }
-
-    fn push(&mut self, kind: Kind, start: usize) {
-        let span = self.span_from(start);
-        let doc = self.doc.take();
-        self.tokens.list.push(Token { kind, span, doc, doc_after: None });
     }
 
     fn token(&mut self, byte: u8) {

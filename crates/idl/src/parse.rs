@@ -11,12 +11,14 @@ mod expr;
 mod items;
 mod keys;
 mod members;
+mod parser;
 mod types;
 
 pub(crate) use cursor::{Bail, Cursor, Parsed};
-pub(crate) use keys::{ATTRIBUTES, Fate, is_keyword};
+pub(crate) use keys::{ATTRIBUTES, Fate};
 
 use self::items::Place;
+use self::parser::Parser;
 use crate::ast::File;
 use crate::diag::Sink;
 use crate::lex::Tokens;
@@ -25,19 +27,6 @@ use crate::lex::Tokens;
 pub(crate) fn parse(tokens: &Tokens, text: &str, sink: &mut Sink) -> File {
     let mut parser = Parser::new(Cursor::new(tokens, text, sink));
     File { items: parser.items(Place::File) }
-}
-
-/// The parser of IDL files.
-pub(crate) struct Parser<'a> {
-    pub(crate) cursor: Cursor<'a>,
-    /// Operators so far in the outermost expression being read.
-    operators: u32,
-}
-
-impl<'a> Parser<'a> {
-    pub(crate) fn new(cursor: Cursor<'a>) -> Self {
-        Self { cursor, operators: 0 }
-    }
 }
 
 #[cfg(test)]

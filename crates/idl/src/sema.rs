@@ -6,6 +6,7 @@
 //! `operations` holds the rules of interfaces; `order` brings the result into the order that
 //! [`crate::ir::Module`] promises.
 
+mod analyzer;
 mod consts;
 mod declare;
 mod depth;
@@ -24,65 +25,17 @@ mod types;
 mod unions;
 mod uuid;
 
+pub use analyzer::Places;
+pub(crate) use analyzer::{Analyzer, Dialect};
 pub(crate) use imports::add_source;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use self::scope::{Base, Meaning, Scope, Step, StepKind, Symbol};
-use crate::ast::{Declarator, Item, Level, LevelKind, Name};
-use crate::diag::{Code, Diagnostic, Sink, codes};
-use crate::ir::{Interface, LocalAttrs, Module, PtrClass, TypeDef, TypeId, TypeKind};
+use self::scope::{Scope, Step, StepKind};
+use crate::ast::{Declarator, Item, Level, LevelKind};
+use crate::diag::{Diagnostic, Sink, codes};
+use crate::ir::{Module, PtrClass};
 use crate::source::{Loader, SourceMap, Span};
-
-/// Choices that concern the language.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Dialect {
-    /// `max_is` is a count, as DICE has it, not the last index.
-    pub(crate) max_is_count: bool,
-}
-
-/// Everything known while a compilation runs.
-pub(crate) struct Analyzer<'a> {
-    pub(crate) loader: &'a dyn Loader,
-    pub(crate) sources: &'a mut SourceMap,
-    pub(crate) sink: &'a mut Sink,
-    dialect: Dialect,
-    module: Module,
-    /// Types by number; the kind is `None` while only a tag is known.
-    types: Vec<PendingType>,
-    /// Interfaces by number; `None` while only announced.
-    interfaces: Vec<PendingInterface>,
-    scope: Scope,
-    /// Files read or being read, by path.
-    files: HashMap<String, u32>,
-    /// Pointer class where nothing is said.
-    pointer_default: PtrClass,
-    /// Depth of imports; 0 is the main file.
-    import_depth: u32,
-    /// One of COM's standard files has been imported.
-    com_names: bool,
-    /// The interface being read, for names made up.
-    interface_name: String,
-    uuids: HashMap<crate::ir::Uuid, Span>,
-    places: Places,
-}
-
-/// Where types (`name`), interfaces (`name`) and operations (`interface.name`) are declared.
-pub type Places = BTreeMap<String, Span>;
-
-struct PendingType {
-    def: TypeDef,
-    is_defined: bool,
-    span: Span,
-    /// Named by a typedef or by its definition, so that another typedef is an alias.
-    is_named: bool,
-}
-
-struct PendingInterface {
-    interface: Option<Interface>,
-    name: String,
-    span: Span,
-}
 
 /// Analyses the main file (already in `sources` as number `file`) and all that it imports.
 pub(crate) fn analyze(
@@ -114,10 +67,6 @@ pub(crate) fn analyze(
 }
 
 impl Analyzer<'_> {
-    fn error(&mut self, code: Code, span: Span, message: String, help: &str) {
-        self.sink.push(Diagnostic::error(code, span, message).help(help));
-    }
-
     fn items(&mut self, items: &[Item]) {
         for item in items {
             match item {
@@ -144,49 +93,6 @@ impl Analyzer<'_> {
                 )),
             }
         }
-    }
-
-    /// Gives `name` a meaning, unless it has one.
-    fn define(&mut self, name: &Name, meaning: Meaning) -> bool {
-        if let Some(before) = self.scope.symbols.get(&name.text) {
-            let at = before.span;
-            self.sink.push(
-                Diagnostic::error(
-                    codes::DUPLICATE_NAME,
-                    name.span,
-                    format!("`{}` is declared twice", name.text),
-                )
-                .label(at, "first declared here")
-                .help("types, constants, members of enumerations and interfaces share one space of names"),
-            );
-            return false;
-        }
-        self.scope.symbols.insert(name.text.clone(), Symbol { meaning, span: name.span });
-        true
-    }
-
-    /// A new type of which nothing but a name is known.
-    fn new_type(&mut self, name: &str, span: Span) -> TypeId {
-        let def = TypeDef {
-            name: name.to_owned(),
-            doc: None,
-            // Replaced by the definition; the check at the end finds those that never came.
-            kind: TypeKind::ContextHandle,
-            imported: self.import_depth > 0,
-            local: LocalAttrs::default(),
-        };
-        self.types.push(PendingType { def, is_defined: false, span, is_named: false });
-        TypeId(u32::try_from(self.types.len() - 1).unwrap_or(u32::MAX))
-    }
-
-    fn pending(&mut self, id: TypeId) -> &mut PendingType {
-        &mut self.types[id.0 as usize]
-    }
-
-    fn set_kind(&mut self, id: TypeId, kind: TypeKind) {
-        let pending = self.pending(id);
-        pending.def.kind = kind;
-        pending.is_defined = true;
     }
 
     /// Pointers and dimensions with their bounds computed. `None`: reported.
@@ -239,13 +145,5 @@ impl Analyzer<'_> {
                 None
             }
         }
-    }
-}
-
-/// The type, if it can stand alone.
-fn plain(base: &Base) -> Option<&crate::ir::Ty> {
-    match base {
-        Base::Ty(ty) => Some(ty),
-        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::settings::settings;
-use super::{Interface as Tree, Item, Key};
+use super::tree::{Interface as Tree, Item, Key};
 use crate::ast::Name;
 use crate::diag::{Code, Diagnostic, Sink, codes, listing, nearest};
 use crate::ir::{

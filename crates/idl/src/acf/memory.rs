@@ -1,7 +1,7 @@
 //! Whether `allocate` asks for something that stubs can do: a key without effect would be a promise
 //! not kept.
 
-use super::{Interface as Tree, Item, Key};
+use super::tree::{Interface as Tree, Item, Key};
 use crate::ast::Name;
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::ir::{Module, Scalar, Ty};

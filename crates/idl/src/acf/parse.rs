@@ -1,6 +1,6 @@
 //! The ACF parser.
 
-use super::{Arg, ArgKind, File, Interface, Item, Key};
+use super::tree::{Arg, ArgKind, File, Interface, Item, Key};
 use crate::ast::{Name, Text};
 use crate::diag::Sink;
 use crate::lex::{Kind, Tokens};

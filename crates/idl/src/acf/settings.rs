@@ -1,7 +1,7 @@
 //! Keys to settings: one key with its arguments changes one field of [`LocalAttrs`].
 
 use super::keys::{FOREIGN, KEYS};
-use super::{Arg, ArgKind, Key};
+use super::tree::{Arg, ArgKind, Key};
 use crate::diag::{Diagnostic, Sink, codes, listing, nearest};
 use crate::ir::{Allocate, Inproc, LocalAttrs, OnViolation, Sync, Threshold, UserMarshal};
 

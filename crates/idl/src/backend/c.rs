@@ -318,6 +318,7 @@ impl<'a> File<'a> {
         Self::open_c(&mut emit.w);
         for interface in self.interfaces() {
             server::inline_definitions(&mut emit, interface);
+            dispatch::by_switch(&mut emit, interface);
         }
         Self::close_c(&mut emit.w);
         emit.w.blank();

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 use sojourn_idl::backend::{self, Output};
 use sojourn_idl::{make_rule, write_all};
 
-use super::{Generate, show};
+use super::args::Generate;
+use super::show;
 
 pub(super) fn run(args: &Generate) -> Result<bool> {
     let Some(file) = &args.input.file else { return Ok(false) };

@@ -6,7 +6,7 @@ use sojourn_idl::diag::{Diagnostic, Severity, render, to_json};
 use sojourn_idl::source::{FileLoader, SourceMap};
 use sojourn_idl::{Compilation, Options, compile};
 
-use super::Reading;
+use super::args::Reading;
 
 /// Compiles `file`, for stubs in Rust or for anything else. `None`: mistakes have been reported.
 pub(super) fn compiled(file: &Path, reading: &Reading, for_rust: bool) -> Option<Compilation> {

@@ -9,7 +9,8 @@ use clap::CommandFactory as _;
 use sojourn_idl::diag::{Code, Diagnostic, catalogue, codes, nearest};
 use sojourn_idl::{compat, docgen, format_source};
 
-use super::{Cli, Reading, show};
+use super::args::{Cli, Reading};
+use super::show;
 
 pub(super) fn list_codes() -> Result<bool> {
     let mut out = io::stdout().lock();

@@ -1,6 +1,6 @@
 //! The comparison of two dumps.
 
-use super::{Dump, DumpInterface, DumpMember, DumpOperation, DumpParam, DumpType};
+use super::dump::{Dump, DumpInterface, DumpMember, DumpOperation, DumpParam, DumpType};
 use crate::compile::Compilation;
 use crate::diag::{Code, Diagnostic, Severity, codes};
 

@@ -3,75 +3,19 @@
 //! One entry a code: title, explanation, a sample that gives exactly this diagnostic and the same
 //! sample put right. `--explain` shows it; a test compiles both samples of every entry.
 
-use super::{Code, codes};
+mod attributes;
+mod compatibility;
+mod configuration;
+mod entry;
+mod files;
+mod grammar;
+mod names;
+mod operations;
+mod types;
 
-/// The explanation of a code.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// Which.
-    pub code: Code,
-    /// In a few words.
-    pub title: &'static str,
-    /// In a paragraph, with the way out.
-    pub text: &'static str,
-    /// Gives this diagnostic.
-    pub bad: Sample,
-    /// Compiles without a word.
-    pub good: Sample,
-}
+pub use entry::{Entry, Sample};
 
-/// An input.
-#[derive(Clone, Copy, Debug)]
-pub enum Sample {
-    /// An IDL file.
-    Idl(&'static str),
-    /// An IDL file and an ACF.
-    Acf(&'static str, &'static str),
-    /// An IDL file compared with the dump of an older one.
-    Against {
-        /// The older one, or the dump itself if it begins with `{`.
-        old: &'static str,
-        /// The newer one.
-        new: &'static str,
-    },
-    /// Bytes that no source text can show; with a description.
-    Made(fn() -> Vec<u8>, &'static str),
-    /// No file at all.
-    Missing,
-}
-
-impl Sample {
-    fn show(&self) -> String {
-        match self {
-            Self::Idl(idl) => indent(idl),
-            Self::Acf(idl, acf) => format!("{}  -- .acf --\n{}", indent(idl), indent(acf)),
-            Self::Against { old, new } => {
-                format!("  -- before --\n{}  -- now --\n{}", indent(old), indent(new))
-            }
-            Self::Made(_, description) => format!("    ({description})\n"),
-            Self::Missing => "    (no such file)\n".to_owned(),
-        }
-    }
-}
-
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
-}
-
-impl Entry {
-    /// The entry as text for people.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        format!(
-            "{}: {}\n\n{}\n\nThis is refused or remarked upon:\n\n{}\nThis is right:\n\n{}",
-            self.code,
-            self.title,
-            self.text,
-            self.bad.show(),
-            self.good.show(),
-        )
-    }
-}
+use super::codes::Code;
 
 /// All entries in order of their codes.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -91,25 +35,6 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 pub fn entry(code: Code) -> Option<&'static Entry> {
     entries().find(|e| e.code == code)
 }
-
-const fn idl(
-    code: Code,
-    title: &'static str,
-    text: &'static str,
-    bad: &'static str,
-    good: &'static str,
-) -> Entry {
-    Entry { code, title, text, bad: Sample::Idl(bad), good: Sample::Idl(good) }
-}
-
-mod attributes;
-mod compatibility;
-mod configuration;
-mod files;
-mod grammar;
-mod names;
-mod operations;
-mod types;
 
 #[cfg(test)]
 mod tests;

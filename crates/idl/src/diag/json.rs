@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Diagnostic;
+use super::diagnostic::Diagnostic;
 use crate::source::{SourceMap, Span};
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Diagnostic;
+use super::diagnostic::Diagnostic;
 use crate::source::{SourceMap, Span};
 
 /// Widest source line shown, in characters; of longer ones the part around the caret.

@@ -1,7 +1,7 @@
 //! Interfaces, their operations and parameters, and what the configuration file says of them. Not
-//! here: types and constants (`ir`).
+//! here: types and constants (`types`).
 
-use super::{Doc, InterfaceId, Ty, Uuid, Version};
+use super::types::{Doc, InterfaceId, Ty, Uuid, Version};
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq)]

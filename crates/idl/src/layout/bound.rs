@@ -1,8 +1,9 @@
 //! How large a body can get: bounds from constants, ranges and narrow integers.
 
-use super::{
-    Known, OBJECT_ALIGN, in_place, is_header, kind, reply_layout, request_layout, round_up, strip,
+use super::in_place::{
+    OBJECT_ALIGN, in_place, is_header, kind, reply_layout, request_layout, round_up, strip,
 };
+use super::known::Known;
 use crate::ir::{
     Array, BinaryOp, Expr, Field, Module, Operation, PtrClass, Scalar, Struct, Ty, TypeKind, Union,
 };

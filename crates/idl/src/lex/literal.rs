@@ -1,6 +1,7 @@
 //! The longer tokens: numbers, strings, characters; and texts of comments and `#` lines.
 
-use super::{Kind, Lexer};
+use super::lexer::Lexer;
+use super::token::Kind;
 use crate::diag::{Diagnostic, codes};
 use crate::source::Span;
 

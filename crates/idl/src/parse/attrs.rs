@@ -1,7 +1,8 @@
 //! Attribute lists: `[in, size_is(n), string]`.
 
+use super::cursor::{Bail, Parsed};
 use super::keys::{ATTRIBUTES, Attribute, Form};
-use super::{Bail, Parsed, Parser};
+use super::parser::Parser;
 use crate::ast::{Args, Attr, Expr, Text};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::lex::Kind;

@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn name(&mut self, what: &str) -> Parsed<Name> {
         let token = self.peek();
         let Some(text) = token.ident() else { return Err(self.unexpected(what)) };
-        if super::is_keyword(text) {
+        if super::keys::is_keyword(text) {
             self.error(
                 codes::RESERVED_NAME,
                 token.span,

@@ -1,6 +1,7 @@
 //! Expressions, with C's precedences.
 
-use super::{Bail, Parsed, Parser};
+use super::cursor::{Bail, Parsed};
+use super::parser::Parser;
 use crate::ast::{Expr, ExprKind, Name};
 use crate::ir::{BinaryOp, UnaryOp};
 use crate::lex::Kind;

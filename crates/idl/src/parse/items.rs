@@ -1,6 +1,7 @@
 //! What stands in a file: imports, libraries, interfaces, types, constants, operations.
 
-use super::{Bail, Parsed, Parser};
+use super::cursor::{Bail, Parsed};
+use super::parser::Parser;
 use crate::ast::{
     Attr, Const, Declarator, Interface, Item, Library, Name, Operation, TypeKind, Typedef, find,
 };

@@ -1,7 +1,8 @@
 //! Fields, parameters and the arms of unions.
 
+use super::cursor::{Bail, Parsed};
+use super::parser::Parser;
 use super::types::begins_type;
-use super::{Bail, Parsed, Parser};
 use crate::ast::{Arm, Attr, Expr, Member, Switch, TypeKind, TypeSpec, Union};
 use crate::diag::codes;
 use crate::ir::Doc;

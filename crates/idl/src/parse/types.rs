@@ -1,6 +1,7 @@
 //! Types and declarators.
 
-use super::{Bail, Parsed, Parser};
+use super::cursor::{Bail, Parsed};
+use super::parser::Parser;
 use crate::ast::{
     Declarator, Enum, EnumMember, Expr, Level, LevelKind, Name, Struct, TypeKind, TypeSpec,
 };

@@ -1,6 +1,6 @@
 //! `const` declarations.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::scope::{Base, Meaning, StepKind};
 use crate::ast::{Const as Tree, TypeSpec};
 use crate::diag::{Diagnostic, codes};
@@ -26,7 +26,7 @@ impl Analyzer<'_> {
     fn const_type(&mut self, spec: &TypeSpec, tree: &Tree) -> Option<ConstType> {
         let base = self.base(spec, None)?;
         let steps = self.steps(&tree.declarator)?;
-        let scalar = super::plain(&base).and_then(|ty| self.scalar_of(ty));
+        let scalar = super::analyzer::plain(&base).and_then(|ty| self.scalar_of(ty));
         let ty = match (scalar, steps.as_slice()) {
             (Some(scalar), []) => Some(ConstType::Scalar(scalar)),
             (Some(Scalar::Char), [step]) if step.kind == StepKind::Pointer => {

@@ -5,7 +5,7 @@
 //! k-th slot of `size_is` and its kin belongs to the k-th step; a pointer with a size is an array.
 //! `string` belongs to the innermost step. The type is built from the innermost step outwards.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::scope::{Base, Meaning, Role, Shape, Siblings, Step, StepKind};
 use super::sizes::{Extent, Sizes};
 use crate::ast::{Args, Attr, Name, find};

@@ -4,7 +4,7 @@
 //! Not here: how large they may be, and their order, in which parts come before what contains them
 //! (`order`).
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::order::{contained, for_each, for_each_in_kind};
 use crate::diag::codes;
 use crate::ir::{Module, Ty, TypeKind};

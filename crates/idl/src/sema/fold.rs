@@ -1,6 +1,6 @@
 //! Expressions: constants are computed, mentions of siblings stay.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::scope::{Meaning, SiblingUse, Siblings};
 use crate::ast::{Expr as Tree, ExprKind, Name};
 use crate::diag::{Diagnostic, codes, nearest};

@@ -1,6 +1,6 @@
 //! Files: reading, parsing, importing each once.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use crate::ast::Text;
 use crate::diag::{Diagnostic, codes};
 use crate::ir::PtrClass;

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::analyzer::{Analyzer, PendingInterface};
 use super::scope::{Meaning, Symbol};
 use super::types::is_unknown;
-use super::{Analyzer, PendingInterface, uuid};
+use super::uuid;
 use crate::ast::{Args, Attr, Interface as Tree, Item, Library as LibraryTree, Name, find};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::ir::{Interface, InterfaceId, Library, LocalAttrs, Operation, PtrClass};

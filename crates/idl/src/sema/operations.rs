@@ -1,6 +1,6 @@
 //! Operations and their parameters: the rules of DCE and COM.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::declare::{Position, Subject};
 use super::scope::Siblings;
 use crate::ast::{Member, Name, Operation as Tree, TypeKind as Words, find};

@@ -5,7 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Interface, InterfaceId, Module, PtrClass, Ty, TypeId, TypeKind};
 use crate::layout::{self, Known};
@@ -18,7 +18,7 @@ const IN_PLACE_MAX: u64 = 1 << 28;
 const DESCRIPTORS_MAX: u64 = 16;
 
 impl Analyzer<'_> {
-    pub(super) fn finish(mut self) -> (Module, super::Places) {
+    pub(super) fn finish(mut self) -> (Module, super::analyzer::Places) {
         self.check_complete();
         self.check_type_names();
         let types = TypeOrder::new(&self).run();

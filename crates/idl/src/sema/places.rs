@@ -1,6 +1,6 @@
 //! Which attribute may stand where; and what is said of those without effect.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::consts::limits;
 use crate::ast::{Args, Attr, Name, find};
 use crate::diag::{Diagnostic, codes};

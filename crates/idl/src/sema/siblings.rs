@@ -1,6 +1,6 @@
 //! Checks of what `size_is`, `switch_is` and the like name, once all siblings are known.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::scope::{Role, SiblingUse, Siblings};
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Dir, Field, Param, PtrClass, Scalar, Ty, TypeKind};

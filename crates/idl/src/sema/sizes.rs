@@ -1,6 +1,6 @@
 //! `size_is` and its kin: one slot for each step of the declarator.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::scope::{Role, Siblings, Step};
 use crate::ast::{Args, Attr, Expr as Tree};
 use crate::diag::{Diagnostic, codes};

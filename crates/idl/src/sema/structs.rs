@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::declare::{Position, Subject};
 use super::scope::Siblings;
 use super::types::Hint;

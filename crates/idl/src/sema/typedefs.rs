@@ -1,6 +1,6 @@
 //! `typedef`: aliases, names of structures, opaque types, context handles.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::declare::{Position, Subject};
 use super::scope::{Base, Meaning, Shape, Siblings, Step, StepKind};
 use super::types::Hint;

@@ -1,6 +1,6 @@
 //! What the words of a type stand for: built-in types, names, tags, enumerations.
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::scope::{Base, Meaning, Shape, Step, StepKind, Tag};
 use crate::ast::{Enum as EnumTree, Name, TypeKind as Tree, TypeSpec};
 use crate::diag::{Diagnostic, codes, nearest};
@@ -403,7 +403,9 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn is_enum(&self, base: &Base) -> bool {
-        let Some(Ty::Named(id)) = super::plain(base).map(|ty| self.strip(ty)) else { return false };
+        let Some(Ty::Named(id)) = super::analyzer::plain(base).map(|ty| self.strip(ty)) else {
+            return false;
+        };
         matches!(self.kind(*id), Some(TypeKind::Enum(_)))
     }
 }

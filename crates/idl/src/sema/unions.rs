@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use super::consts::limits;
 use super::declare::Position;
 use super::scope::{Base, Siblings};
@@ -57,7 +57,7 @@ impl Analyzer<'_> {
 
     fn switch_type(&mut self, spec: &TypeSpec) -> Option<Ty> {
         let base = self.base(spec, None)?;
-        let fits = match super::plain(&base) {
+        let fits = match super::analyzer::plain(&base) {
             Some(ty) => self.is_discriminant(ty),
             None => false,
         };

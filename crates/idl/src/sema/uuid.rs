@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::Analyzer;
+use super::analyzer::Analyzer;
 use crate::ast::{Args, Attr, find};
 use crate::diag::{Diagnostic, codes};
 use crate::ir::{Uuid, Version};

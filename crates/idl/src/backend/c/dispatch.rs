@@ -53,7 +53,8 @@ pub(super) fn definitions(emit: &mut Emit<'_>, interface: &Interface) {
 }
 
 /// The same by a switch, for a server of one interface that wants no indirect call.
-pub(super) fn by_switch(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_>]) {
+pub(super) fn by_switch(emit: &mut Emit<'_>, interface: &Interface) {
+    let ops = operations(emit.model, interface);
     let name = &interface.name;
     let w = &mut emit.w;
     w.blank();
@@ -62,7 +63,7 @@ pub(super) fn by_switch(emit: &mut Emit<'_>, interface: &Interface, ops: &[Op<'_
     ));
     w.line("(void)impl, (void)sj_s, (void)sj_x, (void)sj_o;");
     w.open("switch (sj_n)");
-    for op in ops {
+    for op in &ops {
         w.line(format!("case {}:", op.op.opnum));
         w.line(format!("    return sj_of_{}_serve(impl, sj_s, sj_x, sj_o);", op.name()));
     }

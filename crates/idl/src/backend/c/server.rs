@@ -113,7 +113,7 @@ pub(super) fn id_initialiser((uuid, major, minor): &(crate::ir::Uuid, u16, u16))
     format!("{{{{{}}}, {major}, {minor}}}", bytes.join(", "))
 }
 
-/// One function per operation and their dispatch by number, all in line: a server that wants its
+/// One function per operation, in line, for `dispatch::by_switch`: a server that wants its
 /// implementation and the stubs in one translation unit includes them.
 pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
     let table = Table::of(emit.model, interface);
@@ -131,7 +131,6 @@ pub(super) fn inline_definitions(emit: &mut Emit<'_>, interface: &Interface) {
             serve(emit, op, true);
         }
     }
-    super::dispatch::by_switch(emit, interface, &ops);
 }
 
 fn rundown(emit: &mut Emit<'_>, interface: &Interface, table: &Table) {

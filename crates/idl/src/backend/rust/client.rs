@@ -4,8 +4,9 @@ use crate::ir::{Inproc, Interface, Sync};
 
 use super::model::{Gen, Shape};
 use super::names;
-use super::op::{Op, unref};
+use super::op::Op;
 use super::siblings::{Buffer, Sibling, Source};
+use super::text::unref;
 use super::types::doc;
 
 impl<'a> Gen<'a> {

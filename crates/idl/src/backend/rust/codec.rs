@@ -8,7 +8,7 @@ use super::encode::Env;
 use super::model::{Gen, Shape, limits, threshold};
 use super::siblings;
 use super::siblings::{Sibling, Source, number};
-use super::text::used;
+use super::text::{unref, used};
 
 impl<'a> Gen<'a> {
     /// The functions of every structure and union.
@@ -385,9 +385,4 @@ fn get_function(snake: &str, name: &str, size: u64, body: &str) -> String {
         "#[inline]\nfn get_{snake}({d}: &mut rt::Decoder<'_>, {v}: rt::View<'_, {size}>) \
          -> Result<{name}, rt::DecodeError> {{ {body} }}\n"
     )
-}
-
-/// `&v_.field` as a place to call methods on.
-pub(super) fn unref(text: &str) -> &str {
-    text.strip_prefix('&').unwrap_or(text)
 }

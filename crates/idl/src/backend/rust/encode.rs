@@ -10,6 +10,7 @@ use crate::layout::{self, Known};
 
 use super::model::{AUTO, Gen, Shape, limits, scalar};
 use super::siblings::expr;
+use super::text::unref;
 
 /// What expressions can name, and where arrays begin to go by reference.
 pub(super) struct Env {
@@ -47,9 +48,9 @@ impl Gen<'_> {
                 let mut out = format!("measure_{}(m_, {val})?;", self.type_snake(id));
                 if let Shape::Union(_, Some(on)) = shape
                     && let Some(on) = env.expr(on)
-                    && on != format!("i128::from({}.tag())", super::codec::unref(val))
+                    && on != format!("i128::from({}.tag())", unref(val))
                 {
-                    let tag = super::codec::unref(val);
+                    let tag = unref(val);
                     let tag = format!("rt::ensure(i128::from({tag}.tag()) == {on}, {MISMATCH})?;");
                     out.push_str(&tag);
                 }
@@ -237,14 +238,14 @@ impl Gen<'_> {
             }
             Shape::Handle(id) => format!("w_.context::<{at}, _>(b_, {}, {val}.0);", id.0),
             Shape::Opaque(_, size) => {
-                format!("b_.pods::<{at}, u8, {size}>(&{}.0);", super::codec::unref(val))
+                format!("b_.pods::<{at}, u8, {size}>(&{}.0);", unref(val))
             }
             Shape::Struct(id) => {
                 let size = self.size(&Ty::Named(id));
                 format!("place_{}(w_, b_.sub::<{at}, {size}>(), {val})?;", self.type_snake(id))
             }
             Shape::Union(..) => {
-                format!("b_.put::<{at}, i64>({}.tag());", super::codec::unref(val))
+                format!("b_.put::<{at}, i64>({}.tag());", unref(val))
             }
             Shape::Fixed(element, n) => self.place_fixed(element, n, at, val, env),
             Shape::Array(array) => self.place_array(array, at, val, env),

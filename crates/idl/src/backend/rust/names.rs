@@ -121,6 +121,27 @@ pub(super) fn unique(names: Vec<String>) -> Vec<String> {
         .collect()
 }
 
+/// Methods of generated clients and traits that an operation must not hide, and methods of traits
+/// that every type has, which are found before a client's.
+const TAKEN: [&str; 10] = [
+    "bind",
+    "bind_by",
+    "with_deadline",
+    "into_inner",
+    "transport",
+    "client_gone",
+    "client_connected",
+    "client_notified",
+    "into",
+    "try_into",
+];
+
+/// Name of the method that an operation becomes.
+pub(super) fn op_name(name: &str) -> String {
+    let snake = snake(name);
+    if TAKEN.contains(&snake.as_str()) { format!("{snake}_op") } else { snake }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,8 @@
 use crate::ir::{Interface, LocalAttrs, Operation, Param, Scalar};
 
 use super::model::{Gen, Shape, threshold};
+use super::names::{self, op_name};
 use super::siblings::{self, Buffer, Sibling, Source};
-use super::{codec, names};
 
 /// An operation of an interface.
 pub(super) struct Op<'a> {
@@ -123,26 +123,6 @@ impl<'a> Op<'a> {
         let name = &self.list[index].name;
         format!("{}_in_", name.strip_prefix("r#").unwrap_or(name))
     }
-}
-
-/// Methods of generated clients and traits that an operation must not hide, and methods of traits
-/// that every type has, which are found before a client's.
-const TAKEN: [&str; 10] = [
-    "bind",
-    "bind_by",
-    "with_deadline",
-    "into_inner",
-    "transport",
-    "client_gone",
-    "client_connected",
-    "client_notified",
-    "into",
-    "try_into",
-];
-
-pub(super) fn op_name(name: &str) -> String {
-    let snake = names::snake(name);
-    if TAKEN.contains(&snake.as_str()) { format!("{snake}_op") } else { snake }
 }
 
 impl<'a> Gen<'a> {
@@ -279,6 +259,3 @@ impl<'a> Gen<'a> {
         values
     }
 }
-
-/// Kept here so that the modules name one thing one way.
-pub(super) use codec::unref;

@@ -8,8 +8,7 @@ use std::collections::HashSet;
 
 use crate::ir::{InterfaceId, Module, TypeKind};
 
-use super::names::{camel, capitals, plain_snake};
-use super::op::op_name;
+use super::names::{camel, capitals, op_name, plain_snake};
 
 /// Names of the prelude that generated code means when it says them.
 const PRELUDE: [&str; 19] = [

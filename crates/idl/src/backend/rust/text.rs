@@ -25,6 +25,11 @@ pub(super) fn unused_params(params: &[(String, String)], body: &str) -> String {
     })
 }
 
+/// `&v_.field` as a place to call methods on.
+pub(super) fn unref(text: &str) -> &str {
+    text.strip_prefix('&').unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

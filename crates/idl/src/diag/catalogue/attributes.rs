@@ -1,6 +1,7 @@
 //! `SJ04`: attributes.
 
-use super::{Entry, codes, idl};
+use super::entry::{Entry, idl};
+use crate::diag::codes;
 
 pub(super) const ENTRIES: &[Entry] = &[
     idl(

@@ -1,6 +1,7 @@
 //! `SJ07`: compatibility with an older version.
 
-use super::{Code, Entry, Sample, codes};
+use super::entry::{Entry, Sample};
+use crate::diag::codes::{self, Code};
 
 const fn against(
     code: Code,

@@ -1,6 +1,7 @@
 //! `SJ06`: the application configuration file.
 
-use super::{Code, Entry, Sample, codes};
+use super::entry::{Entry, Sample};
+use crate::diag::codes::{self, Code};
 
 /// The interface that all samples configure.
 const IDL: &str = "typedef long a_t;\ninterface i { long f([in] long n, [in, size_is(n)] long *a); [oneway] void g(void); error_status_t h(void); }";

@@ -1,6 +1,7 @@
 //! `SJ00`: files and tokens.
 
-use super::{Entry, Sample, codes, idl};
+use super::entry::{Entry, Sample, idl};
+use crate::diag::codes;
 
 fn not_utf8() -> Vec<u8> {
     b"const long A = 1; // \xE9t\xE9\n".to_vec()

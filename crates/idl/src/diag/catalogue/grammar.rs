@@ -1,6 +1,7 @@
 //! `SJ01`: grammar.
 
-use super::{Entry, Sample, codes, idl};
+use super::entry::{Entry, Sample, idl};
+use crate::diag::codes;
 
 fn deep(levels: usize) -> Vec<u8> {
     format!("const long A = {}1{};", "(".repeat(levels), ")".repeat(levels)).into_bytes()

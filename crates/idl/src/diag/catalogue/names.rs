@@ -1,6 +1,7 @@
 //! `SJ02`: names and constants.
 
-use super::{Entry, codes, idl};
+use super::entry::{Entry, idl};
+use crate::diag::codes;
 
 pub(super) const ENTRIES: &[Entry] = &[
     idl(

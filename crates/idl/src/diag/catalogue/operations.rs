@@ -1,6 +1,7 @@
 //! `SJ05`: operations and interfaces.
 
-use super::{Entry, Sample, codes, idl};
+use super::entry::{Entry, Sample, idl};
+use crate::diag::codes;
 
 fn operations(count: usize) -> Vec<u8> {
     use std::fmt::Write as _;

@@ -1,6 +1,7 @@
 //! `SJ03`: types.
 
-use super::{Entry, codes, idl};
+use super::entry::{Entry, idl};
+use crate::diag::codes;
 
 pub(super) const ENTRIES: &[Entry] = &[
     idl(

@@ -1,0 +1,16 @@
+//! The parser's state. Not here: the grammar, which is in the files beside this one.
+
+use super::cursor::Cursor;
+
+/// The parser of IDL files.
+pub(crate) struct Parser<'a> {
+    pub(crate) cursor: Cursor<'a>,
+    /// Operators so far in the outermost expression being read.
+    pub(super) operators: u32,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(cursor: Cursor<'a>) -> Self {
+        Self { cursor, operators: 0 }
+    }
+}
