@@ -20,7 +20,6 @@ mod tap;
 use crate::args::Capture as Options;
 use crate::output::note;
 use anyhow::{Context as _, Result, bail};
-use rustix::time::{ClockId, clock_gettime};
 use sessions::Sessions;
 use signals::Signals;
 use sojourn_netif::pcapng::Writer;
@@ -29,14 +28,12 @@ use std::io::{BufWriter, IsTerminal as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tap::{Frame, Taps};
+use tap::{Frame, Out, Taps, now_ns};
 
 /// Between two looks.
 const ROUND: Duration = Duration::from_millis(20);
 /// Bytes of frames that may wait for the next look.
 const WAITING_MAX: usize = 64 << 20;
-
-type Out = Writer<BufWriter<Box<dyn Write>>>;
 
 /// Captures until it is interrupted or has enough.
 pub(crate) fn capture(options: &Options) -> Result<()> {
@@ -93,12 +90,6 @@ fn open(file: Option<&Path>) -> Result<Box<dyn Write>> {
         ),
         None => Ok(Box::new(std::io::stdout())),
     }
-}
-
-/// Nanoseconds since 1970, as frames have it.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Realtime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 struct Capture {

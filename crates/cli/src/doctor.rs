@@ -5,6 +5,7 @@
 //! `attached` for them); nothing is changed, and nothing takes longer than a second or two.
 
 mod attached;
+mod item;
 mod kernel;
 mod machine;
 mod network;
@@ -16,47 +17,10 @@ use crate::failure::FAILED;
 use crate::output::{Table, print, print_json, printable};
 use anyhow::Result;
 use attached::Attached;
+use item::{Item, State};
 use serde::Serialize;
 use settings::Value;
 use sojourn_session::config;
-
-/// How well something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    /// As it should be.
-    Ok,
-    /// Sojourn works, but less well or for less.
-    Limited,
-    /// Programs run without acceleration.
-    Missing,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Item {
-    /// The same for ever.
-    name: &'static str,
-    state: State,
-    /// What was found.
-    found: String,
-    /// What to do; empty if nothing.
-    advice: String,
-}
-
-impl Item {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, found: found.into(), advice: String::new() }
-    }
-
-    fn limited(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, state: State::Limited, found: found.into(), advice: advice.into() }
-    }
-
-    fn missing(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, state: State::Missing, found: found.into(), advice: advice.into() }
-    }
-}
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]

@@ -10,8 +10,10 @@
 mod connection;
 mod diag;
 mod found;
+mod name;
 mod processes;
 mod reach;
+mod row;
 mod standing;
 mod tables;
 #[cfg(test)]
@@ -19,182 +21,17 @@ pub(crate) mod tests;
 
 pub(crate) use connection::Connection;
 pub(crate) use diag::works as unix_diag_works;
+pub(crate) use name::Name;
 pub(crate) use processes::PROC;
+pub(crate) use row::{Rates, Row, of_server};
 
 use crate::args::Filter;
 use crate::client::Client;
-use serde::{Serialize, Serializer};
-use sojourn_session::{HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
+use row::kind_word;
+use sojourn_session::{ConnectionInfoT, ReasonT, RefusedInfoT, SessionInfoT};
 use standing::Observer;
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
 use std::path::Path;
-
-/// What a session is called: in the first column of `ss`, and by `move`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    /// Of a session that is away: its stream's number.
-    Stream(u64),
-    /// Of one in the kernel: the inode of its socket or pipe.
-    Inode(u64),
-}
-
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Stream(number) => write!(f, "{number}"),
-            Self::Inode(inode) => write!(f, "@{inode}"),
-        }
-    }
-}
-
-impl std::str::FromStr for Name {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (text, name): (_, fn(u64) -> Self) = match text.strip_prefix('@') {
-            Some(inode) => (inode, Self::Inode),
-            None => (text, Self::Stream),
-        };
-        text.parse().map(name).map_err(|_| "neither a number nor @ and a number".into())
-    }
-}
-
-/// One end of a session, as it is shown. Fields are those of `--json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Row {
-    /// Its stream's number, if it is away from the kernel. Text in JSON: many readers have 53 bits
-    /// for a number.
-    #[serde(serialize_with = "as_text")]
-    pub(crate) stream: Option<u64>,
-    pub(crate) kind: &'static str,
-    pub(crate) home: &'static str,
-    /// A word of `sojourn_session::reason`.
-    pub(crate) reason: &'static str,
-    pub(crate) pid: u32,
-    pub(crate) uid: u32,
-    pub(crate) program: String,
-    pub(crate) from: String,
-    pub(crate) to: String,
-    pub(crate) peer_pid: Option<u32>,
-    pub(crate) peer_program: Option<String>,
-    /// Bytes through the stream, as far as the server knows.
-    pub(crate) sent: Option<u64>,
-    pub(crate) received: Option<u64>,
-    /// Since the move, or since it waits for its peer.
-    pub(crate) age_ms: Option<u64>,
-    /// How the connection is, if it is with another host and away from the kernel.
-    pub(crate) connection: Option<Connection>,
-    /// What has gone past the kernel, if it is a UDP socket's that is away.
-    pub(crate) datagrams: Option<Datagrams>,
-    /// What was measured, of one that is in the kernel because it was slower away.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rates: Option<Rates>,
-    /// Of the socket or pipe, where `/proc` shows it. Text, as `stream`.
-    #[serde(serialize_with = "as_text")]
-    pub(crate) inode: Option<u64>,
-}
-
-/// Bytes a second, both ways, in the kernel and away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Rates {
-    pub(crate) in_kernel: u64,
-    pub(crate) away: u64,
-}
-
-impl Rates {
-    fn of(refused: &RefusedInfoT) -> Option<Self> {
-        let RefusedInfoT { in_kernel, away, .. } = *refused;
-        (in_kernel > 0).then_some(Self { in_kernel, away })
-    }
-}
-
-impl std::fmt::Display for Rates {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let rate = |bytes: u64| bytes as f64 / 1e6;
-        write!(
-            f,
-            "{:.2} MB/s in the kernel, {:.2} MB/s away",
-            rate(self.in_kernel),
-            rate(self.away)
-        )
-    }
-}
-
-/// How many datagrams have gone past the kernel, and how many came and found no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Datagrams {
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-    pub(crate) dropped: u64,
-}
-
-impl std::fmt::Display for Datagrams {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { sent, received, dropped } = self;
-        write!(f, "datagrams {sent} out, {received} in, {dropped} dropped")
-    }
-}
-
-impl Row {
-    /// Whether it is not accelerated.
-    pub(crate) fn is_in_kernel(&self) -> bool {
-        self.stream.is_none()
-    }
-
-    /// What it is called, if it can be named.
-    pub(crate) fn name(&self) -> Option<Name> {
-        self.stream.map(Name::Stream).or(self.inode.map(Name::Inode))
-    }
-
-    /// Why, for people.
-    pub(crate) fn sentence(&self) -> &'static str {
-        ReasonT::from_word(self.reason).unwrap_or(ReasonT::None).sentence()
-    }
-
-    /// The same end has the same key, whoever found it. `is_afar`: see [`explain`].
-    fn key(&self, is_afar: bool) -> (u32, &'static str, String, String) {
-        let pid = if is_afar { 0 } else { self.pid };
-        (pid, self.kind, self.from.clone(), self.to.clone())
-    }
-
-    /// What the server knows was found, too.
-    fn is_found(&mut self, found: &Self) {
-        self.inode = found.inode;
-        if self.pid != found.pid {
-            // The server's numbers are others than ours.
-            (self.pid, self.peer_pid) = (found.pid, found.peer_pid);
-        }
-        // An offer that waits has found no peer so far, and the server cannot know why.
-        if self.reason == ReasonT::NoPeer.word() && found.peer_pid.is_some() {
-            let is_not_hot = found.reason == ReasonT::NotHot.word();
-            self.reason = if is_not_hot { ReasonT::PeerNotHot.word() } else { found.reason };
-        }
-    }
-}
-
-#[allow(clippy::ref_option, reason = "serde's calling convention")]
-fn as_text<S: Serializer>(stream: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    stream.map(|number| number.to_string()).serialize(serializer)
-}
-
-/// The word for a kind.
-fn kind_word(kind: KindT) -> &'static str {
-    match kind {
-        KindT::Tcp => "tcp",
-        KindT::Unix => "unix",
-        KindT::Pipe => "pipe",
-        KindT::Udp => "udp",
-    }
-}
-
-/// The word for a home.
-fn home_word(home: HomeT) -> &'static str {
-    match home {
-        HomeT::Kernel => "kernel",
-        HomeT::Library => "library",
-    }
-}
 
 /// Sessions that pass the filter; `all`: also sockets that are not connected. In order of process.
 pub(crate) fn gather(
@@ -216,7 +53,7 @@ pub(crate) fn gather(
     explain(&mut found, &refused, is_afar);
     let mut rows = merge(known, found, is_afar);
     name_peers(&mut rows);
-    connection::add(&mut rows, &connections);
+    add_connections(&mut rows, &connections);
     rows.retain(|row| {
         let is_kind = filter.kind.is_none_or(|kind| kind_word(kind.of_interface()) == row.kind);
         is_kind && filter.pid.is_none_or(|pid| pid == row.pid || row.peer_pid == Some(pid))
@@ -264,39 +101,6 @@ fn merge(known: Vec<SessionInfoT>, found: Vec<Row>, is_afar: bool) -> Vec<Row> {
     rows
 }
 
-pub(crate) fn of_server(info: SessionInfoT) -> Row {
-    let text = |text: Option<CString>| {
-        text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
-    };
-    let is_away = info.home != HomeT::Kernel;
-    let program = text(info.program);
-    let datagrams = (is_away && info.kind == KindT::Udp).then_some(Datagrams {
-        sent: info.datagrams_sent,
-        received: info.datagrams_received,
-        dropped: info.datagrams_dropped,
-    });
-    Row {
-        stream: is_away.then_some(info.stream),
-        kind: kind_word(info.kind),
-        home: home_word(info.home),
-        reason: info.reason.word(),
-        pid: info.pid,
-        uid: info.uid,
-        program: program.rsplit('/').next().unwrap_or(&program).to_owned(),
-        from: text(info.from),
-        to: text(info.to),
-        peer_pid: (info.peer_pid != 0).then_some(info.peer_pid),
-        peer_program: None,
-        sent: is_away.then_some(info.sent),
-        received: is_away.then_some(info.received),
-        age_ms: Some(info.age_ms),
-        connection: None,
-        datagrams,
-        rates: None,
-        inode: None,
-    }
-}
-
 /// The other ends' programs, from their own rows or from `/proc`.
 fn name_peers(rows: &mut [Row]) {
     let names: HashMap<u32, String> =
@@ -305,5 +109,14 @@ fn name_peers(rows: &mut [Row]) {
         let Some(pid) = row.peer_pid.filter(|_| row.peer_program.is_none()) else { continue };
         let name = names.get(&pid).cloned();
         row.peer_program = name.or_else(|| processes::program(Path::new(PROC), pid));
+    }
+}
+
+/// Puts what is told to the sessions that it is told of.
+fn add_connections(rows: &mut [Row], told: &[ConnectionInfoT]) {
+    let told: HashMap<(Option<u64>, u32), &ConnectionInfoT> =
+        told.iter().map(|told| ((Some(told.stream), told.pid), told)).collect();
+    for row in rows {
+        row.connection = told.get(&(row.stream, row.pid)).map(|told| Connection::of(told));
     }
 }

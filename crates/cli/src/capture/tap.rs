@@ -3,13 +3,13 @@
 //!
 //! Not here: whose frames they are.
 
-use super::Out;
 use crate::output::note;
 use anyhow::{Context as _, Result, anyhow};
+use rustix::time::{ClockId, clock_gettime};
 use sojourn_filter::netlink;
-use sojourn_netif::pcapng::InterfaceId;
+use sojourn_netif::pcapng::{InterfaceId, Writer};
 use sojourn_netif::{Interface as _, Link, LinkError, Message, OpenError, PacketOptions, packet};
-use std::io;
+use std::io::{self, BufWriter, Write};
 
 /// With all that may come in a round of the fastest links. As much as the system allows, without
 /// the right to more.
@@ -23,6 +23,9 @@ const OPTIONS: PacketOptions = PacketOptions {
 };
 /// Frames taken at once.
 const BUDGET: usize = 256;
+
+/// Where the capture is written.
+pub(super) type Out = Writer<BufWriter<Box<dyn Write>>>;
 
 /// A frame, in bytes that are borrowed or owned.
 pub(super) struct Frame<B> {
@@ -60,7 +63,7 @@ impl Tap {
         let link = self.socket.properties().link;
         let mut room = Vec::new();
         let taken = self.socket.receive(BUDGET, &mut |received| {
-            let time_ns = received.time_ns.unwrap_or_else(super::now_ns);
+            let time_ns = received.time_ns.unwrap_or_else(now_ns);
             let bytes = match received.tag.zip(received.frame.split_at_checked(12)) {
                 None => received.frame,
                 // A tag goes back to where it was: behind the two addresses.
@@ -162,4 +165,10 @@ fn explained(error: OpenError) -> anyhow::Error {
         ),
         error => error.into(),
     }
+}
+
+/// Nanoseconds since 1970, as frames have it.
+pub(super) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

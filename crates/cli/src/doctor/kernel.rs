@@ -1,6 +1,6 @@
 //! What the kernel offers, tried out rather than read off its version.
 
-use super::Item;
+use super::item::Item;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! Limits and processors.
 
-use super::Item;
+use super::item::Item;
 use crate::output::bytes;
 use rustix::process::{Resource, getrlimit};
 

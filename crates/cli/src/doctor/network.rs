@@ -4,8 +4,8 @@
 //! What takes rights to try is tried only with them. Not here: who of the processes holds what
 //! (`attached`).
 
-use super::Item;
 use super::attached::{self, Attached};
+use super::item::Item;
 use crate::args::Where;
 use crate::client::Client;
 use crate::sessions::PROC;
@@ -251,7 +251,7 @@ fn attached_now() -> (Item, Option<Vec<Attached>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::item::State;
     use super::*;
 
     #[test]

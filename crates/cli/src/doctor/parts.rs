@@ -1,6 +1,6 @@
 //! The parts of Sojourn: is the library there, does the loader take it, which server answers.
 
-use super::Item;
+use super::item::Item;
 use crate::args::Where;
 use crate::beside::{self, PartError};
 use crate::client::{Client, Unserved, speaks_with_programs};

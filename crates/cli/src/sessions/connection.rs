@@ -1,9 +1,7 @@
 //! How a session with another host is: windows, round-trip time, losses, as its program tells.
 
-use super::Row;
 use serde::Serialize;
 use sojourn_session::ConnectionInfoT;
-use std::collections::HashMap;
 use std::fmt::{self, Display};
 
 /// States as Linux numbers them, from 1 on.
@@ -79,14 +77,5 @@ impl Display for Connection {
             self.retransmissions,
             self.loss_events
         )
-    }
-}
-
-/// Puts what is told to the sessions that it is told of.
-pub(super) fn add(rows: &mut [Row], told: &[ConnectionInfoT]) {
-    let told: HashMap<(Option<u64>, u32), &ConnectionInfoT> =
-        told.iter().map(|told| ((Some(told.stream), told.pid), told)).collect();
-    for row in rows {
-        row.connection = told.get(&(row.stream, row.pid)).map(|told| Connection::of(told));
     }
 }

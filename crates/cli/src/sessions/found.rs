@@ -4,10 +4,11 @@
 //! (options, use through stdio) is not guessed: such a session counts as not hot, unless its
 //! program has told the server, which remembers what it was told and what it refused.
 
+use super::diag;
 use super::processes::{self, Object, Process};
+use super::row::{Row, home_word, kind_word};
 use super::standing::Observer;
 use super::tables::{Tables, Tcp, Udp, Unix};
-use super::{Row, diag, home_word, kind_word};
 use sojourn_session::{HomeT, KindT, ReasonT};
 use std::collections::HashMap;
 use std::path::Path;

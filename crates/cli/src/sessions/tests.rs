@@ -3,8 +3,11 @@
 //! `/proc` is that of real processes; one that has a file called like the library mapped passes for
 //! a program under Sojourn. Only such processes of the test's own are looked at.
 
+use super::row::Datagrams;
 use super::*;
 use crate::inspect::tests::Scratch;
+use sojourn_session::{HomeT, KindT};
+use std::ffi::CString;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};

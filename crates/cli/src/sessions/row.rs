@@ -1,0 +1,178 @@
+//! One end of a session, as it is shown. Not here: how sessions are found.
+
+use super::connection::Connection;
+use super::name::Name;
+use serde::{Serialize, Serializer};
+use sojourn_session::{HomeT, KindT, ReasonT, RefusedInfoT, SessionInfoT};
+use std::ffi::CString;
+
+/// One end of a session, as it is shown. Fields are those of `--json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Row {
+    /// Its stream's number, if it is away from the kernel. Text in JSON: many readers have 53 bits
+    /// for a number.
+    #[serde(serialize_with = "as_text")]
+    pub(crate) stream: Option<u64>,
+    pub(crate) kind: &'static str,
+    pub(crate) home: &'static str,
+    /// A word of `sojourn_session::reason`.
+    pub(crate) reason: &'static str,
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+    pub(crate) program: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) peer_pid: Option<u32>,
+    pub(crate) peer_program: Option<String>,
+    /// Bytes through the stream, as far as the server knows.
+    pub(crate) sent: Option<u64>,
+    pub(crate) received: Option<u64>,
+    /// Since the move, or since it waits for its peer.
+    pub(crate) age_ms: Option<u64>,
+    /// How the connection is, if it is with another host and away from the kernel.
+    pub(crate) connection: Option<Connection>,
+    /// What has gone past the kernel, if it is a UDP socket's that is away.
+    pub(crate) datagrams: Option<Datagrams>,
+    /// What was measured, of one that is in the kernel because it was slower away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rates: Option<Rates>,
+    /// Of the socket or pipe, where `/proc` shows it. Text, as `stream`.
+    #[serde(serialize_with = "as_text")]
+    pub(crate) inode: Option<u64>,
+}
+
+/// Bytes a second, both ways, in the kernel and away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Rates {
+    pub(crate) in_kernel: u64,
+    pub(crate) away: u64,
+}
+
+impl Rates {
+    pub(super) fn of(refused: &RefusedInfoT) -> Option<Self> {
+        let RefusedInfoT { in_kernel, away, .. } = *refused;
+        (in_kernel > 0).then_some(Self { in_kernel, away })
+    }
+}
+
+impl std::fmt::Display for Rates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rate = |bytes: u64| bytes as f64 / 1e6;
+        write!(
+            f,
+            "{:.2} MB/s in the kernel, {:.2} MB/s away",
+            rate(self.in_kernel),
+            rate(self.away)
+        )
+    }
+}
+
+/// How many datagrams have gone past the kernel, and how many came and found no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Datagrams {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+}
+
+impl std::fmt::Display for Datagrams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sent, received, dropped } = self;
+        write!(f, "datagrams {sent} out, {received} in, {dropped} dropped")
+    }
+}
+
+impl Row {
+    /// Whether it is not accelerated.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.stream.is_none()
+    }
+
+    /// What it is called, if it can be named.
+    pub(crate) fn name(&self) -> Option<Name> {
+        self.stream.map(Name::Stream).or(self.inode.map(Name::Inode))
+    }
+
+    /// Why, for people.
+    pub(crate) fn sentence(&self) -> &'static str {
+        ReasonT::from_word(self.reason).unwrap_or(ReasonT::None).sentence()
+    }
+
+    /// The same end has the same key, whoever found it. `is_afar`: its number of
+    /// a process is not ours.
+    pub(super) fn key(&self, is_afar: bool) -> (u32, &'static str, String, String) {
+        let pid = if is_afar { 0 } else { self.pid };
+        (pid, self.kind, self.from.clone(), self.to.clone())
+    }
+
+    /// What the server knows was found, too.
+    pub(super) fn is_found(&mut self, found: &Self) {
+        self.inode = found.inode;
+        if self.pid != found.pid {
+            // The server's numbers are others than ours.
+            (self.pid, self.peer_pid) = (found.pid, found.peer_pid);
+        }
+        // An offer that waits has found no peer so far, and the server cannot know why.
+        if self.reason == ReasonT::NoPeer.word() && found.peer_pid.is_some() {
+            let is_not_hot = found.reason == ReasonT::NotHot.word();
+            self.reason = if is_not_hot { ReasonT::PeerNotHot.word() } else { found.reason };
+        }
+    }
+}
+
+#[allow(clippy::ref_option, reason = "serde's calling convention")]
+fn as_text<S: Serializer>(stream: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    stream.map(|number| number.to_string()).serialize(serializer)
+}
+
+/// The word for a kind.
+pub(super) fn kind_word(kind: KindT) -> &'static str {
+    match kind {
+        KindT::Tcp => "tcp",
+        KindT::Unix => "unix",
+        KindT::Pipe => "pipe",
+        KindT::Udp => "udp",
+    }
+}
+
+/// The word for a home.
+pub(super) fn home_word(home: HomeT) -> &'static str {
+    match home {
+        HomeT::Kernel => "kernel",
+        HomeT::Library => "library",
+    }
+}
+
+/// What the server says of a session.
+pub(crate) fn of_server(info: SessionInfoT) -> Row {
+    let text = |text: Option<CString>| {
+        text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let is_away = info.home != HomeT::Kernel;
+    let program = text(info.program);
+    let datagrams = (is_away && info.kind == KindT::Udp).then_some(Datagrams {
+        sent: info.datagrams_sent,
+        received: info.datagrams_received,
+        dropped: info.datagrams_dropped,
+    });
+    Row {
+        stream: is_away.then_some(info.stream),
+        kind: kind_word(info.kind),
+        home: home_word(info.home),
+        reason: info.reason.word(),
+        pid: info.pid,
+        uid: info.uid,
+        program: program.rsplit('/').next().unwrap_or(&program).to_owned(),
+        from: text(info.from),
+        to: text(info.to),
+        peer_pid: (info.peer_pid != 0).then_some(info.peer_pid),
+        peer_program: None,
+        sent: is_away.then_some(info.sent),
+        received: is_away.then_some(info.received),
+        age_ms: Some(info.age_ms),
+        connection: None,
+        datagrams,
+        rates: None,
+        inode: None,
+    }
+}
