@@ -4,10 +4,12 @@
 //!
 //! Nothing of Sojourn, and no check of what was transferred (that is `lab-peer`'s).
 
+mod client;
 pub mod flow;
 mod frames;
 mod histogram;
 mod options;
+mod paced;
 
 use std::io::{Read, Write};
 use std::process::Child;

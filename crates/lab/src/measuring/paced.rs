@@ -1,7 +1,12 @@
 //! Question and answer at a pace: so many calls a second, each timed alone, with a pause in between
 //! whose own processor time does not count.
 
-use super::{Client, Histogram, Options, Result, Value, json};
+#![allow(unsafe_code, reason = "system calls without a safe wrapper")]
+
+use super::client::Client;
+use super::{Histogram, Options};
+use serde_json::{Value, json};
+use std::io::Result;
 use std::time::{Duration, Instant};
 
 /// Pauses shorter than this are spent looking at the clock: a sleep takes longer.

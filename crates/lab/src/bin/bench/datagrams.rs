@@ -2,7 +2,7 @@
 //!
 //! Not the client: to it a connected socket is an end like others (`ends`).
 
-use crate::ends::again;
+use crate::spinning::again;
 use sojourn_lab::measuring::flow::{PROCESSOR_TIME, SEND_BACK, cpu_ns};
 use std::io::{Error, ErrorKind, Result};
 use std::net::UdpSocket;

@@ -1,8 +1,9 @@
 //! The two ends of a connection, by ordinary calls.
 
+use crate::spinning::Spinning;
 use sojourn_lab::measuring::{End, Options};
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{Error, Read, Result, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -158,34 +159,5 @@ impl Write for Datagrams {
 
     fn flush(&mut self) -> Result<()> {
         Ok(())
-    }
-}
-
-/// Asks a non-blocking descriptor again until it has something or room.
-struct Spinning<T>(T);
-
-impl<T: Read> Read for Spinning<T> {
-    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        again(|| self.0.read(buf))
-    }
-}
-
-impl<T: Write> Write for Spinning<T> {
-    fn write(&mut self, buf: &[u8]) -> Result<usize> {
-        again(|| self.0.write(buf))
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// Repeats `step` while it would have to wait.
-pub(crate) fn again<T>(mut step: impl FnMut() -> Result<T>) -> Result<T> {
-    loop {
-        match step() {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-            done => return done,
-        }
     }
 }

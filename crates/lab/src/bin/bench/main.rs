@@ -12,6 +12,7 @@ mod ends;
 mod life;
 mod many;
 mod rate;
+mod spinning;
 
 use serde_json::Value;
 use sojourn_lab::measuring::{End, Options, flow, pin};
