@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use self::many::ManyCell;
-use self::measure::{Cell, Settings};
+use self::measure::{Cell, ITEM, Settings};
 use self::row::{Kind, Mode, Row};
 use self::worker::Task;
 use crate::machine::Machine;
@@ -86,9 +86,6 @@ impl Choice {
         rows
     }
 }
-
-/// Bytes of one message of the bandwidth table.
-const ITEM: usize = 64 << 10;
 
 fn settings(quick: bool) -> Result<Settings> {
     let processors = os::processors();
@@ -178,9 +175,4 @@ fn bandwidth(settings: &Settings, choice: &Choice) -> Vec<Cell> {
     let all: Vec<Cell> = choice.modes(settings).into_iter().flat_map(of).collect();
     println!("{}", report::bandwidth(&all, settings));
     all
-}
-
-/// The named mode's cells, for tables that compare within one.
-fn of_mode(cells: &[Cell], mode: Mode) -> impl Iterator<Item = &Cell> {
-    cells.iter().filter(move |cell| cell.mode == mode)
 }

@@ -12,7 +12,7 @@ use sojourn_ipc::{
     ServerOptions, Wait,
 };
 
-use super::Settings;
+use super::settings::Settings;
 use crate::ipc::measure::{self, Settings as Rounds};
 use crate::ipc::ours;
 use crate::ipc::row::{Client, Kind, Link, Mode, Row, Server, Sink, Source};

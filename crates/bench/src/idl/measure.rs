@@ -3,9 +3,9 @@
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::Settings;
 use super::cases::Case;
 use super::codec::{Kind, Language, Subject};
+use super::settings::Settings;
 use crate::{os, stats};
 
 /// One figure of the table.

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::Settings;
 use super::calls::CallCell;
 use super::cases::Case;
 use super::codec::{Kind, Language};
 use super::measure::Cell;
 use super::published::Published;
+use super::settings::Settings;
 use crate::machine::Machine;
 use crate::table::{Table, bytes, duration, ratio};
 

@@ -7,24 +7,13 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::measure::Settings;
-use super::row::{Client, Make, Mode, Server};
+use super::row::{Crowd, Mode};
 use super::worker::{Order, Party, Task, warm_up};
 use super::{ours, rivals};
 use crate::stats;
 
 /// Bytes of each request.
 pub(super) const SIZE: usize = 64;
-
-/// A server and so many clients, not made yet.
-pub(super) type Many = (Make<Box<dyn Server>>, Vec<Make<Box<dyn Client>>>);
-
-/// A kind of server that takes many clients.
-pub(super) struct Crowd {
-    /// Name in the table.
-    pub(super) name: &'static str,
-    /// Makes it.
-    pub(super) make: fn(usize) -> Result<Many>,
-}
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]

@@ -10,6 +10,9 @@ use super::row::{Kind, Mode, Row};
 use super::worker::{Order, Party, Task};
 use crate::stats;
 
+/// Bytes of one message of the bandwidth table.
+pub(super) const ITEM: usize = 64 << 10;
+
 /// How long and how often.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Settings {
@@ -179,6 +182,11 @@ pub(crate) fn alternate(
         }
     }
     entries.into_iter().flat_map(|entry| entry.cells(mode)).collect()
+}
+
+/// The named mode's cells, for tables that compare within one.
+pub(super) fn of_mode(cells: &[Cell], mode: Mode) -> impl Iterator<Item = &Cell> {
+    cells.iter().filter(move |cell| cell.mode == mode)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use sojourn_ipc::{
     Memory, ReadyReply, Request, Server as Serving, ServerOptions, Span, Wait,
 };
 
-use super::many::{Crowd, Many};
-use super::row::{Client, Kind, Link, Make, Mode, Row, SIZE_MAX, Server, Sink, Source, produce};
+use super::row::{
+    Client, Crowd, Kind, Link, Make, Many, Mode, Row, SIZE_MAX, Server, Sink, Source, produce,
+};
 
 /// How a message larger than the message's own lines travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! The targets for IPC, judged from one run's cells.
 
-use super::measure::Cell;
+use super::measure::{Cell, ITEM, of_mode};
 use super::report::{fastest, megabytes_per_s};
 use super::row::{Kind, Mode};
-use super::{ITEM, of_mode};
 use crate::reach::Reach;
 use crate::table::bytes;
 

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::ITEM;
 use super::many::{ManyCell, SIZE};
-use super::measure::{Cell, Settings};
+use super::measure::{Cell, ITEM, Settings};
 use super::row::{Kind, Mode};
 use crate::machine::Machine;
 use crate::table::{Table, bytes, duration, ratio};

@@ -244,6 +244,17 @@ pub(crate) fn receive_buffer() -> Vec<u8> {
     vec![1; SIZE_MAX]
 }
 
+/// A server and so many clients, not made yet.
+pub(super) type Many = (Make<Box<dyn Server>>, Vec<Make<Box<dyn Client>>>);
+
+/// A kind of server that takes many clients.
+pub(super) struct Crowd {
+    /// Name in the table.
+    pub(super) name: &'static str,
+    /// Makes it.
+    pub(super) make: fn(usize) -> Result<Many>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

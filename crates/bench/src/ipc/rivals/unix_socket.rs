@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use anyhow::{Context as _, Result};
 
 use super::stream_io::{self, Side};
-use crate::ipc::many::Many;
+use crate::ipc::row::Many;
 use crate::ipc::row::{Client, Kind, Link, Make, Mode, Row, Server, Sink, receive_buffer};
 use crate::os::Poller;
 

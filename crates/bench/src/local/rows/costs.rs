@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{of_lab, times_of};
+use super::figures::{of_lab, times_of};
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::way::Way;
 use crate::local::world::World;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use sojourn_lab::Running;
 
-use super::of_lab;
+use super::figures::of_lab;
 use crate::local::row::{Row, Sample, Turn, Unit};
 use crate::local::way::Way;
 use crate::local::world::World;

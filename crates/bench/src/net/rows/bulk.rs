@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{client, ms, pins};
+use super::client::{client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};

@@ -7,7 +7,7 @@ use anyhow::Result;
 use sojourn_lab::net::{Conditions, End};
 
 use super::bulk::of_bytes;
-use super::{client, ms};
+use super::client::{client, ms};
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Wait, Way};
 use crate::net::world::{Between, World};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::ms;
+use super::client::ms;
 use crate::local::row::Unit;
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use sojourn_lab::Running;
 
-use super::ms;
+use super::client::ms;
 use crate::local::row::{Sample, Unit};
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Wait, Way};

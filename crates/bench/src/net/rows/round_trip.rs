@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use sojourn_lab::Running;
 
-use super::{client, ms, pins};
+use super::client::{client, ms, pins};
 use crate::local::row::{Sample, Unit};
 use crate::local::rows::of_lab;
 use crate::net::row::{Measured, Row};

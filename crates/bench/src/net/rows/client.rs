@@ -1,0 +1,51 @@
+//! The client that measures, and its words.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use sojourn_lab::net::End;
+
+use crate::net::way::{Side, Wait, Way};
+use crate::net::world::{self, Place, World};
+
+/// The client that measures: `lab-bench`, or a rival that takes the same words and says the same.
+pub(super) fn client(
+    world: &World,
+    place: &Place,
+    (way, wait): (Way, Wait),
+    words: &[&str],
+) -> Result<Command> {
+    let program = match way {
+        Way::Smoltcp => world::myself()?,
+        Way::Gvisor => world.gvisor().context("sojourn-bench-netstack is not there")?,
+        _ => return Ok(place.lab(Side::Client, wait, words)),
+    };
+    let mut command = place.command(Side::Client, wait, program);
+    if way == Way::Smoltcp {
+        command.arg("net-smoltcp");
+    }
+    // Addresses beside the host's own: its kernel takes no part, and drops what it sees of this at
+    // once.
+    let [a, b, c, _] = place.link().v4(End::B).octets();
+    let address = format!("{a}.{b}.{c}.77");
+    let mac = format!("02:6c:61:{b:02x}:{c:02x}:77");
+    command.args(["--interface", place.link().interface(), "--mac", &mac, "--address", &address]);
+    command.args(["--spin", if wait == Wait::Spinning { "1" } else { "0" }]);
+    command.args(words);
+    Ok(command)
+}
+
+/// Milliseconds as a word.
+pub(super) fn ms(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+/// Options that tie client and server to processors of their own.
+pub(super) fn pins() -> (Vec<String>, Vec<String>) {
+    let processors = crate::os::processors();
+    let pin = |processor: Option<&usize>| -> Vec<String> {
+        ["--pin".to_owned(), processor.copied().unwrap_or(0).to_string()].into()
+    };
+    (pin(processors.first()), pin(processors.last()))
+}
