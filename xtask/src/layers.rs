@@ -102,7 +102,6 @@ const ROOMS: &[(&str, &[&str])] = &[(
 const CIRCLES: &[(&str, usize)] = &[
     ("sojourn-carrier", 10),
     ("sojourn-server", 12),
-    ("sojourn-demo", 2),
     ("sojourn-interop", 3),
 ];
 

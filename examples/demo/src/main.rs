@@ -9,11 +9,13 @@ mod calc {
     include!(concat!(env!("OUT_DIR"), "/calc.rs"));
 }
 mod socket;
+mod sum;
 
 use anyhow::{Result, bail};
 use calc::{CalcApplyOut, CalcRecallDeferredReply, CalcServer, CalcService, OperatorT};
 use sojourn_ipc::{Address, Deadline, Endpoint, ServerOptions, Wait, rt};
 use std::sync::{Arc, Mutex, PoisonError};
+use sum::sum;
 
 /// A calculator with a memory.
 #[derive(Debug, Default)]
@@ -61,11 +63,6 @@ impl CalcServer for Calculator {
         // A client that has gone meanwhile needs no answer.
         let _ = reply.send(value);
     }
-}
-
-/// The sum, as both ways of serving compute it.
-fn sum(terms: &[i32]) -> i64 {
-    terms.iter().map(|term| i64::from(*term)).sum()
 }
 
 fn main() -> Result<()> {

@@ -3,7 +3,7 @@
 //! A request is an operation number, a count and as many 32-bit numbers; an answer is one 64-bit
 //! number. Not here: any of Sojourn. This is what the demonstration compares with.
 
-use crate::sum;
+use crate::sum::sum;
 use anyhow::Result;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
