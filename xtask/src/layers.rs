@@ -102,7 +102,6 @@ const ROOMS: &[(&str, &[&str])] = &[(
 const CIRCLES: &[(&str, usize)] = &[
     ("sojourn-carrier", 10),
     ("sojourn-server", 12),
-    ("sojourn-interop", 3),
 ];
 
 /// Fails on the first dependency between crates that is not allowed, on circles within crates, and

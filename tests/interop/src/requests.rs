@@ -5,7 +5,7 @@ use sojourn_ipc::rt::random::Random;
 use sojourn_ipc::rt::{self, EncodeError, InterfaceId};
 use sojourn_stubs_rust::{calc, everything, files, paper};
 
-use crate::corners;
+use crate::generated::corners;
 
 include!(concat!(env!("OUT_DIR"), "/requests.rs"));
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sojourn_ipc::{Server, rt};
 use sojourn_stubs_rust::{calc, everything, files, paper};
 
-use crate::{Failure, corners};
+use crate::generated::corners;
+use crate::limits::Failure;
 
 /// Says whether a one-way message was wrong since the last call.
 type Check = Box<dyn Fn() -> Result<(), rt::Fault>>;

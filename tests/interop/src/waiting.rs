@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use sojourn_ipc::{Connection, Wait, rt};
 
-use crate::{Failure, waits};
+use crate::generated::waits;
+use crate::limits::{Failure, soon};
 
 /// What a fault of these tests says: the first code of the user's own.
 const REFUSED: rt::Fault = rt::Fault(0x1000);
@@ -85,7 +86,7 @@ fn is_as_before(client: &mut waits::WaitsClient<Connection>, after: &str) -> Res
 /// Which call waited in another way than it must.
 pub(crate) fn drive(mut connection: Connection) -> Result<(), Failure> {
     connection.set_wait(waits::waits_connect_options().wait);
-    let mut client = waits::WaitsClient::bind_by(connection, crate::soon())?;
+    let mut client = waits::WaitsClient::bind_by(connection, soon())?;
     is_as_before(&mut client, "binding")?;
     ensure(client.parked()?, "parked() spins")?;
     is_as_before(&mut client, "parked()")?;
