@@ -13,7 +13,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod cc;
-pub mod demux;
 pub mod frto;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]

@@ -267,11 +267,6 @@ impl TcpRecord {
         (self.snd_nxt.wrapping_sub(self.snd_una) as usize).min(self.send_queue.len())
     }
 
-    /// Whether our FIN was sent and is not acknowledged.
-    pub fn fin_in_flight(&self) -> bool {
-        self.snd_nxt.wrapping_sub(self.snd_una) as usize == self.send_queue.len() + 1
-    }
-
     /// See [`SessionRecord::check`](crate::record::SessionRecord::check).
     pub(crate) fn check(&self, ipv4: bool) -> Result<(), RecordError> {
         self.check_sizes(ipv4)?;

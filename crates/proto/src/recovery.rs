@@ -236,12 +236,6 @@ impl Recovery {
         self.timeouts
     }
 
-    /// When the first of the retransmissions was sent that nothing has been heard of since, for
-    /// `TCP_USER_TIMEOUT`.
-    pub fn silent_since(&self) -> Option<Instant> {
-        self.again_since.filter(|_| self.timeouts > 0)
-    }
-
     /// Whether the window was reduced, for whatever reason, so that on a connection with ECN the
     /// next new data carries CWR (RFC 3168, 6.1.2).
     pub fn cwr_due(&self) -> bool {

@@ -243,17 +243,6 @@ impl Connection {
         self.urgent
     }
 
-    /// Whether the record was taken: nothing happens here any more.
-    pub fn is_exported(&self) -> bool {
-        self.exported
-    }
-
-    /// Whether bytes wait beyond a gap. The kernel's repair interface cannot take those: better go
-    /// home when there are none.
-    pub fn has_gaps(&self) -> bool {
-        !self.rcv.assembler.is_empty()
-    }
-
     /// What became of the segments so far.
     pub fn tally(&self) -> &Tally {
         &self.tally

@@ -75,17 +75,6 @@ impl Disposition {
         Disposition::Exported,
     ];
 
-    /// Whether anything of the segment was used.
-    pub const fn is_accepted(self) -> bool {
-        matches!(
-            self,
-            Disposition::Data
-                | Disposition::Acknowledgement
-                | Disposition::OutOfOrder
-                | Disposition::Reset
-        )
-    }
-
     /// Whether the segment was not worth a look at what it carries: not the peer's, or of another
     /// time. What lies before the window may still have a FIN at its front.
     pub const fn is_refused(self) -> bool {

@@ -6,7 +6,7 @@
 //! where the engine counts bytes.
 
 use super::connection::Connection;
-use crate::record::{TcpCounters, TcpState, TimestampUnit};
+use crate::record::{TcpCounters, TimestampUnit};
 use crate::recovery;
 use crate::time::{Duration, Instant};
 
@@ -224,17 +224,5 @@ impl Connection {
     /// session's life.
     pub fn bytes_moved(&self) -> u64 {
         self.counters.bytes_acked.wrapping_add(self.counters.bytes_received)
-    }
-
-    /// The state as Linux numbers it.
-    pub fn state_number(&self) -> u8 {
-        self.state as u8
-    }
-
-    /// Whether the session could live on in a kernel socket: both directions are whole, or only the
-    /// peer's is closed.
-    pub fn can_go_home(&self) -> bool {
-        let whole = matches!(self.state, TcpState::Established | TcpState::CloseWait);
-        whole && self.closed.is_none()
     }
 }
