@@ -1,5 +1,5 @@
-//! Owners come and go: programs with a packet socket of the group, with AF_XDP sockets beside it, or with a
-//! port.
+//! Owners come and go: programs with a packet socket of the group, with AF_XDP sockets beside it,
+//! or with a port.
 //!
 //! # Places in the group
 //! The kernel keeps a group's members in an array, and moves them: the last one takes the place of

@@ -9,9 +9,9 @@
 //! copied twice.
 //!
 //! What cannot be checked: that pointers given to us point at what the header says, and that a
-//! freed handle is not used. No panic leaves: see `errno`. What all parts share is in `handle`, `errno` and
-//! `scratch`; the functions are in `client`, `server`, `endpoint`, `received` and `memory`, documented in the
-//! header.
+//! freed handle is not used. No panic leaves: see `errno`. What all parts share is in `handle`,
+//! `errno` and `scratch`; the functions are in `client`, `server`, `endpoint`, `received` and
+//! `memory`, documented in the header.
 
 mod answer;
 mod client;

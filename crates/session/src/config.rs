@@ -5,8 +5,8 @@
 //! variable, a variable over the file. Whoever starts a program reads all three and hands the
 //! result on as variables ([`Config::to_env`]); the preload library reads those alone
 //! ([`Config::from_env`]). Not here: what the settings do; see `docs/understand/streams.md`. Read
-//! `settings` first, the table; `environment` reads flags and variables, `file` the file; `select` has
-//! the lists of ports, addresses and programs, `values` what all are read into.
+//! `settings` first, the table; `environment` reads flags and variables, `file` the file; `select`
+//! has the lists of ports, addresses and programs, `values` what all are read into.
 
 mod environment;
 mod error;

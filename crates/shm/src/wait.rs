@@ -3,8 +3,8 @@
 //! The rule (`docs/understand/ipc.md`, "Waiting"): spinning pays while it costs less processor time
 //! than the sleep and the wake-up that it saves (`cost`), and while what is waited for mostly comes
 //! within that (`pace`). It never pays when the peer ran on this very processor last, for then it
-//! cannot run while we spin, nor when more threads want to run than there are processors (`load`). Not here:
-//! the sleeping; who waits does that, each in its own way.
+//! cannot run while we spin, nor when more threads want to run than there are processors (`load`).
+//! Not here: the sleeping; who waits does that, each in its own way.
 
 mod cost;
 mod load;

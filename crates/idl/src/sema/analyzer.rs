@@ -1,5 +1,5 @@
-//! What is known while a compilation runs, and how it is added to. Not here: the rules, which are in
-//! the files beside this one.
+//! What is known while a compilation runs, and how it is added to. Not here: the rules, which are
+//! in the files beside this one.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -38,7 +38,8 @@ impl Holder<'_> {
 /// The handle whose present message this is.
 ///
 /// # Safety
-/// Null, or written by `message::fill` or `message::clear`, the handle not freed and used by no other thread now.
+/// Null, or written by `message::fill` or `message::clear`, the handle not freed and used by no
+/// other thread now.
 unsafe fn holder<'h>(message: *const In) -> Option<Holder<'h>> {
     if message.is_null() {
         return None;

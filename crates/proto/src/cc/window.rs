@@ -55,7 +55,8 @@ pub struct Acked {
     pub una: u64,
     /// The next position to send.
     pub nxt: u64,
-    /// Whether the window was what limited the sender ([`super::usage`]); otherwise it does not grow.
+    /// Whether the window was what limited the sender ([`super::usage`]); otherwise it does not
+    /// grow.
     pub limited: bool,
 }
 

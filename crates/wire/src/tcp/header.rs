@@ -1,5 +1,5 @@
-//! A TCP header as a value (RFC 9293 section 3.1), and its bytes. Not the checksum, which needs addresses and
-//! payload: see `frame` or [`Header::emit`].
+//! A TCP header as a value (RFC 9293 section 3.1), and its bytes. Not the checksum, which needs
+//! addresses and payload: see `frame` or [`Header::emit`].
 
 use super::flags::Flags;
 use super::options::{OPTIONS_BYTES_MAX, Options};
