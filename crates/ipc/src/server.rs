@@ -353,7 +353,7 @@ impl Server {
         })
     }
 
-    /// Disconnects a client of this thread, telling it why. [`Event::Gone`] follows.
+    /// Disconnects a client of this thread, telling it why. `Event::Gone` follows.
     pub fn expel(&mut self, client: ClientId, reason: Reason) {
         if self.lane(client).is_some() {
             self.expel_lane(client.index, reason);

@@ -96,7 +96,7 @@ pub(crate) struct Control {
     pub(crate) listener: OwnedFd,
     /// Says that `is_closing`, the list of threads or `offered` has changed.
     pub(crate) signal: OwnedFd,
-    /// Sockets made by [`Endpoint::offer`], for the control thread.
+    /// Sockets made by `Endpoint::offer`, for the control thread.
     pub(crate) offered: Mutex<Vec<OwnedFd>>,
     /// Who shares the sockets of clients that connect.
     pub(crate) proxies: Option<Arc<dyn Proxies>>,
