@@ -9,6 +9,7 @@ mod build;
 mod c_libraries;
 mod columns;
 mod demo;
+mod deny;
 mod layers;
 mod modules;
 mod packages;
@@ -30,12 +31,14 @@ cargo xtask COMMAND
   demo ipc          build, then run a C client against a Rust server over Sojourn IPC and over a
                     Unix socket, and print the ratio
   test              every check there is: format, lints, tests, models, documentation,
-                    layers, columns, pages
+                    layers, columns, pages, licences
   test --quick      the same without models and benchmarks' smoke test
-  lint              the checks that run nothing: format, layers, columns, pages, lints,
-                    documentation
+  lint              the checks that run nothing: format, layers, columns, pages, licences,
+                    lints, documentation
   pages             the check of the pages alone: links, a section for every reason, a row for every
                     setting
+  deny              the check of dependencies alone: licences, sources and, with cargo-deny
+                    installed, advisories, by deny.toml
   layers            only the check that dependencies and imports point one way
   layers PACKAGE    show every import that is part of a circle within a package
   build             leave every shipped program and library in target/release
@@ -76,6 +79,7 @@ fn run() -> Result<()> {
         ["test", "--quick"] => test::run(false),
         ["lint"] => test::lint(),
         ["pages"] => pages::check(),
+        ["deny"] => deny::check(),
         ["layers"] => layers::check(),
         ["layers", package] => layers::show(package),
         ["build"] => build::build(),

@@ -2,7 +2,7 @@
 
 use crate::packages::{TEST, ensure, ensure_component};
 use crate::steps::{self, cargo};
-use crate::{again, build, c_libraries, columns, layers, pages};
+use crate::{again, build, c_libraries, columns, deny, layers, pages};
 use anyhow::Result;
 
 fn models() -> Result<()> {
@@ -24,6 +24,8 @@ pub(crate) fn lint() -> Result<()> {
     columns::check()?;
     eprintln!("── pages");
     pages::check()?;
+    eprintln!("── licences, sources, advisories");
+    deny::check()?;
     run_step("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     steps::run("documentation", docs.env("RUSTDOCFLAGS", "-D warnings"))
