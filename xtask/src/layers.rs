@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sojourn-proto", &["sojourn-wire"]),
     ("sojourn-netif", &["sojourn-wire"]),
     ("sojourn-filter", &["sojourn-ipc", "sojourn-wire"]),
+    ("sojourn-firewall", &["sojourn-wire"]),
     (
         "sojourn-pump",
         &[
@@ -40,6 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "sojourn-carrier",
         &[
             "sojourn-filter",
+            "sojourn-firewall",
             "sojourn-ipc",
             "sojourn-netif",
             "sojourn-proto",

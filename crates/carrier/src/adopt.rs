@@ -343,7 +343,11 @@ impl Carrier {
             _ => {}
         }
         match is_its {
-            true => self.look_at_way(local),
+            true => {
+                self.look_at_way(local);
+                // The rules may have changed while there was no server.
+                self.judge(local);
+            }
             false => self.attend(local),
         }
     }

@@ -23,6 +23,7 @@ use crate::metastate::{Mac, Metastate, Way};
 use crate::moves::{hop_of, is_cut, way_of};
 use crate::paths::Paths;
 use crate::returned::Returned;
+use crate::rules::Rules;
 use crate::sessions::{Gate, Sessions};
 use crate::too_big::Path;
 use rustix::event::Timespec;
@@ -47,6 +48,7 @@ const HOME_EVERY_US: u64 = 500_000;
 const GATE: u64 = 0;
 pub(crate) const INBOX: u64 = 1;
 const CHANGES: u64 = 2;
+const RULES: u64 = 4;
 pub(crate) const ROUTERS: u64 = 3;
 /// A program of an earlier server's session; its number is in the lower half.
 pub(crate) const PROGRAM: u64 = 1 << 32;
@@ -222,6 +224,8 @@ pub struct Carrier {
     pub(crate) metastate: Metastate,
     /// If this kernel has one.
     pub(crate) conntrack: Option<Conntrack>,
+    /// Of packet filters and IPsec; `None`: they are ignored.
+    pub(crate) rules: Option<Rules>,
     pub(crate) links: Links,
     /// By the number that the carrier gave.
     pub(crate) entries: HashMap<u64, Entry>,
@@ -266,12 +270,14 @@ impl Carrier {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(at("epoll"))?;
         let metastate = Metastate::new().map_err(at("rtnetlink"))?;
         let links = Links::new(Keeping::at(keeper), sessions.has_rings());
+        let rules = sessions.respects_firewalls().then(|| Rules::new(now()));
         let mut carrier = Self {
             sessions,
             gate,
             set,
             metastate,
             conntrack: Conntrack::new(),
+            rules,
             links,
             entries: HashMap::new(),
             tokens: HashMap::new(),
@@ -289,6 +295,9 @@ impl Carrier {
         };
         carrier.watch(carrier.gate.bell(), GATE).map_err(at("epoll"))?;
         carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
+        for fd in carrier.rules.iter().flat_map(|rules| rules.firewall.changes_fds()) {
+            carrier.watch(fd, RULES).map_err(at("epoll"))?;
+        }
         carrier.adopt_all();
         Ok(carrier)
     }
@@ -310,8 +319,9 @@ impl Carrier {
             let idle = self.links.tidy(at);
             let look = self.take_fragmented(at);
             let old = self.take_old_paths(at);
+            let survey = self.survey_rules(at);
             let due = self.due.first().map(|(when, _)| *when);
-            let next = [idle, look, old, due].into_iter().flatten().min();
+            let next = [idle, look, old, survey, due].into_iter().flatten().min();
             let limit = next.map(|when| when.since(at).as_micros()).map(|us| Timespec {
                 tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
                 tv_nsec: (us % 1_000_000 * 1000) as i64,
@@ -327,6 +337,7 @@ impl Carrier {
                     GATE => self.take_from_gate(),
                     INBOX => self.take_attention(),
                     CHANGES => self.changed(),
+                    RULES => self.look_at_rules(),
                     ROUTERS => self.hear_routers(),
                     program => self.program_ended(program as u32),
                 }

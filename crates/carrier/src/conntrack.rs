@@ -38,6 +38,8 @@ const TUPLE_IP: u16 = 1;
 const TUPLE_PROTO: u16 = 2;
 /// `IPS_SRC_NAT`, `IPS_DST_NAT`.
 const TRANSLATED: u32 = 1 << 4 | 1 << 5;
+/// `IPS_ASSURED`: packets have gone both ways.
+const ASSURED: u32 = 1 << 2;
 /// `CTA_PROTOINFO_TCP`, and within it the flags of both directions; each is a byte of flags and one
 /// that says which count.
 const PROTOINFO_TCP: u16 = 1;
@@ -45,6 +47,15 @@ const FLAGS: [u16; 2] = [4, 5];
 const LIBERAL: [u8; 2] = [8, 8];
 
 const ANSWER_MAX: usize = 8 * 1024;
+
+/// What the tracking says of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Its addresses or ports are translated.
+    pub(crate) is_translated: bool,
+    /// Its next packets are in the state `established`.
+    pub(crate) is_established: bool,
+}
 
 /// Asks and tells the tracking of the network namespace in which it was made.
 #[derive(Debug)]
@@ -64,11 +75,12 @@ impl Conntrack {
         Some(Self { socket, sequence: 0 })
     }
 
-    /// Whether the kernel translates addresses or ports of that session.
-    pub(crate) fn translates(&mut self, key: &Key) -> bool {
-        let Some(remote) = key.remote() else { return false };
+    /// What is known of that session; nothing of one that is not tracked.
+    pub(crate) fn standing(&mut self, key: &Key) -> Standing {
+        let Some(remote) = key.remote() else { return Standing::default() };
         let question = Message::new(GET, key.local().ip()).tuple(key.local(), remote);
-        self.ask(question).is_ok_and(|answer| status(&answer) & TRANSLATED != 0)
+        let status = self.ask(question).map_or(0, |answer| status(&answer));
+        Standing { is_translated: status & TRANSLATED != 0, is_established: status & ASSURED != 0 }
     }
 
     /// From now on any sequence number of that session is as good as another.

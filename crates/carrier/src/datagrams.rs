@@ -128,6 +128,12 @@ impl Carrier {
     pub(crate) fn offer_datagrams(&mut self, local: u64, socket: OwnedFd) {
         let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
         let plan = self.plan(socket.as_fd());
+        self.update_rules(now());
+        let is_filtered =
+            |plan: &Plan| plan.keys.iter().any(|key| self.is_filtered(key, Some(&plan.way)));
+        if plan.as_ref().is_some_and(is_filtered) {
+            return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
+        }
         self.sessions.offer(socket.as_fd(), &what);
         // Nobody else is to keep the port.
         drop(socket);

@@ -43,6 +43,9 @@ pub trait Sessions: Send {
     fn may_have_packets(&self, process: &Descriptor) -> bool;
     /// Whether programs' packet sockets have mapped rings. Without, every packet is a message.
     fn has_rings(&self) -> bool;
+    /// Whether sessions stay in the kernel about which packet filters or IPsec policies of the host
+    /// could say something.
+    fn respects_firewalls(&self) -> bool;
     /// The carrier is at work from now on, or waits for something to do: for the server's watchdog.
     fn at_work(&self, is_working: bool);
     /// Tells the administrator what went wrong.

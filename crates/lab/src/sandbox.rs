@@ -27,7 +27,7 @@ pub struct Sandbox {
     server: Option<Running>,
     settings: Vec<(String, String)>,
     host: Option<Host>,
-    network: &'static str,
+    network: &'static [&'static str],
 }
 
 impl Sandbox {
@@ -36,7 +36,7 @@ impl Sandbox {
     /// # Errors
     /// If something is not built, or the server does not come up.
     pub fn new() -> Result<Self> {
-        Self::make(None, "")
+        Self::make(None, &[])
     }
 
     /// The same, with the server and all programs on `host`. The server carries sessions with other
@@ -48,7 +48,7 @@ impl Sandbox {
         if std::env::var_os("LAB_PORTS").is_some() {
             return Self::with_ports(host);
         }
-        Self::make(Some(host.clone()), "--network=rights")
+        Self::make(Some(host.clone()), &["--network=rights"])
     }
 
     /// The same, with a port for every program, whatever its rights.
@@ -56,7 +56,7 @@ impl Sandbox {
     /// # Errors
     /// As [`Sandbox::new`].
     pub fn with_ports(host: &Host) -> Result<Self> {
-        Self::make(Some(host.clone()), "--network=ports")
+        Self::make(Some(host.clone()), &["--network=ports"])
     }
 
     /// As [`Sandbox::on`], with a message for each packet instead of mapped rings.
@@ -64,10 +64,18 @@ impl Sandbox {
     /// # Errors
     /// As [`Sandbox::new`].
     pub fn with_messages(host: &Host) -> Result<Self> {
-        Self::make(Some(host.clone()), "--network=messages")
+        Self::make(Some(host.clone()), &["--network=messages"])
     }
 
-    fn make(host: Option<Host>, network: &'static str) -> Result<Self> {
+    /// As [`Sandbox::with_ports`], with sessions carried past the host's packet filters.
+    ///
+    /// # Errors
+    /// As [`Sandbox::new`].
+    pub fn past_firewalls(host: &Host) -> Result<Self> {
+        Self::make(Some(host.clone()), &["--network=ports", "--firewall=ignore"])
+    }
+
+    fn make(host: Option<Host>, network: &'static [&'static str]) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let built = Built::find()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +98,7 @@ impl Sandbox {
         if let Some(host) = &self.host {
             host.place(&mut command);
             // A namespace of its own: nothing else is disturbed.
-            command.arg(self.network);
+            command.args(self.network);
             unit::limit(&mut command);
         }
         let mut server = Running::start(command)?;

@@ -17,18 +17,26 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
+/// How sessions with other hosts are to be carried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) network: Network,
+    pub(crate) respects_firewalls: bool,
+}
+
 /// The server as its carrier sees it.
 #[derive(Debug)]
 pub(crate) struct Place {
     server: Weak<Sojournd>,
     caller: Caller,
     network: Network,
+    respects_firewalls: bool,
     beat: Beat,
 }
 
 impl Place {
     /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
-    pub(crate) fn new(server: &Arc<Sojournd>, door: &Door, network: Network) -> Option<Self> {
+    pub(crate) fn new(server: &Arc<Sojournd>, door: &Door, way: Way) -> Option<Self> {
         let pid = getpid();
         let who = Who {
             pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
@@ -41,7 +49,9 @@ impl Place {
         let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
         let caller = Caller { client: CARRIER, badge: 0, credentials };
         let beat = server.beats().beat("carrier");
-        Some(Self { server: Arc::downgrade(server), caller, network, beat })
+        let Way { network, respects_firewalls } = way;
+        let server = Arc::downgrade(server);
+        Some(Self { server, caller, network, respects_firewalls, beat })
     }
 }
 
@@ -53,11 +63,11 @@ impl Place {
 /// What is missing, for people.
 pub(crate) fn start(
     server: &Arc<Sojournd>,
-    network: Network,
+    way: Way,
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
     let (door, gate) = door().map_err(|error| error.to_string())?;
-    let place = Place::new(server, &door, network).ok_or("no descriptors left")?;
+    let place = Place::new(server, &door, way).ok_or("no descriptors left")?;
     server.expect_carried();
     let (tell, told) = channel();
     let carry = move || match Carrier::new(Box::new(place), gate, keeper) {
@@ -107,6 +117,10 @@ impl Sessions for Place {
 
     fn has_rings(&self) -> bool {
         self.network != Network::Messages
+    }
+
+    fn respects_firewalls(&self) -> bool {
+        self.respects_firewalls
     }
 
     fn at_work(&self, is_working: bool) {

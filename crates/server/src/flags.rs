@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory as _, Parser};
 use sojourn_server::log::Level;
-use sojourn_server::run::Network;
+use sojourn_server::run::{Firewall, Network};
 
 /// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk
 /// through shared memory.
@@ -30,6 +30,11 @@ pub(crate) struct Flags {
     /// interface. See docs/understand/moves.md.
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "ports")]
     pub(crate) network: Option<Way>,
+    /// What becomes of sessions with other hosts about whose packets the host's packet filters
+    /// (nftables, iptables) or IPsec policies could say something: respect leaves them in the
+    /// kernel, ignore carries them past it.
+    #[arg(long, value_name = "HOW", default_value = "respect", requires = "network")]
+    pub(crate) firewall: Filtered,
     /// Also join sessions whose two ends are in one process. For test suites that talk to
     /// themselves.
     #[arg(long)]
@@ -43,6 +48,24 @@ pub(crate) struct Flags {
     /// Print completions for a shell.
     #[arg(long, value_name = "SHELL", exclusive = true)]
     pub(crate) completions: Option<clap_complete::Shell>,
+}
+
+/// What `--firewall` says.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Filtered {
+    /// Sessions that rules concern stay in the kernel.
+    Respect,
+    /// They are carried past the rules.
+    Ignore,
+}
+
+impl From<Filtered> for Firewall {
+    fn from(filtered: Filtered) -> Self {
+        match filtered {
+            Filtered::Respect => Self::Respect,
+            Filtered::Ignore => Self::Ignore,
+        }
+    }
 }
 
 /// What `--network` says.

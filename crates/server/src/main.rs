@@ -64,7 +64,8 @@ fn main() -> ExitCode {
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
     let network = flags.network.map(Network::from);
-    match run(&Options { place, idle_exit, network, rules, proxies: true }, ready) {
+    let firewall = flags.firewall.into();
+    match run(&Options { place, idle_exit, network, firewall, rules, proxies: true }, ready) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

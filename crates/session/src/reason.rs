@@ -20,7 +20,7 @@ const fn words(reason: ReasonT, word: &'static str, sentence: &'static str) -> W
 }
 
 /// Every reason, by number.
-pub const ALL: [Words; 41] = [
+pub const ALL: [Words; 42] = [
     words(ReasonT::None, "none", "The session is away from the kernel."),
     words(
         ReasonT::NotHot,
@@ -197,6 +197,11 @@ pub const ALL: [Words; 41] = [
         ReasonT::Quota,
         "quota",
         "Its user, or its peer's, has its share of the sessions, offers and descriptors that the server can have: half of what there is at most, and less if others need theirs. More open files for the server (LimitNOFILE) make more of it.",
+    ),
+    words(
+        ReasonT::Firewall,
+        "firewall",
+        "A rule of the host (nftables, iptables) or an IPsec policy could say something about its packets, and only the kernel asks them. The server's log names it. Let established connections pass first (ct state established accept), or start the server with --firewall=ignore.",
     ),
 ];
 

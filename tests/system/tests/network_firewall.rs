@@ -1,5 +1,5 @@
 //! Hosts with packet filters of their own that track connections: sessions come home through them,
-//! and those that they translate stay.
+//! those that they translate stay, and so do those about which a rule could say something.
 //!
 //! Needs nft(8) and a kernel that tracks, and says so if they cannot be had.
 
@@ -34,6 +34,26 @@ table inet translating {
   chain in { type nat hook prerouting priority -100; tcp dport 81 redirect to :4000; }
 }";
 
+/// Drops some packets of the conversation, but none that comes.
+const DOUBTFUL: &str = "
+table inet doubtful {
+  chain in { type filter hook input priority 0; tcp dport 4000 tcp flags & urg == urg drop; }
+}";
+/// Drops all that the one who listens on 4000 hears, or says.
+const DEAF: &str = "
+table inet shut {
+  chain in { type filter hook input priority 0; tcp dport 4000 drop; }
+}";
+const MUTE: &str = "
+table inet shut {
+  chain out { type filter hook output priority 0; tcp sport 4000 drop; }
+}";
+/// A rule for others.
+const OTHERS: &str = "
+table inet others {
+  chain in { type filter hook input priority 0; tcp dport 22 drop; udp dport 53 drop; }
+}";
+
 /// Gives a host rules. False, and it is said, if it cannot have them.
 fn rule(host: &Host, text: &str) -> bool {
     let done = host.run("nft", &[text], LIMIT);
@@ -44,6 +64,12 @@ fn rule(host: &Host, text: &str) -> bool {
             false
         }
     }
+}
+
+/// How the listener is called.
+struct Called {
+    port: u16,
+    is_v6: bool,
 }
 
 /// Two programs that talk with each other through `port`, the host at `under` with Sojourn.
@@ -57,7 +83,12 @@ struct Talk {
 
 impl Talk {
     fn start(link: &Link, under: End, port: u16, is_v6: bool) -> Self {
-        let mut worlds = [End::A, End::B].map(|end| Sandbox::on(link.host(end)).unwrap());
+        let worlds = [End::A, End::B].map(|end| Sandbox::on(link.host(end)).unwrap());
+        Self::within(worlds, link, under, Called { port, is_v6 })
+    }
+
+    fn within(mut worlds: [Sandbox; 2], link: &Link, under: End, called: Called) -> Self {
+        let Called { port, is_v6 } = called;
         for world in &mut worlds {
             world.set("MOVE_AFTER_CALLS", "4");
         }
@@ -77,6 +108,28 @@ impl Talk {
 
     fn moves(&mut self) -> u64 {
         self.admin.moves().unwrap().0
+    }
+
+    /// Until the server has told that reason of a session.
+    fn wait_for_reason(&self, word: &str) {
+        let world = &self.worlds[self.under as usize];
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let said = world.sojourn(&["ss", "--json"]).unwrap();
+            if said.contains(&format!("\"{word}\"")) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{word}: {said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn wait_until_away(&mut self, is_away: bool) {
+        let deadline = Instant::now() + LIMIT;
+        while self.admin.away().unwrap().is_empty() == is_away {
+            assert!(Instant::now() < deadline, "away: {is_away}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Both go on to the end of the conversation, and find every byte right.
@@ -116,15 +169,77 @@ fn a_translated_session_stays_in_the_kernel() {
         return;
     }
     let talk = Talk::start(&link, End::A, 81, false);
-    let deadline = Instant::now() + LIMIT;
-    let said = loop {
-        let said = talk.worlds[talk.under as usize].sojourn(&["ss", "--json"]).unwrap();
-        if said.contains("\"translated\"") {
-            break said;
+    talk.wait_for_reason("translated");
+    talk.finish();
+}
+
+#[test]
+fn a_session_that_a_rule_could_stop_stays_in_the_kernel() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    if !rule(link.host(End::A), DOUBTFUL) {
+        return;
+    }
+    let mut talk = Talk::start(&link, End::A, PORT, false);
+    talk.wait_for_reason("firewall");
+    assert_eq!(talk.moves(), 0);
+    talk.finish();
+}
+
+#[test]
+fn a_session_goes_home_when_a_rule_is_added_that_stops_it() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    for rules in [DEAF, MUTE] {
+        let mut talk = Talk::start(&link, End::A, PORT, false);
+        talk.wait_until_away(true);
+        if !rule(link.host(End::A), rules) {
+            return talk.finish();
         }
-        assert!(Instant::now() < deadline, "{said}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    println!("{said}");
+        talk.wait_until_away(false);
+        // Nothing comes through meanwhile, so that it cannot be hot again.
+        assert!(rule(link.host(End::A), "delete table inet shut"));
+        talk.finish();
+    }
+}
+
+#[test]
+fn a_session_stays_away_from_rules_for_others() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    if !rule(link.host(End::A), OTHERS) {
+        return;
+    }
+    let mut talk = Talk::start(&link, End::A, PORT, false);
+    talk.wait_until_away(true);
+    talk.finish();
+}
+
+#[test]
+fn a_session_that_an_ipsec_policy_selects_stays_in_the_kernel() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    let ends = [End::A, End::B].map(|end| format!("{}/32", link.v4(end)));
+    let words = ["xfrm", "policy", "add", "src", &ends[0], "dst", &ends[1], "dir", "out"];
+    let done = link.host(End::A).run("ip", &words, LIMIT).unwrap();
+    if done.status != 0 {
+        return eprintln!("skipped: no policies: {done:?}");
+    }
+    let mut talk = Talk::start(&link, End::A, PORT, false);
+    talk.wait_for_reason("firewall");
+    assert_eq!(talk.moves(), 0);
+    talk.finish();
+}
+
+#[test]
+fn rules_are_ignored_where_the_administrator_says_so() {
+    let Some((a, b)) = hosts() else { return };
+    let link = Link::direct(&a, &b, 1500).unwrap();
+    if !rule(link.host(End::A), DOUBTFUL) {
+        return;
+    }
+    let worlds = [End::A, End::B].map(|end| Sandbox::past_firewalls(link.host(end)).unwrap());
+    let mut talk = Talk::within(worlds, &link, End::A, Called { port: PORT, is_v6: false });
+    talk.wait_until_away(true);
     talk.finish();
 }

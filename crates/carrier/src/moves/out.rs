@@ -48,14 +48,19 @@ impl Carrier {
             .ok()
             .and_then(|(own, peer)| Key::new(Protocol::Tcp, own, Some(peer)).ok());
         let is_translated =
-            |key| self.conntrack.as_mut().is_some_and(|known| known.translates(key));
+            |key| self.conntrack.as_mut().is_some_and(|known| known.standing(key).is_translated);
         if key.as_ref().is_some_and(is_translated) {
             return self.sessions.decline(socket.as_fd(), ReasonT::Translated);
+        }
+        self.update_rules(now());
+        let way = key.as_ref().and_then(|key| way_of(&mut self.metastate, key));
+        if key.as_ref().is_some_and(|key| way.is_some() && self.is_filtered(key, way.as_ref())) {
+            return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
         }
         self.sessions.offer(socket.as_fd(), &what);
         match key {
             // An event says what came of it.
-            Some(key) if !self.is_leaving && way_of(&mut self.metastate, &key).is_some() => {
+            Some(key) if !self.is_leaving && way.is_some() => {
                 self.entries.insert(local, Entry::offered(key, socket));
             }
             // The program is told so.

@@ -1,0 +1,106 @@
+//! Sessions about which a packet filter or an IPsec policy of this host could say something: they
+//! stay in the kernel, and go home when the rules become such.
+//!
+//! Not here: what rules say (`sojourn_firewall`), what is remembered of them (`rules`).
+
+use crate::carrier::{Carrier, Entry, Phase, later};
+use crate::metastate::Way;
+use crate::moves::way_of;
+use sojourn_filter::Key;
+use sojourn_firewall::{Interface, RESURVEY_US, Session};
+use sojourn_proto::time::Instant;
+use sojourn_session::ReasonT;
+use sojourn_wire::Protocol;
+
+impl Carrier {
+    /// Whether something of the host could speak about the session's packets, which go by `way`.
+    pub(crate) fn is_filtered(&mut self, key: &Key, way: Option<&Way>) -> bool {
+        let Self { rules: Some(rules), conntrack, sessions, .. } = self else { return false };
+        let mut is_established =
+            || conntrack.as_mut().is_some_and(|known| known.standing(key).is_established);
+        let session = Session {
+            protocol: key.protocol(),
+            local: key.local(),
+            remote: key.remote(),
+            interface: way.map(|way| Interface { index: way.interface, name: way.name.clone() }),
+            is_established: key.protocol() == Protocol::Tcp && is_established(),
+        };
+        let Some(hook) = rules.firewall.concerning(&session) else { return false };
+        if rules.told.as_ref() != Some(&hook) {
+            sessions.say(format_args!(
+                "{key:?}: stays in the kernel for {hook}; --firewall=ignore carries such sessions past it"
+            ));
+            rules.told = Some(hook);
+        }
+        true
+    }
+
+    /// Reads the rules again if they have changed, and sends those home that they concern now.
+    pub(crate) fn look_at_rules(&mut self) {
+        if self.rules.as_mut().is_some_and(|rules| rules.firewall.refresh()) {
+            self.rules_changed();
+        }
+    }
+
+    /// The same for rules of whose changes nobody tells, if it is time. When to look again; `None`:
+    /// there is no session that they could concern.
+    pub(crate) fn survey_rules(&mut self, at: Instant) -> Option<Instant> {
+        let has_any = !self.entries.is_empty();
+        let rules = self.rules.as_mut().filter(|_| has_any)?;
+        if at >= rules.next_survey {
+            rules.next_survey = later(at, RESURVEY_US);
+            if rules.firewall.resurvey() {
+                self.rules_changed();
+            }
+        }
+        self.rules.as_ref().map(|rules| rules.next_survey)
+    }
+
+    /// What an offer is judged by is never older than the offer.
+    pub(crate) fn update_rules(&mut self, at: Instant) {
+        self.look_at_rules();
+        if self.entries.is_empty()
+            && let Some(rules) = self.rules.as_mut().filter(|rules| at >= rules.next_survey)
+        {
+            rules.next_survey = later(at, RESURVEY_US);
+            rules.firewall.resurvey();
+        }
+    }
+
+    fn rules_changed(&mut self) {
+        for local in self.entries.keys().copied().collect::<Vec<_>>() {
+            self.judge(local);
+        }
+    }
+
+    /// Sends a session home if the rules concern it.
+    pub(crate) fn judge(&mut self, local: u64) {
+        let Some(entry) = self.entries.get(&local) else { return };
+        let (keys, planned) = (entry.keys(), entry.plan.as_ref().map(|plan| plan.way.clone()));
+        let is_filtered = keys.iter().any(|key| {
+            let way = planned.clone().or_else(|| way_of(&mut self.metastate, key));
+            self.is_filtered(key, way.as_ref())
+        });
+        if is_filtered {
+            self.send_home(local, ReasonT::Firewall);
+        }
+    }
+
+    /// Whoever has the session is to let go of it; one that is not away yet is left alone.
+    pub(crate) fn send_home(&mut self, local: u64, reason: ReasonT) {
+        match self.entries.get(&local) {
+            Some(Entry { phase: Phase::Lent(lent), .. }) => lent.call_home(),
+            Some(Entry { phase: Phase::Datagrams(lodger), .. }) => lodger.call_home(),
+            Some(Entry { phase: Phase::Expected { .. } | Phase::Waiting(_), .. }) => {
+                return self.end(local);
+            }
+            // A datagram session's is `Between` until it is joined.
+            Some(Entry { phase: Phase::Offered { .. } | Phase::Between, .. }) => {
+                self.entries.remove(&local);
+                return self.sessions.left(local, reason, 0, 0);
+            }
+            None => {}
+        }
+        self.attend(local);
+    }
+}

@@ -1,0 +1,23 @@
+//! The rules of the host, and what was told of them.
+//!
+//! Not here: the sessions that they concern (`firewalls`).
+
+use sojourn_firewall::{Firewall, RESURVEY_US};
+use sojourn_proto::time::Instant;
+
+/// The packet filters and IPsec policies of the host.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) firewall: Firewall,
+    /// When those are looked at of whose changes nobody tells.
+    pub(crate) next_survey: Instant,
+    /// The hook that the administrator was told of last.
+    pub(crate) told: Option<String>,
+}
+
+impl Rules {
+    pub(crate) fn new(at: Instant) -> Self {
+        let next_survey = Instant::from_micros(at.as_micros() + RESURVEY_US);
+        Self { firewall: Firewall::new(), next_survey, told: None }
+    }
+}
