@@ -27,5 +27,6 @@ mod raw;
 pub mod registry;
 pub mod run;
 mod scanner;
+pub mod seccomp;
 pub mod service;
 mod signals;

@@ -6,31 +6,17 @@ mod flags;
 use clap::Parser;
 use flags::Flags;
 use sojourn_server::log::{self, Level};
-use sojourn_server::proxy;
 use sojourn_server::run::{Network, Options, Place, run};
+use sojourn_server::seccomp::{self, Part};
 use sojourn_server::service::Rules;
+use sojourn_server::{privileges, proxy};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    // Nobody's to use but the server's own: see `sojourn_carrier`.
-    let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == proxy::ARGUMENT) {
-        let carries = words.next().is_some_and(|word| word == proxy::CARRIES);
-        return match proxy::run(carries) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
-    }
-    let mut words = std::env::args_os().skip(1);
-    if let (Some(word), Some(path)) = (words.next(), words.next())
-        && word == sojourn_carrier::KEEP
-    {
-        return match sojourn_carrier::keep(path.as_ref()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
+    if let Some(code) = be_part() {
+        return code;
     }
     let flags = Flags::parse();
     match flags.printed() {
@@ -69,6 +55,30 @@ fn main() -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
+}
+
+/// Is one of the server's other processes, if this program was run as one. Nobody's to use but the
+/// server's own.
+fn be_part() -> Option<ExitCode> {
+    let mut words = std::env::args_os().skip(1);
+    let (word, next) = (words.next()?, words.next());
+    let is_done = if word == proxy::ARGUMENT {
+        let carries = next.is_some_and(|word| word == proxy::CARRIES);
+        // In the order of what takes what: a filter forbids to give up capabilities.
+        privileges::keep_only_proxys().is_ok()
+            && is_confined(Part::Proxy)
+            && proxy::run(carries).is_ok()
+    } else if word == sojourn_carrier::KEEP {
+        is_confined(Part::Keeper) && sojourn_carrier::keep(next?.as_ref()).is_ok()
+    } else {
+        return None;
+    };
+    Some(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A process without its filter is none that the server may rely on: it ends instead.
+fn is_confined(part: Part) -> bool {
+    seccomp::confine(part).is_ok()
 }
 
 fn print(text: &[u8]) -> ExitCode {

@@ -10,6 +10,7 @@
 //! | everybody's sessions | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH`: a look at the descriptors of all processes (`holders`) |
 //! | sessions in other network name spaces | `CAP_NET_ADMIN` to find the name space, `CAP_SYS_ADMIN` to enter it (`identity`) |
 //! | sessions with other hosts | `CAP_NET_ADMIN` (repair mode, filters on interfaces), `CAP_NET_RAW` (packet sockets, and raw ones), `CAP_BPF` (the filter's programs), `CAP_SYS_ADMIN` (a port's name space), `CAP_NET_BIND_SERVICE` (a session that comes home is bound again, to a port below 1024, too) |
+//! | the same, in a user's proxy | `CAP_NET_ADMIN`, `CAP_SYS_ADMIN`, and nothing else |
 //! | a socket in somebody else's directory | `CAP_DAC_OVERRIDE`: its name is removed at the end |
 //!
 //! `CAP_SYS_ADMIN` also lifts the limit on descriptors on their way in sockets, which a server of
@@ -80,6 +81,23 @@ pub fn keep_only(work: &Work<'_>) -> Result<(), Errno> {
         // (ptrace(2)): nothing can be spared.
         return Ok(());
     }
+    keep(taken, held)
+}
+
+/// What a proxy does that takes capabilities: it asks who is at the other end of a connection in
+/// another network name space.
+const PROXYS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::SYS_ADMIN);
+
+/// Gives up every capability that a proxy does not take: it has what programs send.
+///
+/// # Errors
+/// The kernel's; giving up is always allowed.
+pub fn keep_only_proxys() -> Result<(), Errno> {
+    set_no_new_privs(true)?;
+    keep(PROXYS, capabilities(None)?)
+}
+
+fn keep(taken: CapabilitySet, held: CapabilitySets) -> Result<(), Errno> {
     // Needs CAP_SETPCAP, so it comes first; whoever lacks it cannot gain anything any more either.
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
