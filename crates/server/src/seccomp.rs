@@ -59,7 +59,7 @@ const EVERY: [i64; 21] = [
 
 /// A proxy's: threads, questions to descriptors and to `sock_diag` (in other network name spaces,
 /// too), and files of `/proc`.
-const PROXY: [i64; 33] = [
+const PROXY: [i64; 34] = [
     libc::SYS_bind,
     libc::SYS_chdir,
     libc::SYS_clone,
@@ -89,6 +89,7 @@ const PROXY: [i64; 33] = [
     libc::SYS_sendto,
     libc::SYS_set_robust_list,
     libc::SYS_setns,
+    libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -170,5 +171,16 @@ mod tests {
     #[test]
     fn only_a_proxy_makes_sockets() {
         assert!(!KEEPER.contains(&libc::SYS_socket) && PROXY.contains(&libc::SYS_socket));
+    }
+
+    #[test]
+    fn a_proxy_may_enlarge_the_buffer_that_answers_come_to() {
+        let confined = || {
+            seccompiler::apply_filter(&Part::Proxy.filter().unwrap()).unwrap();
+            let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+            rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1 << 16)
+        };
+        // The filter is that thread's alone.
+        assert_eq!(std::thread::spawn(confined).join().unwrap(), Ok(()));
     }
 }
