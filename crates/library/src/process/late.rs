@@ -6,13 +6,13 @@
 //!
 //! # Theory of operation
 //! A close has two kinds of work beside the kernel's: what must be done before it (the stream is
-//! frozen, what the peer has not read is put into the kernel, its sleepers are woken), and what
-//! others are told: the peer's protocol thread, and the own one, which tells the server. Each of
-//! those is a wake-up, and a thread that is woken may take this thread's processor, while the peer
-//! could have heard of the end from the kernel. So that part is left here, and the shell comes back
-//! for it when the kernel has been called ([`Library::ended`]). A thread that does not come back
-//! (it is cancelled in the call) leaves it to the next one that ends something, or pushes a job;
-//! nobody depends on it, as the kernel tells every peer.
+//! frozen, what the peer has not read is put into the kernel), and what others are told: the peer's
+//! protocol thread, the peer's sleepers, the own protocol thread, which tells the server. Each of
+//! those is a wake-up, and who is woken may take this thread's processor, while the peer could have
+//! heard of the end from the kernel. So that part is left here, and the shell comes back for it
+//! when the kernel has been called ([`Library::ended`]). A thread that does not come back (it is
+//! cancelled in the call) leaves it to the next one that ends something, or pushes a job; nobody
+//! depends on it, as the kernel tells every peer.
 
 use crate::process::engine::ENDED_MAX;
 use crate::process::engine::{Engine, Job};
@@ -34,9 +34,6 @@ impl Engine {
     /// Tells the peer that the stream has ended.
     pub(crate) fn tell_peer(&self, stream: &Arc<Stream>, when: Telling) {
         if when == Telling::Late {
-            // A sleeper of the peer's that is awake by the time the kernel is called hears the end
-            // from there; woken by the peer's protocol thread it would wait for that one's turn.
-            stream.ring_peer();
             let mut ended = crate::host::lock::lock(&self.ended);
             if ended.len() < ENDED_MAX {
                 ended.push(Arc::clone(stream));
@@ -55,6 +52,7 @@ impl Library {
         let Some(engine) = self.engine() else { return };
         loop {
             let Some(stream) = crate::host::lock::lock(&engine.ended).pop() else { break };
+            stream.ring_peer();
             stream.attention();
         }
         engine.ring_if_left();
