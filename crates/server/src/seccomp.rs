@@ -2,7 +2,8 @@
 //!
 //! A proxy has what one user's programs send, and a keeper outlives its server. Neither runs
 //! programs or loads anything into the kernel, so neither may. Every other call than those listed
-//! here fails with `EPERM`: a newer C library that tries one and does without goes on. The server itself is limited by its unit (`systemd/sojournd.service`).
+//! here fails with `EPERM`: a newer C library that tries one and does without goes on. The server
+//! itself is limited by its unit (`systemd/sojournd.service`).
 //!
 //! Not here: capabilities (`privileges`).
 
