@@ -36,7 +36,7 @@ impl Session {
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
         let (mut got, mut landed) = (0, 0);
-        let (mut has_turned, mut is_last) = (false, false);
+        let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
         loop {
             let step = match core::mem::take(&mut landed) {
                 0 => self.receive_step(generation, bufs, got, how.peek, kernel),
@@ -74,6 +74,12 @@ impl Session {
                     // The last that there was to say: who waits now, waits for the kernel.
                     self.settle();
                     Err(error)
+                }
+                // Bytes that a poll has told of are not to be missed by the call that follows.
+                Step::Owed if !may_wait && !has_spun => {
+                    has_spun = true;
+                    self.spin_for_flush();
+                    continue;
                 }
                 Step::Empty | Step::Owed
                     if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>

@@ -8,16 +8,36 @@
 //! kernel to have all of it before somebody else uses the descriptor (`home`).
 
 use crate::host::kernel;
+use crate::host::lock::lock;
 use crate::io::from_kernel::FromKernel;
+use crate::process::library::library;
 use crate::session::Session;
 use crate::session::directions::Receiver;
 use crate::session::owed::flushed;
 use crate::session::peeked::PEEKED_MAX;
 use crate::session::receive_step::Step;
+use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
+use sojourn_shm::deadline::now_ns;
 use sojourn_stream::Stream;
 
+/// How long a call that must not wait lets the peer's flush go on: longer than a system call that
+/// sends what a ring holds, and wakes somebody, takes.
+const FLUSH_LIMIT: Duration = Duration::from_micros(100);
+
 impl Session {
+    /// Lets a flush of the peer's that has begun come to the kernel. Between the two the bytes,
+    /// which are readable, are nowhere to be read.
+    pub(crate) fn spin_for_flush(&self) {
+        let Some(stream) = self.stream() else { return };
+        let seen = lock(&self.rx).seen_news;
+        let (begun, until) = (now_ns(), library().patience.until(FLUSH_LIMIT));
+        while stream.flush_news() == seen && !until.is_over() {
+            core::hint::spin_loop();
+        }
+        library().patience.waited_since(begun);
+    }
+
     /// Frozen, and the peer owes bytes: from the kernel as many as it has flushed, then what it
     /// could not flush from the ring, then the kernel for good.
     pub(crate) fn look_for_rest(
