@@ -16,6 +16,10 @@ impl Carrier {
     /// Whether something of the host could speak about the session's packets, which go by `way`.
     pub(crate) fn is_filtered(&mut self, key: &Key, way: Option<&Way>) -> bool {
         let Self { rules: Some(rules), conntrack, sessions, .. } = self else { return false };
+        // Before the connection tracking is asked, which takes system calls.
+        if rules.firewall.says_nothing() {
+            return false;
+        }
         let mut is_established =
             || conntrack.as_mut().is_some_and(|known| known.standing(key).is_established);
         let session = Session {
@@ -42,29 +46,29 @@ impl Carrier {
         }
     }
 
-    /// The same for rules of whose changes nobody tells, if it is time. When to look again; `None`:
-    /// there is no session that they could concern.
-    pub(crate) fn survey_rules(&mut self, at: Instant) -> Option<Instant> {
-        let has_any = !self.entries.is_empty();
-        let rules = self.rules.as_mut().filter(|_| has_any)?;
-        if at >= rules.next_survey {
-            rules.next_survey = later(at, RESURVEY_US);
-            if rules.firewall.resurvey() {
-                self.rules_changed();
-            }
+    /// The same for rules of whose changes nobody tells, if it is time.
+    fn resurvey_rules(&mut self, at: Instant) {
+        let due = self.rules.as_mut().filter(|rules| at >= rules.next_survey);
+        let Some(rules) = due else { return };
+        rules.next_survey = later(at, RESURVEY_US);
+        if rules.firewall.resurvey() {
+            self.rules_changed();
         }
+    }
+
+    /// The same while there are sessions that they could concern. When to look again.
+    pub(crate) fn survey_rules(&mut self, at: Instant) -> Option<Instant> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        self.resurvey_rules(at);
         self.rules.as_ref().map(|rules| rules.next_survey)
     }
 
-    /// What an offer is judged by is never older than the offer.
+    /// What an offer is judged by is never older than the offer, or than the last survey.
     pub(crate) fn update_rules(&mut self, at: Instant) {
         self.look_at_rules();
-        if self.entries.is_empty()
-            && let Some(rules) = self.rules.as_mut().filter(|rules| at >= rules.next_survey)
-        {
-            rules.next_survey = later(at, RESURVEY_US);
-            rules.firewall.resurvey();
-        }
+        self.resurvey_rules(at);
     }
 
     fn rules_changed(&mut self) {

@@ -85,6 +85,14 @@ impl Firewall {
         has_changed
     }
 
+    /// Whether there is nothing that could say something about any session.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        self.rules.as_ref().is_ok_and(Ruleset::is_empty)
+            && self.tables.iter().all(|table| table.chains.is_empty())
+            && self.policies.as_ref().is_ok_and(Vec::is_empty)
+    }
+
     /// The hook that could say something about the session's packets.
     #[must_use]
     pub fn concerning(&self, session: &Session) -> Option<String> {

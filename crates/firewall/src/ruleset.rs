@@ -94,6 +94,11 @@ impl Ruleset {
         }
     }
 
+    /// Whether no chain is at a hook.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hooks.is_empty()
+    }
+
     /// The first base chain that could say something about the session's packets.
     pub(crate) fn concerning(&self, session: &Session) -> Option<String> {
         let mut looks = LOOKS_MAX;

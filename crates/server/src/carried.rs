@@ -17,13 +17,6 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
-/// How sessions with other hosts are to be carried.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    pub(crate) network: Network,
-    pub(crate) respects_firewalls: bool,
-}
-
 /// The server as its carrier sees it.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -36,7 +29,12 @@ pub(crate) struct Place {
 
 impl Place {
     /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
-    pub(crate) fn new(server: &Arc<Sojournd>, door: &Door, way: Way) -> Option<Self> {
+    pub(crate) fn new(
+        server: &Arc<Sojournd>,
+        door: &Door,
+        network: Network,
+        respects_firewalls: bool,
+    ) -> Option<Self> {
         let pid = getpid();
         let who = Who {
             pid: u32::try_from(pid.as_raw_nonzero().get()).ok()?,
@@ -49,7 +47,6 @@ impl Place {
         let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
         let caller = Caller { client: CARRIER, badge: 0, credentials };
         let beat = server.beats().beat("carrier");
-        let Way { network, respects_firewalls } = way;
         let server = Arc::downgrade(server);
         Some(Self { server, caller, network, respects_firewalls, beat })
     }
@@ -63,11 +60,13 @@ impl Place {
 /// What is missing, for people.
 pub(crate) fn start(
     server: &Arc<Sojournd>,
-    way: Way,
+    network: Network,
+    respects_firewalls: bool,
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
     let (door, gate) = door().map_err(|error| error.to_string())?;
-    let place = Place::new(server, &door, way).ok_or("no descriptors left")?;
+    let place =
+        Place::new(server, &door, network, respects_firewalls).ok_or("no descriptors left")?;
     server.expect_carried();
     let (tell, told) = channel();
     let carry = move || match Carrier::new(Box::new(place), gate, keeper) {

@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory as _, Parser};
 use sojourn_server::log::Level;
-use sojourn_server::run::{Firewall, Network};
+use sojourn_server::run::Network;
 
 /// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk
 /// through shared memory.
@@ -51,21 +51,12 @@ pub(crate) struct Flags {
 }
 
 /// What `--firewall` says.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Filtered {
     /// Sessions that rules concern stay in the kernel.
     Respect,
     /// They are carried past the rules.
     Ignore,
-}
-
-impl From<Filtered> for Firewall {
-    fn from(filtered: Filtered) -> Self {
-        match filtered {
-            Filtered::Respect => Self::Respect,
-            Filtered::Ignore => Self::Ignore,
-        }
-    }
 }
 
 /// What `--network` says.

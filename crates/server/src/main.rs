@@ -4,7 +4,7 @@
 mod flags;
 
 use clap::Parser;
-use flags::Flags;
+use flags::{Filtered, Flags};
 use sojourn_server::log::{self, Level};
 use sojourn_server::run::{Network, Options, Place, run};
 use sojourn_server::seccomp::{self, Part};
@@ -50,8 +50,10 @@ fn main() -> ExitCode {
         let _ = writeln!(out, "ready {address}").and_then(|()| out.flush());
     };
     let network = flags.network.map(Network::from);
-    let firewall = flags.firewall.into();
-    match run(&Options { place, idle_exit, network, firewall, rules, proxies: true }, ready) {
+    let respects_firewalls = flags.firewall == Filtered::Respect;
+    let proxies = true;
+    let options = Options { place, idle_exit, network, respects_firewalls, rules, proxies };
+    match run(&options, ready) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

@@ -44,8 +44,9 @@ pub struct Options {
     pub idle_exit: Option<Duration>,
     /// Sessions with other hosts are carried, too, in this process's network namespace.
     pub network: Option<Network>,
-    /// What becomes of those about which the host's packet filters could say something.
-    pub firewall: Firewall,
+    /// Those stay in the kernel about whose packets a packet filter or an IPsec policy of the host
+    /// could say something.
+    pub respects_firewalls: bool,
     /// Whom and what it serves.
     pub rules: Rules,
     /// What clients send is received and looked at by processes of their own: this very program,
@@ -62,22 +63,11 @@ impl Options {
             place: Place::At(address.into()),
             idle_exit: None,
             network: None,
-            firewall: Firewall::default(),
+            respects_firewalls: true,
             rules: Rules::default(),
             proxies: false,
         }
     }
-}
-
-/// What becomes of sessions with other hosts about whose packets a packet filter or an IPsec policy
-/// of the host could say something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Firewall {
-    /// They stay in the kernel.
-    #[default]
-    Respect,
-    /// They are carried past it.
-    Ignore,
 }
 
 /// How programs get to the packets of their sessions with other hosts.
@@ -182,10 +172,10 @@ pub fn run(options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, RunEr
         // Of its own user's programs each may end it anyhow.
         None => Sojournd::alone(rules)?,
     };
-    let respects_firewalls = options.firewall == Firewall::Respect;
+    let respects_firewalls = options.respects_firewalls;
     if let Some(network) = options.network
-        && let way = (carried::Way { network, respects_firewalls })
-        && let Err(missing) = carried::start(&served, way, socket.map(keeper_of))
+        && let Err(missing) =
+            carried::start(&served, network, respects_firewalls, socket.map(keeper_of))
     {
         log::say(
             Level::Error,

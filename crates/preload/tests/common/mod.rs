@@ -42,14 +42,15 @@ pub(crate) fn test_what_ships() {
     SHIPS.store(true, Ordering::Relaxed);
 }
 
+/// Where what is tested of that package is, built.
+fn under_test(package: &str) -> PathBuf {
+    if SHIPS.load(Ordering::Relaxed) { shipped() } else { built(package) }
+}
+
 /// The library under test.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let is_shipped = SHIPS.load(Ordering::Relaxed);
-        let folder = if is_shipped { shipped() } else { built("sojourn-preload") };
-        folder.join("libsojourn_preload.so")
-    })
+    LIBRARY.get_or_init(|| under_test("sojourn-preload").join("libsojourn_preload.so"))
 }
 
 /// Has what ships built, and says where. All in one call: with other packages beside them some
@@ -177,11 +178,7 @@ impl Drop for Server {
 /// The server.
 fn server_program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let is_shipped = SHIPS.load(Ordering::Relaxed);
-        let folder = if is_shipped { shipped() } else { built("sojourn-server") };
-        folder.join("sojournd")
-    })
+    PROGRAM.get_or_init(|| under_test("sojourn-server").join("sojournd"))
 }
 
 pub(crate) fn server(name: &str) -> Server {
