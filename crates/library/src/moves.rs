@@ -16,5 +16,7 @@ pub(crate) mod put_back;
 #[cfg(test)]
 mod recall_tests;
 pub(crate) mod residue;
+#[cfg(test)]
+mod residue_tests;
 pub(crate) mod together;
 pub(crate) mod within;

@@ -4,6 +4,7 @@
 //! would: whatever is open there now, or `EBADF`. That is all this function says.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::IoSlice;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
 /// `SIOCOUTQ` is the same number (`linux/sockios.h`).
@@ -91,23 +92,35 @@ pub fn read_into(
     Ok(read)
 }
 
-/// Sends straight from shared memory, without waiting and without a signal. Bytes sent.
+/// Sends straight from shared memory, all parts at once, without waiting and without a signal.
+/// Bytes sent.
 ///
 /// # Errors
-/// Those of send(2).
-pub fn send_from(socket: BorrowedFd<'_>, source: crate::Span<'_>) -> rustix::io::Result<usize> {
+/// Those of sendmsg(2).
+pub fn send_from<const PARTS: usize>(
+    socket: BorrowedFd<'_>,
+    source: [Option<crate::Span<'_>>; PARTS],
+) -> rustix::io::Result<usize> {
     let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
-    // SAFETY: as in `read_into`; the slice goes to the kernel, nothing here looks at its bytes.
-    let buf = unsafe { core::slice::from_raw_parts(source.as_ptr(), source.len()) };
-    rustix::net::send(socket, buf, flags)
+    let mut ancillary = rustix::net::SendAncillaryBuffer::default();
+    rustix::net::sendmsg(socket, &source.map(as_slice), &mut ancillary, flags)
 }
 
-/// Writes straight from shared memory. Bytes written.
+/// Writes straight from shared memory, all parts at once. Bytes written.
 ///
 /// # Errors
-/// Those of write(2).
-pub fn write_from(file: BorrowedFd<'_>, source: crate::Span<'_>) -> rustix::io::Result<usize> {
-    // SAFETY: as in `send_from`.
-    let buf = unsafe { core::slice::from_raw_parts(source.as_ptr(), source.len()) };
-    rustix::io::write(file, buf)
+/// Those of writev(2).
+pub fn write_from<const PARTS: usize>(
+    file: BorrowedFd<'_>,
+    source: [Option<crate::Span<'_>>; PARTS],
+) -> rustix::io::Result<usize> {
+    rustix::io::writev(file, &source.map(as_slice))
+}
+
+/// For a system call that reads the bytes.
+fn as_slice<'a>(span: Option<crate::Span<'a>>) -> IoSlice<'a> {
+    // SAFETY: as in `read_into`; the slice goes to the kernel, nothing here looks at its bytes.
+    let bytes =
+        |span: crate::Span<'a>| unsafe { core::slice::from_raw_parts(span.as_ptr(), span.len()) };
+    IoSlice::new(span.map_or(&[], bytes))
 }

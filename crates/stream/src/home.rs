@@ -15,6 +15,12 @@ use crate::stream::{DONE, LIVES, Left, SEEN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
 
+/// Each part of a ring, the near and the far one, has bytes up to its end and from its beginning.
+pub const LEFTOVER_PARTS: usize = 4;
+
+/// Where a leftover lies, in its order.
+pub type Leftover<'a> = [Option<Span<'a>>; LEFTOVER_PARTS];
+
 impl Stream {
     /// Ends all progress in both rings. Any side, any thread, any number of times; wakes nobody
     /// ([`Stream::ring_peer`], [`Stream::wake_reader`], [`Stream::wake_writer`]).
@@ -123,13 +129,23 @@ impl Stream {
         Ok(self.own_left()?.len)
     }
 
-    /// Where the own leftover lies from its byte `skip` on, `max` bytes at most, as far as they
-    /// follow one another. `None` at its end.
-    pub fn own_leftover_at(&self, skip: usize, max: usize) -> Option<Span<'_>> {
+    /// Where the own leftover lies from its byte `skip` on, `max` bytes at most. `None` behind its
+    /// end.
+    pub fn own_leftover_at(&self, skip: usize, max: usize) -> Leftover<'_> {
         fault::point("stream.flushing");
-        let left = self.own_left().ok()?;
-        let wanted = left.len.checked_sub(skip).filter(|left| *left > 0)?.min(max);
-        self.span(self.side, left.from + skip as u64, left.place, wanted)
+        let mut parts = [None; LEFTOVER_PARTS];
+        let Ok(left) = self.own_left() else { return parts };
+        let wanted = left.len.saturating_sub(skip).min(max);
+        let mut done = 0;
+        for part in &mut parts {
+            if done >= wanted {
+                break;
+            }
+            let position = left.from + (skip + done) as u64;
+            *part = self.span(self.side, position, left.place, wanted - done);
+            done += part.map_or(wanted, |span| span.len());
+        }
+        parts
     }
 
     /// Copies the own leftover from its byte `skip` on; answers how many bytes, 0 at its end.

@@ -36,6 +36,8 @@ mod write;
 
 pub use bell::Bell;
 #[cfg(not(loom))]
+pub use home::{LEFTOVER_PARTS, Leftover};
+#[cfg(not(loom))]
 pub use inbox::Inbox;
 #[cfg(not(loom))]
 pub use layout::{CONTROL_BYTES, Layout, figures_in_header, told_in_header, totals_in_header};

@@ -9,7 +9,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, sockopt};
 use sojourn_session::KindT;
-use sojourn_shm::Span;
+use sojourn_stream::Leftover;
 
 /// One descriptor of a poll; as C has it.
 #[repr(C)]
@@ -55,8 +55,8 @@ pub(crate) fn read_pipe(fd: i32, bufs: &mut [IoSliceMut<'_>]) -> Result<usize, E
 }
 
 /// Sends straight from a ring, without waiting and without a signal; to a pipe [`PAGE`] bytes at
-/// most.
-pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Span<'_>) -> Result<usize, Errno> {
+/// most. In one call, so that a reader finds none or all of them where the kernel has room.
+pub(crate) fn send_from(fd: i32, kind: KindT, bytes: Leftover<'_>) -> Result<usize, Errno> {
     if kind == KindT::Pipe {
         return sojourn_shm::descriptor::write_from(pipe_with_room(fd)?, bytes);
     }

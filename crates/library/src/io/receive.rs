@@ -12,7 +12,7 @@ use crate::io::landing::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::receive_step::Step;
+use crate::session::receive_step::{Look, Step};
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
@@ -21,6 +21,27 @@ use sojourn_stream::{Stop, Stream};
 
 /// Buffers that one receive from the kernel fills, of a call that may have as many as `UIO_MAXIOV`.
 const PARTS_MAX: usize = 8;
+
+/// What ends a receive that has waited, if anything does. `has_some`: bytes have been received
+/// before. `is_last`: the time was over when the call looked last.
+fn after_wait(
+    waited: Waited,
+    has_some: bool,
+    until: Deadline,
+    is_last: &mut bool,
+) -> Option<Errno> {
+    match waited {
+        // Once more when the time is over, whatever has ended the wait.
+        Waited::Look if !*is_last => {
+            *is_last = until.is_over();
+            None
+        }
+        // As in the kernel: what has arrived is told rather than the call restarted.
+        Waited::Restart if !has_some => None,
+        Waited::TimedOut | Waited::Look => Some(Errno::AGAIN),
+        Waited::Interrupted | Waited::Restart => Some(Errno::INTR),
+    }
+}
 
 impl Session {
     /// Receives. `None`: the session is home, the kernel serves this call.
@@ -39,7 +60,10 @@ impl Session {
         let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
         loop {
             let step = match core::mem::take(&mut landed) {
-                0 => self.receive_step(generation, bufs, got, how.peek, kernel),
+                0 => {
+                    let look = Look { peek: how.peek, may_cut: has_spun };
+                    self.receive_step(generation, bufs, got, look, kernel)
+                }
                 len => Step::Done(Ok(len)),
             };
             let result = match step {
@@ -56,6 +80,13 @@ impl Session {
                 }
                 Step::Leave(reason) => {
                     self.leave(reason, false);
+                    continue;
+                }
+                Step::Part(len) => {
+                    got += len;
+                    if got >= wanted {
+                        return Some(Ok(got));
+                    }
                     continue;
                 }
                 Step::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
@@ -75,10 +106,11 @@ impl Session {
                     self.settle();
                     Err(error)
                 }
-                // Bytes that a poll has told of are not to be missed by the call that follows.
-                Step::Owed if !may_wait && !has_spun => {
+                // Bytes that a poll has told of are not to be missed by the call that follows, nor
+                // cut in two.
+                Step::Owed if !has_spun => {
                     has_spun = true;
-                    self.spin_for_flush();
+                    self.let_flush(may_wait);
                     continue;
                 }
                 Step::Empty | Step::Owed
@@ -91,18 +123,9 @@ impl Session {
                     let room = Room::of(generation, bufs, got, how);
                     let waited = self.wait_readable(until, &room);
                     landed = room.done();
-                    match waited {
-                        _ if landed > 0 => continue,
-                        // Once more when the time is over, whatever wakes us.
-                        Waited::Look if !is_last => {
-                            is_last = until.is_over();
-                            continue;
-                        }
-                        // As in the kernel: what has arrived is told rather than the call
-                        // restarted.
-                        Waited::Restart if got == 0 => continue,
-                        Waited::TimedOut | Waited::Look => Err(Errno::AGAIN),
-                        Waited::Interrupted | Waited::Restart => Err(Errno::INTR),
+                    match after_wait(waited, got > 0, until, &mut is_last) {
+                        Some(error) if landed == 0 => Err(error),
+                        _ => continue,
                     }
                 }
             };
@@ -116,7 +139,7 @@ impl Session {
         generation: u32,
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
-        peek: bool,
+        look: Look,
         kernel: &mut dyn FromKernel,
     ) -> Step {
         let mut rx = lock(&self.rx);
@@ -124,7 +147,7 @@ impl Session {
             return Step::Home;
         }
         if skip == 0 {
-            return self.look(&mut rx, bufs, peek, kernel);
+            return self.look(&mut rx, bufs, look, kernel);
         }
         // Only `MSG_WAITALL` comes here: buffer by buffer, which is rare enough.
         let mut before = 0;
@@ -132,7 +155,7 @@ impl Session {
             let len = buf.len();
             if skip < before + len {
                 let part = &mut [IoSliceMut::new(&mut buf[skip - before..])];
-                return self.look(&mut rx, part, peek, kernel);
+                return self.look(&mut rx, part, look, kernel);
             }
             before += len;
         }
@@ -144,11 +167,11 @@ impl Session {
         &self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
+        look: Look,
         kernel: &mut dyn FromKernel,
     ) -> Step {
         if rx.phase == RxPhase::Ring {
-            match self.read_ring(rx, bufs, peek) {
+            match self.read_ring(rx, bufs, look.peek) {
                 Ok(step) => return step,
                 Err(Stop::Empty)
                     if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
@@ -158,7 +181,7 @@ impl Session {
                 Err(_) => {}
             }
         }
-        self.look_further(rx, bufs, peek, kernel)
+        self.look_further(rx, bufs, look, kernel)
     }
 
     /// From the ring.
@@ -186,18 +209,18 @@ impl Session {
         &self,
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
+        look: Look,
         kernel: &mut dyn FromKernel,
     ) -> Step {
         let Some(stream) = rx.stream.clone() else { return Step::Home };
         match rx.phase {
             RxPhase::Home => Step::Home,
-            RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, peek, kernel),
-            RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, peek),
-            RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek, kernel),
+            RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, look.peek, kernel),
+            RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, look.peek),
+            RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, look, kernel),
             RxPhase::Reset => {
                 // What has come is told before how it ended, as the kernel does it.
-                if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, peek, kernel) {
+                if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, look.peek, kernel) {
                     return Step::Done(Ok(len));
                 }
                 rx.is_reset = false;

@@ -162,8 +162,8 @@ impl Session {
             }
             // The kernel does not take as much in many small pieces as in a few large ones.
             let most = if is_socket { usize::MAX } else { kernel::PAGE };
-            let Some(piece) = stream.own_leftover_at(done, most) else { break };
-            match kernel::send_from(self.number(), self.kind(), piece) {
+            let parts = stream.own_leftover_at(done, most);
+            match kernel::send_from(self.number(), self.kind(), parts) {
                 Ok(0) => break,
                 Ok(sent) => done += sent,
                 Err(Errno::INTR) => {}

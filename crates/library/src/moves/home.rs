@@ -97,14 +97,12 @@ impl Session {
         when: Telling,
     ) {
         let reason = self.reason_for(reason);
-        // Before the look at the freeze: if there was none, nobody has flushed anything.
+        // Of before the ring, if the stream is not frozen by now: nobody has flushed anything then.
         let queued = match rx.phase {
             RxPhase::Joined if stream.peer_rings() => kernel::input_queue(self.number()),
             _ => 0,
         };
         let was_frozen = stream.is_frozen();
-        let flushed =
-            if was_frozen { stream.peer_flushed().or(stream.peer_flushing()) } else { None };
         let was_flushing = tx.phase == TxPhase::Flushing;
         stream.freeze();
         // Of a session that had not given up the kernel in either direction the carrier has
@@ -137,10 +135,11 @@ impl Session {
         } else if rx.phase != RxPhase::Residue {
             rx.phase = RxPhase::Residue;
             rx.since_freeze = 0;
-            // If the peer is about to flush, and the kernel has bytes of before, how many these are
-            // is known once it has said how far it came.
-            rx.is_unsure = was_frozen && queued > 0 && flushed.is_none();
-            rx.before_owed = queued.saturating_sub(flushed.unwrap_or(0));
+            // Some may be of a flush. How many is known once the peer has said how far it came.
+            let before =
+                if was_frozen && queued > 0 { self.queued_before(stream) } else { Some(queued) };
+            rx.is_unsure = before.is_none();
+            rx.before_owed = before.unwrap_or(queued);
             rx.seen_news = stream.flush_news();
             // Before the freeze: it has flushed nothing, and never will. Nor is a peer relied on
             // that breaks the rules.

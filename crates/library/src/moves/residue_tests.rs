@@ -1,0 +1,136 @@
+//! Receiving from a peer that is in the middle of its flush: what it wrote at once is not cut where
+//! its pieces meet.
+//!
+//! The test is the peer, and stops wherever it likes. Real peers: `crowd` of `tests/system`.
+
+use crate::host::lock::lock;
+use crate::io::from_kernel::BytesOnly;
+use crate::process::library::library;
+use crate::session::Session;
+use crate::session::receive_step::{Look, Step};
+use crate::session_fakes::{Hostile, Pair, is_away, read};
+use core::sync::atomic::Ordering;
+use rustix::io::{Errno, IoSliceMut};
+use sojourn_session::ReasonT;
+
+/// A record, and as much of it as the kernel has at first.
+const RECORD: usize = 700;
+const FIRST: usize = 300;
+
+fn record() -> Vec<u8> {
+    (0..RECORD).map(|at| (at % 251) as u8).collect()
+}
+
+/// End 0 reads; the peer has frozen the stream, owes a record, and has begun to flush.
+fn flushing() -> (Pair, Hostile) {
+    let pair = Pair::new();
+    let hostile = pair.join_hostile();
+    hostile.sends(&record());
+    hostile.side.freeze();
+    assert_eq!(hostile.side.begin_flush(), 0);
+    library().session_of(pair.fd(0)).unwrap().leave(ReasonT::PeerLeft, false);
+    (pair, hostile)
+}
+
+/// Bytes `from` to `to` of the record come to the kernel.
+fn comes(pair: &Pair, from: usize, to: usize) {
+    let piece = &record()[from..to];
+    assert_eq!(rustix::io::write(pair.ends[1].as_ref().unwrap(), piece), Ok(to - from));
+}
+
+/// One look for so many bytes. `None`: they are to be waited for.
+fn look(session: &Session, wanted: usize, may_cut: bool) -> Option<Result<usize, Errno>> {
+    let (mut rx, mut buf) = (lock(&session.rx), vec![0; wanted]);
+    let stream = rx.stream.clone().unwrap();
+    let bufs = &mut [IoSliceMut::new(&mut buf)];
+    let look = Look { peek: false, may_cut };
+    match session.look_for_rest(&mut rx, &stream, bufs, look, &mut BytesOnly::default()) {
+        Step::Done(done) => Some(done),
+        Step::Owed => None,
+        _ => panic!("neither received nor to be waited for"),
+    }
+}
+
+#[test]
+fn between_two_pieces_a_read_waits_for_the_second() {
+    let (pair, hostile) = flushing();
+    let session = library().session_of(pair.fd(0)).unwrap();
+    comes(&pair, 0, FIRST);
+    assert_eq!(look(session, RECORD, false), None);
+    comes(&pair, FIRST, RECORD);
+    hostile.side.set_flushed(RECORD);
+    let mut buf = [0; RECORD + 1];
+    assert_eq!(read(pair.fd(0), &mut buf), Ok(RECORD));
+    assert_eq!(buf[..RECORD], record());
+}
+
+#[test]
+fn where_the_kernel_is_full_a_read_of_what_it_has_does_not_wait() {
+    let (pair, hostile) = flushing();
+    let session = library().session_of(pair.fd(0)).unwrap();
+    comes(&pair, 0, FIRST);
+    hostile.side.set_flushing(FIRST);
+    assert_eq!(look(session, FIRST + 1, false), None);
+    assert_eq!(look(session, FIRST - 1, false), Some(Ok(FIRST - 1)));
+    assert_eq!(look(session, 1, false), Some(Ok(1)));
+}
+
+/// What was in the kernel before the peer's ring began comes first, and is not counted as owed,
+/// however far the peer has come when the session goes home.
+#[test]
+fn what_was_in_the_kernel_before_is_not_taken_for_owed() {
+    for said in [None, Some(0), Some(FIRST)] {
+        let pair = Pair::new();
+        let hostile = pair.join_hostile();
+        comes(&pair, 0, FIRST);
+        hostile.sends(&record());
+        hostile.side.freeze();
+        assert_eq!(hostile.side.begin_flush(), 0);
+        comes(&pair, 0, said.unwrap_or(FIRST));
+        if let Some(said) = said {
+            hostile.side.set_flushing(said);
+        }
+        let session = library().session_of(pair.fd(0)).unwrap();
+        session.leave(ReasonT::PeerLeft, false);
+        if said.is_none() {
+            assert_eq!(look(session, 2 * RECORD, true), None);
+            hostile.side.set_flushing(FIRST);
+        }
+        let done = said.unwrap_or(FIRST);
+        comes(&pair, done, RECORD);
+        // Of all that is there, this is short of the end: nothing is settled yet.
+        assert_eq!(look(session, FIRST + RECORD - 1, true), Some(Ok(FIRST + RECORD - 1)));
+        assert!(is_away(pair.fd(0)), "{said:?}");
+        hostile.side.set_flushed(RECORD);
+        assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Ok(1));
+        assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Err(Errno::AGAIN));
+        assert!(!is_away(pair.fd(0)), "{said:?}");
+    }
+}
+
+/// The kernel was full, and nothing can follow: the rest is in the ring.
+#[test]
+fn a_record_that_the_kernel_had_room_for_half_of_is_whole() {
+    let (pair, hostile) = flushing();
+    comes(&pair, 0, FIRST);
+    hostile.side.set_flushed(FIRST);
+    let mut buf = [0; RECORD + 1];
+    assert_eq!(read(pair.fd(0), &mut buf), Ok(RECORD));
+    assert_eq!(buf[..RECORD], record());
+}
+
+/// Neither of those that may wait, nor of those that must not: the peer may have been stopped.
+#[test]
+fn nobody_waits_long_for_the_second() {
+    let (pair, hostile) = flushing();
+    comes(&pair, 0, FIRST);
+    assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Ok(FIRST));
+    assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Err(Errno::AGAIN));
+    let session = library().session_of(pair.fd(0)).unwrap();
+    session.is_nonblocking.store(false, Ordering::SeqCst);
+    comes(&pair, FIRST, RECORD - 1);
+    assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Ok(RECORD - 1 - FIRST));
+    comes(&pair, RECORD - 1, RECORD);
+    hostile.side.set_flushed(RECORD);
+    assert_eq!(read(pair.fd(0), &mut [0; RECORD]), Ok(1));
+}
