@@ -3,8 +3,8 @@
 //!
 //! Rows are those of the paper's table 1 that have an equal here; `world` has the processes of each.
 //! Ways take turns within a round, and a cell is the median of its rounds. Which processors are best
-//! depends on how many threads have to run at a time, so every way is measured with its clients on
-//! one processor and on two, and judged by its better one.
+//! depends on how many threads have to run at a time, so every way is measured with its ends on
+//! one processor, on two, and with all of it on one, and judged by its best.
 
 mod world;
 
@@ -42,8 +42,8 @@ pub(crate) struct Outcome {
 /// What to measure.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Run the measured processes before all others (SCHED_FIFO), for a moment each: on a machine
-    /// that others use at the same time. Takes CAP_SYS_NICE.
+    /// Run before all others (SCHED_FIFO), for some ten seconds: on a machine that others use at
+    /// the same time. Takes CAP_SYS_NICE.
     #[arg(long)]
     real_time: bool,
 }
@@ -53,6 +53,9 @@ const SIZES: [usize; 2] = [1, 1024];
 /// Measures, prints, and returns what goes into the JSON file.
 pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let machine = Machine::here();
+    if choice.real_time {
+        crate::os::before_all_others()?;
+    }
     let (rounds, trips) = if quick { (1, 20) } else { (15, 400) };
     println!(
         "Round trips of datagrams over loopback on {}, {} processors. Published: 1992, of the kernel's.\n",
@@ -61,7 +64,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let mut cells = Vec::new();
     for waiting in Waiting::ALL {
         for bytes in SIZES {
-            let trial = Trial { waiting, bytes, trips, real_time: choice.real_time };
+            let trial = Trial { waiting, bytes, trips };
             let found = alternate(&trial, rounds);
             println!("{}, {bytes} B\n{}", waiting.title(), table(&found));
             cells.extend(found);
@@ -76,7 +79,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
 fn alternate(trial: &Trial, rounds: usize) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for way in Way::ALL {
-        for placement in Placement::ALL {
+        for placement in Placement::ALL.into_iter().filter(|at| way.has(*at)) {
             let (waiting, bytes) = (trial.waiting, trial.bytes);
             cells.push(Cell { way, placement, waiting, bytes, ns: None, rounds: Vec::new() });
         }
@@ -111,7 +114,7 @@ fn table(cells: &[Cell]) -> String {
     table.render()
 }
 
-/// A way's time at its better placement.
+/// A way's time at its best placement.
 fn best<'c>(cells: impl IntoIterator<Item = &'c Cell>, way: Way) -> Option<f64> {
     let of_way = cells.into_iter().filter(|cell| cell.way == way);
     of_way.filter_map(|cell| cell.ns).min_by(f64::total_cmp)
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_are_judged_by_their_better_placement() {
+    fn ways_are_judged_by_their_best_placement() {
         let cells = [
             cell(Way::Kernel, Placement::Together, Some(9.0)),
             cell(Way::Kernel, Placement::Apart, Some(6.0)),

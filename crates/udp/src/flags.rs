@@ -16,10 +16,12 @@ pub(crate) struct Flags {
     /// Threads that take requests. Each client is served by one of them.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) threads: u8,
-    /// How threads wait for requests; with spin and yield those that wait for packets do not sleep
-    /// either.
+    /// How threads wait for requests.
     #[arg(long, value_name = "HOW", default_value = "adaptive")]
     pub(crate) wait: How,
+    /// Have the threads that wait for packets spin, too: one for each port.
+    #[arg(long)]
+    pub(crate) spin_on_network: bool,
     /// Send back what comes to this address and port (RFC 862): a program in the server's own
     /// process. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -57,11 +59,6 @@ impl From<How> for Wait {
 }
 
 impl Flags {
-    /// Whether receiving threads never sleep.
-    pub(crate) fn spins(&self) -> bool {
-        matches!(self.wait, How::Spin | How::Yield)
-    }
-
     /// What `--man` or `--completions` prints, if one of them was given.
     pub(crate) fn printed(&self) -> std::io::Result<Option<Vec<u8>>> {
         let (mut command, mut text) = (Self::command(), Vec::new());

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 /// Serves until killed.
 fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     let wait = flags.wait.into();
-    let udp = Udp::new(flags.spins());
+    let udp = Udp::new(flags.spin_on_network);
     for local in &flags.echo {
         let echo: Handler = Box::new(|port, from, data| {
             // Two such ports could go on for ever. What is lost is lost, as a datagram may be.

@@ -63,6 +63,11 @@ impl Port {
         own == address || own.is_unspecified() && address.is_loopback()
     }
 
+    /// Whether the port is `client`'s, and not that of who had the same index before.
+    pub(crate) fn is_of(&self, client: ClientId) -> bool {
+        matches!(self.owner, Owner::Client(owner, _) if owner == client)
+    }
+
     /// The inbox, if the port is `client`'s.
     pub(crate) fn inbox_of(&self, client: ClientId) -> Option<MutexGuard<'_, Inbox<Call>>> {
         match &self.owner {

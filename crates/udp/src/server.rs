@@ -14,7 +14,7 @@ use crate::port::{Call, Handler, Owner, Port};
 use crate::stubs::server::{
     EndpointT, UdpBindOut, UdpRecvfromDeferredReply, UdpServer, udp_server_options,
 };
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use sojourn_ipc::{ClientId, rt};
 use std::io::{Error, Result};
@@ -38,11 +38,12 @@ pub struct Udp {
     clients: Ports,
     /// Held while a port is taken; not on the way of a datagram.
     binding: Mutex<()>,
+    /// Whether receiving threads never sleep.
     spins: bool,
 }
 
 impl Udp {
-    /// A server without ports. Receiving threads spin, or sleep.
+    /// A server without ports. Its receiving threads spin, or sleep.
     pub fn new(spins: bool) -> Self {
         let ports = |count| (0..count).map(|_| ArcSwapOption::empty()).collect();
         let (ports, clients) = (ports(PORTS), ports(CLIENTS_MAX as usize));
@@ -107,19 +108,26 @@ impl Udp {
         self.clients.get(client.index as usize)
     }
 
+    /// A client's port.
+    fn port_of(&self, client: ClientId) -> Option<Guard<Option<Arc<Port>>>> {
+        let port = self.place(client)?.load();
+        port.as_ref().is_some_and(|port| port.is_of(client)).then_some(port)
+    }
+
     fn take(&self, caller: &rt::Caller, local: SocketAddrV4) -> Result<SocketAddrV4> {
         let refused = |number| Err(Error::from_raw_os_error(number));
-        let place = self.place(caller.client);
-        let Some(place) = place.filter(|place| place.load().is_none()) else {
-            return refused(libc::EINVAL);
-        };
+        let place = self.place(caller.client).filter(|_| self.port_of(caller.client).is_none());
+        let Some(place) = place else { return refused(libc::EINVAL) };
         let is_reserved = local.port() != 0 && local.port() < first_unprivileged();
         if is_reserved && caller.credentials.uid != 0 {
             return refused(libc::EACCES);
         }
         let inbox = Mutex::new(Inbox::new(Self::options().max_inflight as usize));
         let port = self.open(local, Owner::Client(caller.client, inbox))?;
-        place.store(Some(Arc::clone(&port)));
+        // Of who had the same index before, if that has not been told of yet.
+        if let Some(left) = place.swap(Some(Arc::clone(&port))) {
+            self.close(&left);
+        }
         Ok(port.local())
     }
 }
@@ -147,9 +155,8 @@ impl UdpServer for Udp {
     }
 
     fn sendto(&self, caller: &rt::Caller, to: &EndpointT, data: &[u8]) {
-        let Some(place) = self.place(caller.client) else { return };
-        let port = place.load();
-        let Some(port) = port.as_ref() else { return };
+        let port = self.port_of(caller.client);
+        let Some(port) = port.as_ref().and_then(|port| port.as_ref()) else { return };
         if let Err(error) = self.send(port, to.into(), data)
             && let Some(mut inbox) = port.inbox_of(caller.client)
         {
@@ -158,7 +165,7 @@ impl UdpServer for Udp {
     }
 
     fn recvfrom(&self, caller: &rt::Caller, size: u32, reply: UdpRecvfromDeferredReply) {
-        let port = self.place(caller.client).map(ArcSwapOption::load);
+        let port = self.port_of(caller.client);
         let port = port.as_ref().and_then(|port| port.as_ref());
         match port.and_then(|port| port.inbox_of(caller.client)) {
             Some(mut inbox) => inbox.receive(Call { size: size as usize, reply }),
@@ -171,7 +178,9 @@ impl UdpServer for Udp {
     }
 
     fn client_gone(&self, client: ClientId) {
-        if let Some(port) = self.place(client).and_then(|place| place.swap(None)) {
+        let port = self.port_of(client).and_then(|port| port.clone());
+        if let (Some(port), Some(place)) = (port, self.place(client)) {
+            place.store(None);
             self.close(&port);
         }
     }

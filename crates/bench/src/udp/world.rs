@@ -43,6 +43,11 @@ impl Way {
         }
     }
 
+    /// Whether that place is another than those before it.
+    pub(crate) fn has(self, placement: Placement) -> bool {
+        placement != Placement::Single || matches!(self, Self::UserToUser | Self::TwoServers)
+    }
+
     /// The paper's row (Maeda and Bershad 1992), milliseconds; its clients were on two hosts.
     pub(crate) fn published_ms(self) -> f64 {
         match self {
@@ -61,15 +66,18 @@ pub(crate) enum Placement {
     Together,
     /// Each on one of its own.
     Apart,
+    /// Both and their servers on one.
+    Single,
 }
 
 impl Placement {
-    pub(crate) const ALL: [Self; 2] = [Self::Together, Self::Apart];
+    pub(crate) const ALL: [Self; 3] = [Self::Together, Self::Apart, Self::Single];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Together => "together",
             Self::Apart => "apart",
+            Self::Single => "all on one",
         }
     }
 
@@ -79,7 +87,8 @@ impl Placement {
         let at = |index: usize| all[index.min(all.len() - 1)];
         // With processors to spare every server has one of its own.
         match (self, all.len()) {
-            (Self::Together, ..) => [at(0), at(0), at(1), at(2)],
+            (Self::Together, _) => [at(0), at(0), at(1), at(2)],
+            (Self::Single, _) => [at(0); 4],
             (Self::Apart, 4..) => [at(0), at(1), at(2), at(3)],
             (Self::Apart, 3) => [at(0), at(1), at(2), at(2)],
             (Self::Apart, _) => [at(0), at(1), at(0), at(1)],
@@ -121,7 +130,6 @@ pub(crate) struct Trial {
     pub(crate) waiting: Waiting,
     pub(crate) bytes: usize,
     pub(crate) trips: u32,
-    pub(crate) real_time: bool,
 }
 
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
@@ -129,30 +137,27 @@ const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Processes that end with the round.
-struct World<'t> {
-    trial: &'t Trial,
+#[derive(Default)]
+struct World {
     children: Vec<libc::pid_t>,
 }
 
-impl Drop for World<'_> {
+impl Drop for World {
     fn drop(&mut self) {
-        for pid in &self.children {
+        // Clients before their servers.
+        for pid in self.children.iter().rev() {
             os::reap(*pid, Duration::ZERO);
         }
     }
 }
 
-impl World<'_> {
+impl World {
     /// Forks `body` on `cpu`; answers what it writes first, eight bytes.
     fn start(&mut self, cpu: usize, body: impl FnOnce(UnixStream) -> Result<()>) -> Result<u64> {
         let (near, far) = UnixStream::pair()?;
-        let is_real_time = self.trial.real_time;
         let pid = os::fork(|| {
             os::die_after(PATIENCE.as_secs() as u32);
-            let done = os::pin(cpu)
-                .and_then(|()| if is_real_time { os::before_all_others() } else { Ok(()) })
-                .and_then(|()| body(far));
-            if let Err(error) = done {
+            if let Err(error) = os::pin(cpu).and_then(|()| body(far)) {
                 eprintln!("{error:#}");
             }
             1
@@ -164,16 +169,16 @@ impl World<'_> {
         Ok(u64::from_ne_bytes(said))
     }
 
-    /// A server; answers its address.
-    fn serve(&mut self, cpu: usize) -> Result<String> {
+    /// A server, which takes packets from the network as `spins` says; answers its address.
+    fn serve(&mut self, cpu: usize, waiting: Waiting, spins: bool) -> Result<String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("@sojourn-bench-udp-{}-{number}", std::process::id());
-        let (waiting, text) = (self.trial.waiting, name.clone());
+        let text = name.clone();
         self.start(cpu, move |said| {
             let options = ServerOptions { wait: waiting.wait(), ..Udp::options() };
             let endpoint = Endpoint::bind(Address::parse(&text)?, options)?;
-            let udp = Udp::new(waiting == Waiting::Spinning);
+            let udp = Udp::new(spins);
             say(&said, 0)?;
             let mut service = UdpService::<Udp>::new(udp);
             Ok(service.serve(&mut endpoint.server(), Deadline::NEVER)?)
@@ -189,7 +194,7 @@ fn say(stream: &UnixStream, what: u64) -> Result<()> {
 /// Nanoseconds a round trip, the mean of one round.
 pub(crate) fn measure(way: Way, placement: Placement, trial: &Trial) -> Result<f64> {
     let [near, far, one, other] = placement.processors();
-    let mut world = World { trial, children: Vec::new() };
+    let mut world = World::default();
     let trial = *trial;
     let ns = match way {
         Way::Kernel => {
@@ -197,8 +202,13 @@ pub(crate) fn measure(way: Way, placement: Placement, trial: &Trial) -> Result<f
             world.start(near, move |said| kernel_asks(&trial, port, &said))?
         }
         Way::UserToUser | Way::TwoServers => {
-            let first = world.serve(one)?;
-            let second = if way == Way::TwoServers { world.serve(other)? } else { first.clone() };
+            // In one server nothing comes by the network.
+            let spins = way == Way::TwoServers && trial.waiting == Waiting::Spinning;
+            let first = world.serve(one, trial.waiting, spins)?;
+            let second = match way {
+                Way::TwoServers => world.serve(other, trial.waiting, spins)?,
+                _ => first.clone(),
+            };
             let port = world.start(far, move |said| client_answers(&trial, &second, &said))?;
             world.start(near, move |said| client_asks(&trial, &first, port, &said))?
         }
@@ -324,7 +334,7 @@ mod tests {
         let is_possible = socket_is_possible();
         for way in Way::ALL.into_iter().filter(|way| is_possible || *way == Way::Kernel) {
             for waiting in Waiting::ALL {
-                let trial = Trial { waiting, bytes: 1024, trips: 3, real_time: false };
+                let trial = Trial { waiting, bytes: 1024, trips: 3 };
                 for placement in Placement::ALL {
                     assert!(measure(way, placement, &trial).unwrap() > 0.0, "{way:?}");
                 }
