@@ -1,10 +1,10 @@
-//! `sojourn-bench udp`: round trips of datagrams through the UDP server of 1992, beside the kernel's
-//! UDP, all over the loopback interface of this host.
+//! `sojourn-bench udp`: round trips of datagrams through the UDP server of 1992, beside the
+//! kernel's UDP, all over the loopback interface of this host.
 //!
-//! Rows are those of the paper's table 1 that have an equal here; `world` has the processes of each.
-//! Ways take turns within a round, and a cell is the median of its rounds. Which processors are best
-//! depends on how many threads have to run at a time, so every way is measured with its ends on
-//! one processor, on two, and with all of it on one, and judged by its best.
+//! Rows are those of the paper's table 1 that have an equal here; `world` has the processes of
+//! each. Ways take turns within a round, and a cell is the median of its rounds. Which processors
+//! are best depends on how many threads have to run at a time, so every way is measured with its
+//! ends on one processor, on two, and with all of it on one, and judged by its best.
 
 mod world;
 
@@ -58,7 +58,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     }
     let (rounds, trips) = if quick { (1, 20) } else { (15, 400) };
     println!(
-        "Round trips of datagrams over loopback on {}, {} processors. Published: 1992, of the kernel's.\n",
+        "Round trips of datagrams over loopback on {}, {} processors. Published: of the kernel's.\n",
         machine.processor, machine.processors
     );
     let mut cells = Vec::new();

@@ -157,6 +157,10 @@ unsafe extern "C" fn sj_udp_recvfrom(
 unsafe extern "C" fn sj_udp_close(socket: *mut Socket) {
     if !socket.is_null() {
         // SAFETY: of `sj_udp_bind`, and not used any more, by the header.
-        guard((), || Ok(drop(unsafe { Box::from_raw(socket) })));
+        let socket = unsafe { Box::from_raw(socket) };
+        guard((), move || {
+            drop(socket);
+            Ok(())
+        });
     }
 }

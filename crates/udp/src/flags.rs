@@ -14,8 +14,8 @@ pub(crate) struct Flags {
     #[arg(long, default_value = sojourn_udp::SYSTEM)]
     pub(crate) address: String,
     /// Threads that take requests. Each client is served by one of them.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(crate) threads: u8,
+    #[arg(long, value_name = "COUNT", default_value = "1")]
+    pub(crate) threads: core::num::NonZeroU8,
     /// How threads wait for requests.
     #[arg(long, value_name = "HOW", default_value = "adaptive")]
     pub(crate) wait: How,

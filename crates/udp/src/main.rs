@@ -1,4 +1,4 @@
-//! `sojourn-udpd`: from its flags to the server of this package.
+//! `sojourn-udpd`: from its flags to the server.
 
 mod flags;
 
@@ -51,7 +51,7 @@ fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     let service = UdpService::<Udp>::new(udp);
     println!("ready {}", flags.address);
     std::thread::scope(|threads| {
-        for _ in 0..flags.threads {
+        for _ in 0..flags.threads.get() {
             let (mut server, mut service) = (endpoint.server(), service.clone());
             threads.spawn(move || service.serve(&mut server, Deadline::NEVER));
         }

@@ -23,7 +23,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Takes the port of `local`, or a free one for 0. A receiving thread that `spins` never sleeps.
+    /// Takes the port of `local`, or a free one for 0. Who `spins` never sleeps in `receive`.
     pub(crate) fn open(local: SocketAddrV4, spins: bool) -> Result<Self> {
         let reserved = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         reserved.attach_filter(&packet::nothing())?;

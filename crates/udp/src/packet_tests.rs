@@ -48,7 +48,10 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), port in any::<u16>()) {
+    fn no_bytes_are_a_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        port in any::<u16>(),
+    ) {
         if let Some((_, payload)) = parse(&bytes, port) {
             prop_assert!(payload.end <= bytes.len());
         }

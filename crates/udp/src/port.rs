@@ -76,8 +76,7 @@ impl Port {
         }
     }
 
-    /// Takes in a datagram from the network: one lock on the way from the receiving thread's buffer
-    /// to the client's message.
+    /// Takes in a datagram from the network: one lock on the way to the client's message.
     pub(crate) fn arrive(&self, datagram: &mut Datagram) {
         match &self.owner {
             Owner::Client(_, inbox) => lock(inbox).arrive(datagram),

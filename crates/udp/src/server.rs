@@ -17,7 +17,7 @@ use crate::stubs::server::{
 use arc_swap::{ArcSwapOption, Guard};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use sojourn_ipc::{ClientId, rt};
-use std::io::{Error, Result};
+use std::io::{self, Error};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Clients at a time.
@@ -59,11 +59,11 @@ impl Udp {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn open_here(&self, local: SocketAddrV4, handler: Handler) -> Result<Arc<Port>> {
+    pub fn open_here(&self, local: SocketAddrV4, handler: Handler) -> io::Result<Arc<Port>> {
         self.open(local, Owner::Here(handler))
     }
 
-    fn open(&self, local: SocketAddrV4, owner: Owner) -> Result<Arc<Port>> {
+    fn open(&self, local: SocketAddrV4, owner: Owner) -> io::Result<Arc<Port>> {
         let _binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
         let port = Arc::new(Port { network: Network::open(local, self.spins)?, owner });
         let number = port.local().port();
@@ -85,7 +85,7 @@ impl Udp {
     }
 
     /// Sends from `port`: to another of this server's clients directly, else by the network.
-    fn send(&self, port: &Port, to: SocketAddrV4, data: &[u8]) -> Result<()> {
+    fn send(&self, port: &Port, to: SocketAddrV4, data: &[u8]) -> io::Result<()> {
         if to.port() == 0 {
             return Err(Error::from_raw_os_error(libc::EINVAL));
         }
@@ -114,7 +114,7 @@ impl Udp {
         port.as_ref().is_some_and(|port| port.is_of(client)).then_some(port)
     }
 
-    fn take(&self, caller: &rt::Caller, local: SocketAddrV4) -> Result<SocketAddrV4> {
+    fn take(&self, caller: &rt::Caller, local: SocketAddrV4) -> io::Result<SocketAddrV4> {
         let refused = |number| Err(Error::from_raw_os_error(number));
         let place = self.place(caller.client).filter(|_| self.port_of(caller.client).is_none());
         let Some(place) = place else { return refused(libc::EINVAL) };
@@ -134,22 +134,17 @@ impl Udp {
 
 impl Drop for Udp {
     fn drop(&mut self) {
-        self.ports
-            .iter()
-            .filter_map(ArcSwapOption::load_full)
-            .for_each(|port| port.network.close());
+        for port in self.ports.iter().filter_map(ArcSwapOption::load_full) {
+            port.network.close();
+        }
     }
 }
 
 impl UdpServer for Udp {
-    fn bind_op(
-        &self,
-        caller: &rt::Caller,
-        local: &EndpointT,
-    ) -> core::result::Result<UdpBindOut, rt::Fault> {
+    fn bind_op(&self, caller: &rt::Caller, local: &EndpointT) -> Result<UdpBindOut, rt::Fault> {
         let (ret, bound) = match self.take(caller, local.into()) {
             Ok(bound) => (0, bound.into()),
-            Err(error) => (number(&error), local.clone()),
+            Err(error) => (number(&error), *local),
         };
         Ok(UdpBindOut { ret, bound })
     }
