@@ -4,6 +4,7 @@ mod flags;
 
 use clap::Parser as _;
 use flags::Flags;
+use socket2::{Domain, Protocol, Socket, Type};
 use sojourn_ipc::{Address, Deadline, Endpoint, ServerOptions};
 use sojourn_udp::{Handler, Udp, UdpService};
 use std::error::Error;
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
 
 /// Serves until killed.
 fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
+    let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP));
+    raw.map_err(|error| format!("raw sockets: {error}. They take CAP_NET_RAW: start as root"))?;
     let wait = flags.wait.into();
     let udp = Udp::new(flags.spin_on_network);
     for local in &flags.echo {
@@ -41,7 +44,8 @@ fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     }
     let address = Address::parse(&flags.address)?;
     if let Address::Path(path) = &address {
-        std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+        let folder = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     // Who may have which port is decided when it is bound, as by the kernel.
     let before = rustix::process::umask(rustix::fs::Mode::empty());

@@ -59,10 +59,7 @@ pub(crate) fn parse(packet: &[u8], port: u16) -> Option<(SocketAddrV4, Range<usi
 /// Jacobson 1993): what follows the IPv4 header, whose length is in its first byte, has the port in
 /// its third and fourth.
 pub(crate) fn rule(port: u16) -> [SockFilter; 5] {
-    let word = |code: u32, if_true, if_false, k| {
-        // The codes have eight bits.
-        SockFilter::new(code as u16, if_true, if_false, k)
-    };
+    let word = |code: u32, yes, no, k| SockFilter::new(code as u16, yes, no, k);
     [
         word(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 0),
         word(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, 0, 0, 2),
