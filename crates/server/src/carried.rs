@@ -4,8 +4,8 @@
 
 use crate::beat::Beat;
 use crate::log::{self, Level};
+use crate::network::Network;
 use crate::registry::{CARRIER, Carried, Who};
-use crate::run::Network;
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};

@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory as _, Parser};
 use sojourn_server::log::Level;
-use sojourn_server::run::Network;
+use sojourn_server::network::Network;
 
 /// The session server of Sojourn: pairs the ends of sessions so that programs of this host can talk
 /// through shared memory.

@@ -10,10 +10,10 @@
 //! What could not be done away from the kernel is refused with its reason, listed in [`look`]. Not
 //! here: who else holds the end (`holders`), pairing (`registry`).
 
+mod addresses;
 mod afar;
 mod datagram;
 mod diag;
-
 mod packets;
 mod socket;
 #[cfg(test)]
@@ -26,6 +26,7 @@ pub use packets::is_packets;
 
 use crate::errand;
 use crate::holders::Object;
+use crate::key::Key;
 use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
@@ -80,7 +81,7 @@ fn pipe(end: BorrowedFd<'_>, flags: OFlags) -> Result<Identity, ReasonT> {
     let holds = [u32::try_from(capacity).unwrap_or(u32::MAX), 0];
     let name = format!("pipe:[{}]", found.st_ino);
     // Its own for as long as it is open: the server puts one in its place that lasts.
-    let key = crate::registry::Key::Pipe { object: found.st_ino, writes };
+    let key = Key::Pipe { object: found.st_ino, writes };
     let object = Object::Pipe { inode: found.st_ino, writes };
     let kind = KindT::Pipe;
     Ok(Identity { key, kind, from: name.clone(), to: name, holds, object, pin: None })

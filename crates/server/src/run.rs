@@ -7,6 +7,7 @@
 
 use crate::carried;
 use crate::log::{self, Level};
+use crate::network::Network;
 use crate::privileges::{self, Work};
 use crate::proxies::Proxies;
 use crate::service::{Rules, Sojournd, StartError, Stop};
@@ -68,18 +69,6 @@ impl Options {
             proxies: false,
         }
     }
-}
-
-/// How programs get to the packets of their sessions with other hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Network {
-    /// Everybody through a port.
-    #[default]
-    Ports,
-    /// Who shows a packet socket of its own by one on the interface, everybody else through a port.
-    Rights,
-    /// As `Rights`, but packet sockets have no mapped rings: to see what those give.
-    Messages,
 }
 
 /// How it went.

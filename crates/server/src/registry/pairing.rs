@@ -1,10 +1,10 @@
 //! Offers, what is refused, and how two become a stream.
 
-use super::events::Event;
-use super::process::{OF_INBOX, OF_STREAM, each_once};
+use super::delivery::Event;
+use super::end::{End, Identity, State};
+use super::processes::{OF_INBOX, OF_STREAM, each_once};
 use super::{
-    CARRIER, CallError, End, Identity, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry,
-    State, Stream, Wish,
+    CARRIER, CallError, Maker, Offered, RING_MAX, RING_MIN, RING_MOST, Registry, Stream, Wish,
 };
 use sojourn_ipc::ClientId;
 use sojourn_session::{KindT, ReasonT};

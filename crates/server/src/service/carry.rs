@@ -1,8 +1,9 @@
 //! The interface `carry`, and what the server and its carrier tell each other. Not here: carrying
 //! (`sojourn_carrier`), the carrier's place (`carried`).
 
-use super::ends::Looker;
-use super::{Sojournd, State, fault, wish_of};
+use super::ends::wish_of;
+use super::looker::Looker;
+use super::{Sojournd, State, fault};
 use crate::identity::{self, Diag};
 use crate::memory::Memory;
 use crate::registry::{CARRIER, CallError, Carried, Identity, Who, Wish};

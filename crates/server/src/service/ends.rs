@@ -2,32 +2,23 @@
 //!
 //! Not here: looking (`proxy`, `identity`), deciding (`registry`).
 
-use super::{Sojournd, State, wish_of};
+use super::looker::Looker;
+use super::peers::has_ended;
+use super::{Sojournd, State};
 use crate::holders;
-use crate::identity::Diag;
+use crate::jobs::Job;
+use crate::key::Key;
 use crate::log::{self, Level};
 use crate::looked::Looked;
-use crate::looks::Looks;
 use crate::memory::Memory;
-use crate::proxies::Proxies;
-use crate::registry::{CallError, Identity, Key, Offered, Registry};
-use crate::scanner::Job;
+use crate::registry::{CallError, Identity, Offered, Registry, Wish};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_carrier::Handed;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{OfferT, ReasonT};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-/// Who looks at what clients send.
-#[derive(Debug)]
-pub(super) enum Looker {
-    /// A process for each user, which the server does not wait for.
-    Apart { proxies: Arc<Proxies>, looks: Arc<Looks> },
-    /// The caller, at once: for tests without processes.
-    Here(Box<Mutex<Diag>>),
-}
+use std::sync::{Arc, PoisonError, Weak};
 
 impl Sojournd {
     /// Has it looked at what a client of that user has sent; `then` is called sooner or later, with
@@ -88,6 +79,25 @@ impl Sojournd {
         for job in jobs {
             let _ = queue.send(job);
         }
+    }
+
+    /// The scanner has counted.
+    pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
+        let mut state = self.lock();
+        let State { registry, errands } = &mut *state;
+        registry.count_scan();
+        let now_ms = self.now_ms();
+        for (job, verdict) in jobs.iter().zip(verdicts) {
+            // The look was for a process number: it was this process's only if that is still there.
+            let process = registry.who(job.process).map(|who| who.process.clone());
+            let is_there = process.is_none_or(|it| it.as_fd().is_some_and(|fd| !has_ended(fd)));
+            let verdict = if is_there { *verdict } else { Err(ReasonT::Closed) };
+            registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
+        }
+        Self::ring(registry, errands);
+        let jobs = Self::jobs(registry);
+        drop(state);
+        self.count(jobs);
     }
 
     /// Takes an end that was looked at as an offer. True: it is not decided yet.
@@ -174,4 +184,9 @@ impl Sojournd {
         }
         Ok(is_adopted)
     }
+}
+
+pub(super) fn wish_of(what: &OfferT, inode: u64) -> Wish {
+    let OfferT { local, set, ring_bytes, is_sole } = *what;
+    Wish { local, set, ring_bytes, is_sole, inode }
 }
