@@ -2,8 +2,9 @@
 //! a packet socket: on the interface itself, or at the far end of a port
 //! (`docs/understand/packet-path.md`).
 
-use crate::carrier::later;
-use crate::keeping::{Keeping, Label};
+use crate::clock::later;
+use crate::keeping::Keeping;
+use crate::label::Label;
 use crate::metastate::{Mac, Way};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{
