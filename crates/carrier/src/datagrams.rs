@@ -268,7 +268,7 @@ impl Carrier {
             true => delegated.stream.set_flushing(0),
             false => delegated.stream.set_flushed(0),
         }
-        delegated.stream.ring_peer();
+        delegated.stream.notify_peer();
         Outcome::Look(Phase::UdpDelegated(delegated), home_by)
     }
 
@@ -281,7 +281,7 @@ impl Carrier {
             }
         }
         delegated.stream.set_flushed(0);
-        delegated.stream.ring_peer();
+        delegated.stream.notify_peer();
     }
 
     /// Of an ended session: bytes sent and received past the kernel, as its program has told them
@@ -374,7 +374,7 @@ pub(crate) fn let_go(stream: &Stream) {
     stream.freeze();
     stream.set_flushed(0);
     stream.attention();
-    stream.ring_peer();
+    stream.notify_peer();
 }
 
 /// An address that nobody has (RFC 5737, RFC 3849), of the same family.

@@ -203,7 +203,7 @@ impl UdpDelegated {
 fn call_home(stream: &Stream) {
     stream.freeze();
     stream.attention();
-    stream.ring_peer();
+    stream.notify_peer();
 }
 
 /// A number that nobody can guess.

@@ -221,7 +221,7 @@ impl Carried {
     pub(crate) fn give_up(&self) {
         self.stream.freeze();
         self.stream.attention();
-        self.stream.ring_peer();
+        self.stream.notify_peer();
     }
 
     /// For whoever must go on without us.

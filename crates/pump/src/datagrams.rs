@@ -302,7 +302,7 @@ impl Sockets {
         for number in rung.drain(..) {
             if let Some(one) = all.get_mut(&number) {
                 one.is_rung = false;
-                one.stream.ring_peer();
+                one.stream.notify_peer();
             }
         }
     }

@@ -190,7 +190,7 @@ fn rest(stream: &Stream, peer: &Peer, program: &mut Program<'_>, step: u8, buf: 
         27 => {
             stream.announce_reader(Bell::OnInbox);
             stream.announce_writer(Bell::OnInbox, len);
-            stream.ring_peer();
+            stream.notify_peer();
             assert!(
                 stream.wake_reader() && stream.wake_writer(),
                 "own sleepers are known without the peer"

@@ -291,7 +291,7 @@ impl Stream {
     }
 
     /// Wakes whoever sleeps on the peer's side, readers and writers.
-    pub fn ring_peer(&self) {
+    pub fn notify_peer(&self) {
         for bell in [&self.out_ring().reader.bell, &self.in_ring().writer.bell] {
             if bell.has_sleepers_after_store() {
                 self.wake_peer(bell);

@@ -77,7 +77,7 @@ fn act(stream: &Stream, random: &mut Random) {
             stream.withdraw_writer();
         }
         11 => {
-            stream.ring_peer();
+            stream.notify_peer();
             let _ = (stream.wake_reader(), stream.wake_writer());
         }
         12 => {

@@ -107,7 +107,7 @@ fn a_stream_rings_through_the_inbox_once_for_each_announcement() {
     a.announce_writer(Bell::OnInbox, 4096);
     a.announce_reader(Bell::OnInbox);
     b.freeze();
-    b.ring_peer();
+    b.notify_peer();
     assert_eq!(ready(&ours[0]), [5]);
     b.attention();
     let mut slots = vec![];

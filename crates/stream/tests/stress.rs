@@ -53,7 +53,7 @@ impl Side {
     /// Freezes, and wakes everybody on both sides.
     fn freeze(&self) {
         self.stream.freeze();
-        self.stream.ring_peer();
+        self.stream.notify_peer();
         if self.stream.wake_reader() | self.stream.wake_writer() {
             self.inbox.post_own(SLOT);
         }

@@ -118,7 +118,7 @@ impl Carrier {
             }
         }
         stream.attention();
-        stream.ring_peer();
+        stream.notify_peer();
         let (received, sent) = stream.totals_told();
         (sent, received)
     }
@@ -157,5 +157,5 @@ fn give_up(socket: &OwnedFd, stream: &Stream) {
         false => stream.ledger().lose(),
     }
     stream.attention();
-    stream.ring_peer();
+    stream.notify_peer();
 }

@@ -41,7 +41,7 @@ impl Engine {
             }
         }
         stream.attention();
-        stream.ring_peer();
+        stream.notify_peer();
     }
 }
 
@@ -52,7 +52,7 @@ impl Library {
         let Some(engine) = self.engine() else { return };
         loop {
             let Some(stream) = crate::host::lock::lock(&engine.ended).pop() else { break };
-            stream.ring_peer();
+            stream.notify_peer();
             stream.attention();
         }
         engine.ring_if_left();
