@@ -107,7 +107,7 @@ impl Carrier {
         // Its datagrams may come and go both ways at any time: only who sits in the kernel is
         // waited for.
         stream.consent();
-        stream.start_ring();
+        stream.use_ring();
         stream.attention();
         let since = now();
         let waiting = UdpWaiting { stream, joined, ends, plan, since };

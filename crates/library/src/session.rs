@@ -297,7 +297,7 @@ impl Session {
     pub(crate) fn input_queue(&self) -> usize {
         let rx = lock(&self.rx);
         match (&rx.stream, rx.phase) {
-            (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_rings() => {
+            (Some(stream), RxPhase::Ring | RxPhase::Joined) if stream.peer_uses_ring() => {
                 stream.available().unwrap_or(0)
             }
             (Some(stream), RxPhase::Residue) => rest_in_ring(stream, &rx),

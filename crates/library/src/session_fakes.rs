@@ -183,7 +183,7 @@ impl Hostile {
     /// It has consented, writes to its ring, and `bytes` are there.
     pub(crate) fn sends(&self, bytes: &[u8]) {
         self.side.consent();
-        self.side.start_ring();
+        self.side.use_ring();
         assert_eq!(self.side.write(&[IoSlice::new(bytes)], 0), Ok(bytes.len()));
     }
 

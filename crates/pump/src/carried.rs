@@ -262,7 +262,7 @@ impl Carried {
         let written = match self.stream.available() {
             Ok(available) => available.saturating_sub(self.handed),
             // The program's side has not switched yet.
-            Err(Stop::NotRinging) => 0,
+            Err(Stop::NotOnRing) => 0,
             Err(_) => return Err(Ending::Program),
         };
         // A writer of much writes again soon: then the end of this write is in the middle of a

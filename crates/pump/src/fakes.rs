@@ -83,7 +83,7 @@ pub(crate) fn streams() -> [Stream; 2] {
     });
     for stream in &both {
         stream.consent();
-        stream.start_ring();
+        stream.use_ring();
     }
     both
 }

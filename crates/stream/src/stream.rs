@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     /// closely.
     pub(crate) sighted: AtomicU64,
     /// Whether this direction has switched to the ring, as far as we know.
-    pub(crate) rings: AtomicBool,
+    pub(crate) uses_ring: AtomicBool,
     /// As reader: whether we have consented.
     pub(crate) consents: AtomicBool,
     /// As writer: where our bytes lie, and from which position on to look whether the ring can be
@@ -179,7 +179,7 @@ impl Stream {
         let full = tail.saturating_sub(u64::from(self.layout.ring_bytes(self.side)));
         self.writing.peer.store(full, Ordering::Relaxed);
         self.reading.peer.store(head, Ordering::Relaxed);
-        self.writing.rings.store(out.rings(), Ordering::Relaxed);
+        self.writing.uses_ring.store(out.is_used(), Ordering::Relaxed);
         self.reading.consents.store(into.has_consent(), Ordering::Relaxed);
         self.remember(out.place(self.out_bytes()));
         self.writing.rewinds_at.store(tail, Ordering::Relaxed);

@@ -172,7 +172,7 @@ fn both_ways(ring_bytes: [u32; 2], seed: u64) {
         Side { stream, inbox: Arc::clone(&inbox[0]) }
     };
     let sides = [side(a, &inboxes[0]), side(b, &inboxes[1])];
-    sides.iter().for_each(|side| side.stream.start_ring());
+    sides.iter().for_each(|side| side.stream.use_ring());
     let (sides, kernels) = (Arc::new(sides), Arc::new([Kernel::default(), Kernel::default()]));
     let total = 1 + random.below(200_000);
     // Mostly somebody freezes in the middle; else the first writer that is done does.

@@ -129,7 +129,7 @@ impl Carrier {
         }
         let is_deaf_for_long =
             turned.as_ref().is_some_and(|turned| at >= later(turned.since, DEAF_LIMIT_US));
-        let may_begin = stream.has_consent() && !stream.is_ringing();
+        let may_begin = stream.has_consent() && !stream.uses_ring();
         let again = Some(later(at, TAKE_EVERY_US));
         let step = match stream.ledger().has_given_up() {
             true if turned.is_some() || is_quiet(&waiting) => Step::Take,
@@ -183,7 +183,7 @@ impl Carrier {
             turn_back(&mut self.links, key, waiting);
             return Ok(());
         }
-        waiting.stream.start_ring();
+        waiting.stream.use_ring();
         waiting.stream.attention();
         Ok(())
     }
@@ -328,7 +328,7 @@ pub(super) fn turn_back(links: &mut Links, key: &Key, waiting: &mut Waiting) {
 /// Whether nothing is on its way in the kernel: the program sends no more through it, the peer has
 /// acknowledged everything, and there is no gap in what it has sent.
 fn is_quiet(Waiting { stream, socket, .. }: &Waiting) -> bool {
-    stream.peer_rings() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
+    stream.peer_uses_ring() && raw::queue_len(socket, SIOCOUTQ) == Ok(0) && !has_gap(socket.as_fd())
 }
 
 /// The record of the socket, with what the program has not read.

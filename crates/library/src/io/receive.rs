@@ -224,17 +224,17 @@ impl Session {
             return self.look_at_ring(rx, stream, bufs, peek);
         }
         // Before the kernel is looked at: what it holds then is all it will ever hold.
-        let rings = !self.is_carried() && stream.peer_rings();
+        let uses_ring = !self.is_carried() && stream.peer_uses_ring();
         let found = self.receive_stirred(bufs, peek, kernel);
         match found {
-            Err(Errno::AGAIN) if rings => {
+            Err(Errno::AGAIN) if uses_ring => {
                 rx.phase = RxPhase::Ring;
                 self.look_at_ring(rx, stream, bufs, peek)
             }
             Err(Errno::AGAIN) => Step::Empty,
             Err(Errno::INTR) => Step::Empty,
             // The end, or an error, of a peer that had switched: its ring comes first.
-            Ok(0) | Err(_) if rings && stream.available().is_ok_and(|len| len > 0) => {
+            Ok(0) | Err(_) if uses_ring && stream.available().is_ok_and(|len| len > 0) => {
                 rx.phase = RxPhase::Ring;
                 rx.is_reset = found == Err(Errno::CONNRESET);
                 self.stirred();
@@ -283,7 +283,7 @@ impl Session {
             }
         }
         // A carrier begins its ring once nothing comes to the kernel any more.
-        if self.is_carried() && stream.has_consented() && stream.peer_rings() {
+        if self.is_carried() && stream.has_consented() && stream.peer_uses_ring() {
             self.give_up_kernel(rx, stream);
         }
     }
@@ -307,7 +307,7 @@ impl Session {
             }
             Err(Stop::Empty) => {}
             // The carrier has not begun yet.
-            Err(Stop::NotRinging) if self.is_carried() => return self.found_nothing(rx, stream),
+            Err(Stop::NotOnRing) if self.is_carried() => return self.found_nothing(rx, stream),
             Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
             Err(_) => return Step::Leave(ReasonT::Violation),
         }

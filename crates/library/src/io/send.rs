@@ -212,7 +212,7 @@ impl Session {
             Err(Stop::Full) => Step::Full,
             Err(Stop::Frozen) => Step::Leave(ReasonT::PeerLeft),
             Err(Stop::Violation) => Step::Leave(ReasonT::Violation),
-            Err(Stop::Empty | Stop::NotRinging | Stop::NotFrozen) => Step::Kernel,
+            Err(Stop::Empty | Stop::NotOnRing | Stop::NotFrozen) => Step::Kernel,
         }
     }
 
@@ -264,7 +264,7 @@ impl Session {
             self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
             return false;
         }
-        stream.start_ring();
+        stream.use_ring();
         tx.phase = TxPhase::Ring;
         self.tx_state.store(switch::RING, Ordering::SeqCst);
         if self.is_carried() {

@@ -68,7 +68,7 @@ impl Session {
                             stream.is_frozen()
                                 || queue.is_some_and(|queue| lock(queue).is_readable())
                         }
-                        RxPhase::Joined => stream.peer_rings() || stream.is_frozen(),
+                        RxPhase::Joined => stream.peer_uses_ring() || stream.is_frozen(),
                         RxPhase::Ring => stream.may_read(),
                         RxPhase::Residue => stream.flush_news() != seen,
                     }

@@ -99,7 +99,7 @@ impl Session {
         let reason = self.reason_for(reason);
         // Before the look at the freeze: if there was none, nobody has flushed anything.
         let queued = match rx.phase {
-            RxPhase::Joined if stream.peer_rings() => kernel::input_queue(self.number()),
+            RxPhase::Joined if stream.peer_uses_ring() => kernel::input_queue(self.number()),
             _ => 0,
         };
         let was_frozen = stream.is_frozen();

@@ -336,8 +336,9 @@ fn follow_peer(session: &Session) {
     if !matches!(phase, RxPhase::Joined | RxPhase::Ring) {
         return;
     }
-    let waits =
-        |stream: &Stream| phase == RxPhase::Joined && session.is_carried() && stream.peer_rings();
+    let waits = |stream: &Stream| {
+        phase == RxPhase::Joined && session.is_carried() && stream.peer_uses_ring()
+    };
     if session.stream().is_some_and(|stream| stream.is_frozen() || waits(&stream)) {
         session.attend();
     }

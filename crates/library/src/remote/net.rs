@@ -154,7 +154,7 @@ impl Net {
     ) -> bool {
         let (Some(record), lent) = (&lent.record, &lent.lent) else { return false };
         // The server has begun the ring; this view of it was made before that.
-        other.start_ring();
+        other.use_ring();
         let mut pump = lock(&self.pump);
         if !self.has_link(&mut pump, lent, packets) {
             return false;
