@@ -69,9 +69,9 @@ pub struct Session {
     pub(crate) receive_timeout: AtomicU64,
     pub(crate) send_timeout: AtomicU64,
     /// The kernel reported something on the descriptor since last looked at.
-    pub(crate) has_stirred: AtomicBool,
+    pub(crate) rx_kernel_event: AtomicBool,
     /// The same for senders, who look at other things and must not wait for a receiver to look.
-    pub(crate) tx_stirred: AtomicBool,
+    pub(crate) tx_kernel_event: AtomicBool,
     /// The sending direction is in `Flushing`.
     pub(crate) is_flushing: AtomicBool,
     /// The other side is the server's carrier, and the peer on another host: see `carried`.
@@ -122,8 +122,8 @@ impl Session {
             is_nonblocking: AtomicBool::new(false),
             receive_timeout: AtomicU64::new(0),
             send_timeout: AtomicU64::new(0),
-            has_stirred: AtomicBool::new(false),
-            tx_stirred: AtomicBool::new(false),
+            rx_kernel_event: AtomicBool::new(false),
+            tx_kernel_event: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
@@ -288,9 +288,9 @@ impl Session {
     }
 
     /// The kernel reported an event on the descriptor.
-    pub(crate) fn stirred(&self) {
-        self.has_stirred.store(true, Ordering::SeqCst);
-        self.tx_stirred.store(true, Ordering::SeqCst);
+    pub(crate) fn note_kernel_event(&self) {
+        self.rx_kernel_event.store(true, Ordering::SeqCst);
+        self.tx_kernel_event.store(true, Ordering::SeqCst);
     }
 
     /// Bytes that `FIONREAD` must count beside the kernel's.

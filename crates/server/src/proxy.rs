@@ -124,7 +124,7 @@ impl Proxy {
             for event in &events {
                 match event.data.u64() {
                     CONTROL => self.told(),
-                    key => self.stirred(key),
+                    key => self.serve_readable(key),
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Proxy {
         }
     }
 
-    fn stirred(&mut self, key: u64) {
+    fn serve_readable(&mut self, key: u64) {
         match self.watched.remove(&key) {
             None => {}
             Some(Watched::Line { client, line }) => {

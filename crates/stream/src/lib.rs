@@ -1,7 +1,7 @@
 //! A byte stream between two processes, in memory that both can write.
 //!
 //! What is here: the stream ([`Stream`]), the region's layout ([`Layout`]), and the inbox that
-//! tells one waiter which of many streams stirred ([`Inbox`]). What is not: sockets, sessions, who
+//! tells one waiter which of many streams had an event ([`Inbox`]). What is not: sockets, sessions, who
 //! the ends are, how long to spin (`sojourn_shm::wait`), and the locks that keep a side's writers
 //! and its readers apart: the caller has them. Read `docs/understand/streams.md` first.
 //!

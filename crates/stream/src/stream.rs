@@ -278,7 +278,7 @@ impl Stream {
     }
 
     /// Wakes this side's own readers, for something that happened elsewhere (the kernel's
-    /// descriptor stirred, the stream went home), also if the peer has taken their flags and died.
+    /// descriptor had an event, the stream went home), also if the peer has taken their flags and died.
     /// Answers whether some sleep [`Bell::OnInbox`], or have done so since this was last called:
     /// then the caller posts this session's slot to its own inbox ([`Inbox::post_own`]).
     pub fn wake_reader(&self) -> bool {

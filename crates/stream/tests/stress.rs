@@ -21,20 +21,20 @@ fn byte(position: u64) -> u8 {
 #[derive(Default)]
 struct Kernel {
     bytes: Mutex<VecDeque<u8>>,
-    stirred: Condvar,
+    changed: Condvar,
 }
 
 impl Kernel {
     fn write(&self, bytes: &[u8]) {
         self.bytes.lock().unwrap().extend(bytes);
-        self.stirred.notify_all();
+        self.changed.notify_all();
     }
 
     /// Waits for some, at most `len`.
     fn read(&self, len: usize) -> Vec<u8> {
         let mut bytes = self.bytes.lock().unwrap();
         while bytes.is_empty() {
-            bytes = self.stirred.wait(bytes).unwrap();
+            bytes = self.changed.wait(bytes).unwrap();
         }
         let len = len.min(bytes.len());
         bytes.drain(..len).collect()

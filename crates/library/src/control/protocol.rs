@@ -151,8 +151,8 @@ impl Thread {
                 self.library.host().show(ReasonT::StoodDown);
                 return;
             };
-            let stirred = events.iter().map(|event| event.data.u64());
-            words.into_iter().chain(stirred).for_each(|word| self.handle(word));
+            let reported = events.iter().map(|event| event.data.u64());
+            words.into_iter().chain(reported).for_each(|word| self.handle(word));
             self.engine.serve_board(self.library, self.joined.values().map(|joined| joined.slot));
             self.do_jobs();
             self.take_words();
@@ -196,7 +196,7 @@ impl Thread {
             SERVER => self.lose_server(),
             SESSION => {
                 if let Some(session) = self.engine.pool.session(rest as u32) {
-                    session.kernel_stirred();
+                    session.kernel_event();
                 }
             }
             PEER => self.peer_died(rest as u32),

@@ -4,7 +4,7 @@
 //! The socket has two queues: the library's, which the pump fills with plain datagrams from other
 //! hosts, and the kernel's, which has everything else (fragments, multicast, this host's own,
 //! errors). A receive takes from the library's, and asks the kernel when its descriptor has
-//! stirred, and before it says that there is nothing. By turns, when both have something. The order
+//! had an event, and before it says that there is nothing. By turns, when both have something. The order
 //! between the two does not matter; within each it is kept. A send goes past the kernel if the pump
 //! can do it, and else through the socket, datagram by datagram. So nothing has to be waited for
 //! when a socket moves, but that no thread sits in the kernel for what comes to the other queue.
@@ -117,7 +117,7 @@ impl Session {
         self.learn_options(&rx);
         drop(rx);
         // Whoever waits looks there as well from now on.
-        self.kernel_stirred();
+        self.kernel_event();
     }
 
     /// The program has set an option that is obeyed here.
@@ -203,13 +203,13 @@ impl Session {
             let stream = Arc::clone(stream);
             self.try_consent(&mut rx, &stream);
         }
-        let is_kernels_turn = !rx.was_kernels_turn && self.has_stirred.load(Ordering::Relaxed);
+        let is_kernels_turn = !rx.was_kernels_turn && self.rx_kernel_event.load(Ordering::Relaxed);
         if !is_kernels_turn && let Some(datagram) = self.take_datagram(&rx, bufs, peek) {
             rx.was_kernels_turn = false;
             return Step::Got(datagram);
         }
-        // Cleared before the kernel is asked, so that what stirs meanwhile is looked at next time.
-        if self.has_stirred.swap(false, Ordering::SeqCst) {
+        // Cleared before the kernel is asked, so that an event meanwhile is looked at next time.
+        if self.rx_kernel_event.swap(false, Ordering::SeqCst) {
             rx.was_kernels_turn = true;
             return Step::Kernel;
         }
@@ -249,7 +249,7 @@ impl Session {
 
     /// The kernel had something: it may have more.
     pub(crate) fn kernel_gave(&self) {
-        self.has_stirred.store(true, Ordering::SeqCst);
+        self.rx_kernel_event.store(true, Ordering::SeqCst);
     }
 
     /// Sends one past the kernel: how many bytes. `None`: the kernel's socket sends it, or says why
@@ -265,7 +265,7 @@ impl Session {
             return None;
         }
         // An error that came for an earlier one is for this call to say.
-        if self.tx_stirred.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
+        if self.tx_kernel_event.swap(false, Ordering::SeqCst) && kernel::has_error(self.number()) {
             return None;
         }
         let form = self.form.load(Ordering::Relaxed);

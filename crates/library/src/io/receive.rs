@@ -151,7 +151,7 @@ impl Session {
             match self.read_ring(rx, bufs, peek) {
                 Ok(step) => return step,
                 Err(Stop::Empty)
-                    if !rx.is_promised && !self.has_stirred.load(Ordering::Relaxed) =>
+                    if !rx.is_promised && !self.rx_kernel_event.load(Ordering::Relaxed) =>
                 {
                     return Step::Empty;
                 }
@@ -225,7 +225,7 @@ impl Session {
         }
         // Before the kernel is looked at: what it holds then is all it will ever hold.
         let uses_ring = !self.is_carried() && stream.peer_uses_ring();
-        let found = self.receive_stirred(bufs, peek, kernel);
+        let found = self.receive_at_kernel(bufs, peek, kernel);
         match found {
             Err(Errno::AGAIN) if uses_ring => {
                 rx.phase = RxPhase::Ring;
@@ -237,7 +237,7 @@ impl Session {
             Ok(0) | Err(_) if uses_ring && stream.available().is_ok_and(|len| len > 0) => {
                 rx.phase = RxPhase::Ring;
                 rx.is_reset = found == Err(Errno::CONNRESET);
-                self.stirred();
+                self.note_kernel_event();
                 self.look_at_ring(rx, stream, bufs, peek)
             }
             // The end, and it has not left before: it died. What it has not read of our ring
@@ -251,10 +251,10 @@ impl Session {
         }
     }
 
-    /// From the kernel. The session counts as stirred until the kernel has been found empty: it
+    /// From the kernel. The session has an event until the kernel has been found empty: it
     /// tells of what arrives, once, and not of what a call has left there, for which others may be
     /// waiting.
-    fn receive_stirred(
+    fn receive_at_kernel(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
@@ -263,12 +263,12 @@ impl Session {
         loop {
             let found = self.take(bufs, peek, kernel);
             if found != Err(Errno::AGAIN) {
-                self.has_stirred.store(true, Ordering::SeqCst);
+                self.rx_kernel_event.store(true, Ordering::SeqCst);
                 return found;
             }
             // What came between the look and this is found by another look, and tells of what comes
             // later.
-            if !self.has_stirred.swap(false, Ordering::SeqCst) {
+            if !self.rx_kernel_event.swap(false, Ordering::SeqCst) {
                 return found;
             }
         }
@@ -288,7 +288,7 @@ impl Session {
         }
     }
 
-    /// The ring; when it is empty and the kernel has stirred, the kernel says why.
+    /// The ring; when it is empty and the kernel has had an event, the kernel says why.
     fn look_at_ring(
         &self,
         rx: &mut Receiver,
@@ -296,12 +296,12 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Step {
-        // Cleared before looking, so that what stirs meanwhile is looked at next time.
-        let stirred = self.has_stirred.swap(false, Ordering::SeqCst);
+        // Cleared before looking, so that an event meanwhile is looked at next time.
+        let had_event = self.rx_kernel_event.swap(false, Ordering::SeqCst);
         match self.read_ring(rx, bufs, peek) {
             Ok(step) => {
-                if stirred {
-                    self.stirred();
+                if had_event {
+                    self.note_kernel_event();
                 }
                 return step;
             }
@@ -314,7 +314,7 @@ impl Session {
         if self.is_carried() {
             return self.found_nothing(rx, stream);
         }
-        if !stirred {
+        if !had_event {
             return Step::Empty;
         }
         let mut byte = [0];
@@ -327,7 +327,7 @@ impl Session {
             Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
             // Published before the end that we have just seen?
             _ if stream.available().is_ok_and(|len| len > 0) => {
-                self.stirred();
+                self.note_kernel_event();
                 self.read_ring(rx, bufs, peek).unwrap_or(Step::Empty)
             }
             // The end, an error, or bytes from another holder: no stream any more.
@@ -362,7 +362,7 @@ impl Session {
         if count == 0 {
             return Ok(0);
         }
-        self.has_stirred.store(false, Ordering::SeqCst);
+        self.rx_kernel_event.store(false, Ordering::SeqCst);
         self.take(&mut parts[..count], peek, kernel)
     }
 

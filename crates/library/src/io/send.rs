@@ -194,8 +194,8 @@ impl Session {
             return Step::Kernel;
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
-        // The kernel stirred: the peer may have gone. What a send then means the kernel knows best.
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+        // The kernel had an event: the peer may have gone. What a send then means the kernel knows best.
+        if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         self.note_writers_cpu(stream);
@@ -231,8 +231,8 @@ impl Session {
     /// What was sent before a return goes first.
     #[cold]
     fn after_flush(&self, tx: &mut Sender) -> Step {
-        // Whatever stirred is an error by now, or nothing.
-        self.tx_stirred.store(false, Ordering::SeqCst);
+        // What the event was is an error by now, or nothing.
+        self.tx_kernel_event.store(false, Ordering::SeqCst);
         if self.flush_on(tx) { Step::Kernel } else { Step::Full }
     }
 
@@ -280,8 +280,8 @@ impl Session {
 
     /// Whether the kernel says that nobody will read any more.
     fn peer_is_gone(&self) -> bool {
-        // Cleared before looking, so that what stirs meanwhile is looked at next time.
-        self.tx_stirred.store(false, Ordering::SeqCst);
+        // Cleared before looking, so that an event meanwhile is looked at next time.
+        self.tx_kernel_event.store(false, Ordering::SeqCst);
         if self.is_carried() {
             // It is away from its socket, of which the carrier is told.
             return false;
@@ -353,7 +353,7 @@ impl Session {
             return Step::Kernel;
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
-        if self.tx_stirred.load(Ordering::Relaxed) && self.peer_is_gone() {
+        if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
         if self.acknowledges.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! Waiting for one session: spinning as the policy allows, then sleeping on its bell.
 //!
-//! The protocol thread rings when the kernel descriptor stirs, so the bell is enough. Waiting for
+//! The protocol thread rings at an event of the kernel's descriptor, so the bell is enough. Waiting for
 //! many is `set_wait`'s and `poll`'s. Read `docs/understand/streams.md`, "Waiting".
 
 use crate::host::Interrupt;
@@ -57,10 +57,10 @@ impl Session {
                 _ => LONG,
             },
             peer_cpu: stream.peer_cpu_writing(),
-            // Coming from the kernel, bytes show as a stir; from the ring, as bytes.
+            // Coming from the kernel, bytes show as an event; from the ring, as bytes.
             ready: &|| {
                 self.turn_for(room) > 0
-                    || self.has_stirred.load(Ordering::Relaxed)
+                    || self.rx_kernel_event.load(Ordering::Relaxed)
                     || match phase {
                         RxPhase::Home | RxPhase::Reset => true,
                         RxPhase::Joined | RxPhase::Ring if is_datagram => {
@@ -101,7 +101,7 @@ impl Session {
             peer_cpu: stream.peer_cpu_reading(),
             ready: &|| {
                 self.turns_net();
-                self.tx_stirred.load(Ordering::Relaxed)
+                self.tx_kernel_event.load(Ordering::Relaxed)
                     || match phase {
                         TxPhase::Ring => stream.may_write(room),
                         TxPhase::Flushing => !self.is_flushing.load(Ordering::SeqCst),

@@ -234,9 +234,9 @@ impl Session {
         }
     }
 
-    /// The kernel's descriptor stirred, as the protocol thread sees it.
-    pub(crate) fn kernel_stirred(&self) {
-        self.stirred();
+    /// The kernel reported an event on the descriptor, as the protocol thread sees it.
+    pub(crate) fn kernel_event(&self) {
+        self.note_kernel_event();
         if let Some(stream) = self.stream() {
             self.wake_own(&stream);
         }

@@ -94,8 +94,8 @@ impl Library {
     fn settle_in(&self, session: &Session, offer: &Offer, join: &JoinT, parts: &Parts) {
         session.kind.store(offer.kind as u32, Ordering::SeqCst);
         session.fd.store(offer.fd, Ordering::SeqCst);
-        session.has_stirred.store(false, Ordering::SeqCst);
-        session.tx_stirred.store(false, Ordering::SeqCst);
+        session.rx_kernel_event.store(false, Ordering::SeqCst);
+        session.tx_kernel_event.store(false, Ordering::SeqCst);
         session.is_over.store(false, Ordering::SeqCst);
         session.is_flushing.store(false, Ordering::SeqCst);
         session.is_carried.store(join.is_carried, Ordering::SeqCst);

@@ -96,7 +96,7 @@ impl Session {
             (now_ns, rate)
         };
         // Of one that is about to end, perhaps, nothing is to be learnt.
-        if self.is_carried() || self.tx_stirred.load(Ordering::Relaxed) {
+        if self.is_carried() || self.tx_kernel_event.load(Ordering::Relaxed) {
             return;
         }
         let library = library();

@@ -432,9 +432,9 @@ impl Look for Library {
         found.map_or(0, |found| u32::from(found.bits()))
     }
 
-    fn stirred(&self, fd: i32) {
+    fn note_kernel_event(&self, fd: i32) {
         if let Some(session) = self.session_of(fd) {
-            session.stirred();
+            session.note_kernel_event();
         }
     }
 }
