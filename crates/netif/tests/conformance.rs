@@ -158,7 +158,7 @@ fn suite(pair: &mut Pair) {
     checksums_are_completed_or_marked(near, far);
     checksums_are_completed_or_marked(far, near);
     segments_stay_together(near, far);
-    segments_from_afar(near, far);
+    segments_from_far_end(near, far);
     tags_are_seen(near, far);
     tags_are_seen(far, near);
     own_frames_are_not_received(near, far);
@@ -346,7 +346,7 @@ fn segments_stay_together(near: &mut dyn Interface, far: &mut dyn Interface) {
 }
 
 /// What comes in one piece from a host that cuts late.
-fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
+fn segments_from_far_end(near: &mut dyn Interface, far: &mut dyn Interface) {
     if near.properties().gso_max == 0 {
         return;
     }
@@ -360,7 +360,7 @@ fn segments_from_afar(near: &mut dyn Interface, far: &mut dyn Interface) {
         send_now(far, &long_segment(link, payload).with(payload, &[])).unwrap();
     }
     let mut turn = 0;
-    receive_until(near, "long segments from afar", |received| {
+    receive_until(near, "long segments from the far end", |received| {
         if turn % 2 == 0 {
             assert_eq!(received.frame, short);
             assert_eq!(received.vnet.segments, None);

@@ -11,10 +11,10 @@
 //! here: who else holds the end (`holders`), pairing (`registry`).
 
 mod addresses;
-mod afar;
 mod datagram;
 mod diag;
 mod packets;
+mod remote;
 mod socket;
 #[cfg(test)]
 mod tests;

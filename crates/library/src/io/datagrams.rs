@@ -3,8 +3,8 @@
 //! # Theory of operation
 //! The socket has two queues: the library's, which the pump fills with plain datagrams from other
 //! hosts, and the kernel's, which has everything else (fragments, multicast, this host's own,
-//! errors). A receive takes from the library's, and asks the kernel when its descriptor has
-//! had an event, and before it says that there is nothing. By turns, when both have something. The order
+//! errors). A receive takes from the library's, and asks the kernel when its descriptor has had an
+//! event, and before it says that there is nothing. By turns, when both have something. The order
 //! between the two does not matter; within each it is kept. A send goes past the kernel if the pump
 //! can do it, and else through the socket, datagram by datagram. So nothing has to be waited for
 //! when a socket moves, but that no thread sits in the kernel for what comes to the other queue.

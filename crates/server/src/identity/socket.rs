@@ -67,7 +67,7 @@ fn tcp(
         Ok(peer) => peer,
         // Whether it is on another host, and how it is reached, the carrier finds out.
         Err(DiagError::Absent) if diag.may_carry(end) && !remote.ip().is_loopback() => {
-            if !super::afar::can_obey(end) {
+            if !super::remote::can_obey(end) {
                 return Err(ReasonT::Option);
             }
             0
