@@ -24,9 +24,9 @@ pub use datagram::of_datagrams;
 pub use diag::Diag;
 pub use packets::is_packets;
 
-use crate::errand;
 use crate::holders::Object;
 use crate::key::Key;
+use crate::notifier;
 use crate::registry::Identity;
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
@@ -51,7 +51,7 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
         return socket::look(end, found.st_ino, diag);
     }
     // A pipe with a name has a path here.
-    match errand::name_of(end) {
+    match notifier::name_of(end) {
         Some(name) if name.starts_with(b"pipe:[") => pipe(end, flags),
         _ => Err(ReasonT::Kind),
     }
@@ -61,7 +61,7 @@ pub fn look(end: BorrowedFd<'_>, diag: &mut Diag) -> Result<Identity, ReasonT> {
 pub fn inode(end: BorrowedFd<'_>) -> u64 {
     // As in `look`: of anything else nothing is asked.
     let is_ours = rustix::net::sockopt::socket_domain(end).is_ok()
-        || errand::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
+        || notifier::name_of(end).is_some_and(|name| name.starts_with(b"pipe:["));
     let found = if is_ours { rustix::fs::fstat(end).ok() } else { None };
     found.map_or(0, |found| found.st_ino)
 }

@@ -9,7 +9,6 @@
 
 mod beat;
 mod carried;
-mod errand;
 #[cfg(any(debug_assertions, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -22,6 +21,7 @@ mod looked;
 mod looks;
 pub mod memory;
 pub mod network;
+mod notifier;
 pub mod pins;
 pub mod privileges;
 mod proxies;

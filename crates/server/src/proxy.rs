@@ -20,8 +20,8 @@
 
 mod pool;
 
-use crate::errand::{is_event, name_of};
 use crate::looked::Looked;
+use crate::notifier::{is_event, name_of};
 use pool::{Job, Pool};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};

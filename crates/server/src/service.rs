@@ -15,11 +15,11 @@ mod session;
 mod start;
 
 use crate::beat::Beats;
-use crate::errand::Errands;
 use crate::identity::Diag;
 use crate::jobs::Job;
 use crate::log::{self, Level};
 use crate::memory::Memory;
+use crate::notifier::Notifier;
 use crate::pins::Pins;
 use crate::registry::{CallError, Registry};
 use looker::Looker;
@@ -50,7 +50,7 @@ pub enum Stop {
 #[derive(Debug)]
 struct State {
     registry: Registry,
-    errands: Errands,
+    notifier: Notifier,
 }
 
 /// The server object.
@@ -161,26 +161,26 @@ impl Sojournd {
     /// nothing else happens.
     pub fn tick(&self) -> (Vec<ClientId>, bool) {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         let now_ms = self.now_ms();
         let late = registry.take_late(now_ms);
         for id in &late {
             registry.gone(*id, now_ms, &Memory);
             log::say(Level::Warn, format_args!("client {} does not collect its events", id.index));
         }
-        errands.keep(|user| registry.has_user(user));
+        notifier.keep(|user| registry.has_user(user));
         let are_ending = match &self.looker {
             Looker::Apart { proxies, .. } => proxies.keep(|user| registry.has_user(user)),
             Looker::Here(_) => false,
         };
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         (late, are_ending || registry.has_events())
     }
 
-    fn ring(registry: &mut Registry, errands: &mut Errands) {
+    fn ring(registry: &mut Registry, notifier: &mut Notifier) {
         for id in registry.take_rings() {
             if let Some(who) = registry.who(id) {
-                errands.ring(who.uid, who.doorbell.clone());
+                notifier.ring(who.uid, who.doorbell.clone());
             }
         }
     }

@@ -82,21 +82,21 @@ impl Sojournd {
         let seen = seen.map(Identity::mirrored);
         let wish = wish_of(what, identity::inode(end));
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         // It has said hello, and its numbers are its own.
         let _ = registry.offer(CARRIER, seen, wish, self.now_ms(), &mut Memory);
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 
     /// The carrier does not want what a program has offered.
     pub(crate) fn decline_carried(&self, end: BorrowedFd<'_>, reason: ReasonT) {
         let seen = identity::look(end, &mut self.carriers_diag());
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         if let Ok(seen) = seen {
             registry.decline_carried(&seen.mirrored(), reason, self.now_ms());
         }
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 
     /// Hands the socket of an offer to the carrier, if its peer is on another host.
@@ -126,9 +126,9 @@ impl Sojournd {
     /// The carrier has something to say to the library at the other side of its session.
     pub(crate) fn tell_carried(&self, local: u64, what: Carried) {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         registry.tell_carried(local, what, self.now_ms());
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 }
 

@@ -84,7 +84,7 @@ impl Sojournd {
     /// The scanner has counted.
     pub(crate) fn counted(&self, jobs: &[Job], verdicts: &[Result<(), ReasonT>]) {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         registry.count_scan();
         let now_ms = self.now_ms();
         for (job, verdict) in jobs.iter().zip(verdicts) {
@@ -94,7 +94,7 @@ impl Sojournd {
             let verdict = if is_there { *verdict } else { Err(ReasonT::Closed) };
             registry.counted(job.process, job.local, job.number, verdict, now_ms, &mut Memory);
         }
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         let jobs = Self::jobs(registry);
         drop(state);
         self.count(jobs);
@@ -108,7 +108,7 @@ impl Sojournd {
         what: &OfferT,
     ) -> Result<bool, CallError> {
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         let who = registry.who(caller.client).ok_or(CallError::NoHello)?;
         let (pid, mut uid) = (who.pid, who.uid);
         if uid == 0
@@ -139,7 +139,7 @@ impl Sojournd {
         if offered != Offered::Decided && is_carried {
             self.hand_on(looked.kept);
         }
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);
         if let Offered::Count(number) = offered {
             jobs.extend(Self::job(registry, (caller.client, wish.local, number)));

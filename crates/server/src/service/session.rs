@@ -3,10 +3,10 @@
 //! Not here: ends that are sent (`ends`), which process says hello (`peers`).
 
 use super::{Sojournd, State, fault};
-use crate::errand;
 use crate::log::{self, Level};
 use crate::looked::Looked;
 use crate::memory::Memory;
+use crate::notifier;
 use crate::registry::{Carried, Delivery, InboxOut, JoinOut, Who};
 use rustix::process::Pid;
 use sojourn_carrier::Handed;
@@ -33,7 +33,7 @@ impl SessionServer for Sojournd {
             return Err(fault(FAULT_NOT_ALLOWED));
         }
         let doorbell = doorbell.ok_or(fault(FAULT_ARGUMENT))?;
-        if !errand::is_event(&doorbell) {
+        if !notifier::is_event(&doorbell) {
             return Err(fault(FAULT_ARGUMENT));
         }
         let pid = u32::try_from(caller.credentials.pid).unwrap_or(0);
@@ -108,9 +108,9 @@ impl SessionServer for Sojournd {
     fn left(&self, caller: &Caller, local: u64, reason: ReasonT, sent: u64, _received: u64) {
         point("sojournd.left");
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         registry.left(caller.client, local, reason, sent, self.now_ms(), &Memory);
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 
     fn ask_way(&self, caller: &Caller, place: &WhereT) {
@@ -172,9 +172,9 @@ impl SessionServer for Sojournd {
     fn client_gone(&self, client: ClientId) {
         self.lock_peers().remove(&client);
         let mut state = self.lock();
-        let State { registry, errands } = &mut *state;
+        let State { registry, notifier } = &mut *state;
         registry.gone(client, self.now_ms(), &Memory);
-        Self::ring(registry, errands);
+        Self::ring(registry, notifier);
     }
 }
 

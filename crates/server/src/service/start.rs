@@ -5,11 +5,11 @@
 use super::looker::Looker;
 use super::{Rules, Sojournd, StartError, State, Stop};
 use crate::beat::Beats;
-use crate::errand::Errands;
 use crate::identity::Diag;
 use crate::jobs;
 use crate::looks::Looks;
 use crate::memory::{RESERVE, SLOTS};
+use crate::notifier::Notifier;
 use crate::pins::Pins;
 use crate::proxies::Proxies;
 use crate::registry::{Limits, Registry};
@@ -67,7 +67,7 @@ impl Sojournd {
         let is_random = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let clock = sojourn_ipc::now_ns() as u32;
         let seed = if is_random == Ok(4) { u32::from_ne_bytes(seed) } else { clock };
-        let state = State { registry: Registry::new(limits, seed), errands: Errands::new() };
+        let state = State { registry: Registry::new(limits, seed), notifier: Notifier::new() };
         let (sender, jobs) = jobs::queue();
         let diag = Diag::new().map_err(StartError::Diag)?;
         let pins = Pins::new().map_err(StartError::Pins)?;
