@@ -51,7 +51,7 @@ pub struct Carried {
     /// Bytes of the program's ring that the connection knows of and the peer has not acknowledged.
     handed: usize,
     /// Something was left to be sent in a moment, by a round that may not leave anything.
-    is_late: bool,
+    is_postponed: bool,
     identification: u16,
     /// The peer's FIN has come, right behind the last byte.
     has_ended: bool,
@@ -87,7 +87,7 @@ impl Carried {
         // record says.
         let (handed, identification, has_ended) = (0, 0, false);
         let hop = *hop;
-        let (beat, is_late) = (Beat::default(), false);
+        let (beat, is_postponed) = (Beat::default(), false);
         stream.ledger().tell_figures(&Figures::of(&connection, now).words());
         Some(Self {
             stream,
@@ -95,7 +95,7 @@ impl Carried {
             header,
             hop,
             handed,
-            is_late,
+            is_postponed,
             identification,
             has_ended,
             beat,
@@ -184,7 +184,7 @@ impl Carried {
 
     /// Moves what can be moved, in both directions, and sends what is to be sent. `may_wait`: there
     /// will be another round in a moment, and it may be better to send a part then
-    /// ([`Carried::is_late`]).
+    /// ([`Carried::is_postponed`]).
     pub(crate) fn pump(
         &mut self,
         out: &mut dyn Interface,
@@ -213,8 +213,8 @@ impl Carried {
     }
 
     /// Whether another round is needed soon.
-    pub(crate) fn is_late(&self) -> bool {
-        self.is_late
+    pub(crate) fn is_postponed(&self) -> bool {
+        self.is_postponed
     }
 
     /// The session cannot stay here: its program sends it home.
@@ -270,7 +270,7 @@ impl Carried {
         let under_way = self.connection.siocoutq() - self.connection.siocoutqnsd();
         let waits = may_wait && under_way >= BULK;
         self.handed += self.connection.send_elsewhere(written, waits);
-        self.is_late = waits && self.connection.siocoutqnsd() > 0;
+        self.is_postponed = waits && self.connection.siocoutqnsd() > 0;
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl Carried {
                 let _ = out.send(&frame);
             }
         }
-        self.is_late |= may_wait && self.connection.is_ack_due();
+        self.is_postponed |= may_wait && self.connection.is_ack_due();
         Ok(is_told)
     }
 

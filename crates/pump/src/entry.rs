@@ -25,8 +25,8 @@ pub(crate) struct Entry {
     pub(crate) timer: Option<Instant>,
     /// It is among the dirty ones.
     pub(crate) is_dirty: bool,
-    /// It is among the late ones.
-    pub(crate) is_late: bool,
+    /// It is among the postponed ones.
+    pub(crate) is_postponed: bool,
     /// It cannot stay here: once what has arrived is delivered it goes home.
     pub(crate) is_ending: bool,
 }

@@ -57,9 +57,9 @@ pub struct Pump {
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
     /// Sessions that have left something to be sent in a moment.
-    late: Vec<u32>,
+    postponed: Vec<u32>,
     /// When the first of them did.
-    late_since: Instant,
+    postponed_since: Instant,
     /// Looks since the last that was a turn whatever it would find.
     looks: u32,
     /// Room to gather a datagram of many parts.
@@ -95,8 +95,8 @@ impl Default for Pump {
             strays: Strays::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
-            late: Vec::new(),
-            late_since: Instant::from_micros(0),
+            postponed: Vec::new(),
+            postponed_since: Instant::from_micros(0),
             looks: 0,
             scratch: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
         }
@@ -142,7 +142,7 @@ impl Pump {
             due: None,
             timer: None,
             is_dirty: false,
-            is_late: false,
+            is_postponed: false,
             is_ending: false,
         };
         if let Some(early) = early {
@@ -239,27 +239,27 @@ impl Pump {
     ) -> bool {
         let arrived = self.receive(landing, at);
         self.expire(at);
-        if !self.late.is_empty()
-            && (!may_wait || at.since(self.late_since).as_micros() >= MOMENT_US)
+        if !self.postponed.is_empty()
+            && (!may_wait || at.since(self.postponed_since).as_micros() >= MOMENT_US)
         {
-            self.serve_late(at);
+            self.serve_postponed(at);
         }
         self.serve(may_wait, at);
         arrived
     }
 
     /// Sends what was left for later, unless it has gone since with something else.
-    fn serve_late(&mut self, at: Instant) {
-        let mut late = core::mem::take(&mut self.late);
-        for number in late.drain(..) {
+    fn serve_postponed(&mut self, at: Instant) {
+        let mut postponed = core::mem::take(&mut self.postponed);
+        for number in postponed.drain(..) {
             let Some(entry) = self.entries.get_mut(&number) else { continue };
-            entry.is_late = false;
-            if entry.carried.is_late() {
+            entry.is_postponed = false;
+            if entry.carried.is_postponed() {
                 self.serve_one(number, false, at);
             }
         }
         // Nothing was left meanwhile: they might not.
-        self.late = late;
+        self.postponed = postponed;
     }
 
     /// Whether a turn would find nothing, as far as can be seen without the clock. Now and then it
@@ -269,7 +269,7 @@ impl Pump {
         self.looks = (self.looks + 1) % LOOKS_PER_TURN;
         self.looks != 0
             && self.dirty.is_empty()
-            && self.late.is_empty()
+            && self.postponed.is_empty()
             && self.links.iter().all(|link| link.packets.has_nothing())
     }
 
@@ -324,7 +324,7 @@ impl Pump {
     }
 
     fn serve_one(&mut self, number: u32, may_wait: bool, at: Instant) {
-        let Self { links, entries, late, late_since, timers, .. } = self;
+        let Self { links, entries, postponed, postponed_since, timers, .. } = self;
         let Some(entry) = entries.get_mut(&number) else { return };
         entry.is_dirty = false;
         let Some(link) = links.iter_mut().find(|link| link.id == entry.link) else { return };
@@ -336,12 +336,12 @@ impl Pump {
                 None
             }
         };
-        if entry.carried.is_late() && !entry.is_late {
-            entry.is_late = true;
-            if late.is_empty() {
-                *late_since = at;
+        if entry.carried.is_postponed() && !entry.is_postponed {
+            entry.is_postponed = true;
+            if postponed.is_empty() {
+                *postponed_since = at;
             }
-            late.push(number);
+            postponed.push(number);
         }
         entry.set_timer(number, when, timers);
     }
