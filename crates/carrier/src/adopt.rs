@@ -141,8 +141,8 @@ impl Carrier {
             }
         }
         let keys: HashSet<Key> = self.table.values().flat_map(Session::keys).collect();
-        for stray in self.links.drop_strays(&|key| keys.contains(key)) {
-            self.sessions.warn(format_args!("{stray} was nobody's: it is the kernel's again"));
+        for unclaimed in self.links.drop_unclaimed(&|key| keys.contains(key)) {
+            self.sessions.warn(format_args!("{unclaimed} was nobody's: it is the kernel's again"));
         }
         let taken = adopted.len();
         self.sessions

@@ -227,13 +227,13 @@ impl Links {
 
     /// Gives everything to the kernel that no adopted session is about. The sessions that were
     /// nobody's.
-    pub(crate) fn drop_strays(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
-        let mut strays = Vec::new();
+    pub(crate) fn drop_unclaimed(&mut self, is_known: &dyn Fn(&Key) -> bool) -> Vec<Key> {
+        let mut unclaimed = Vec::new();
         for (index, link) in &mut self.links {
             let flows: Vec<_> = link.filter.flows().filter(|(key, _)| !is_known(key)).collect();
             for (key, _) in flows {
                 let _ = link.filter.remove_flow(&key);
-                strays.push(key);
+                unclaimed.push(key);
             }
             let known: Vec<_> = link.owners.values().map(|owner| owner.id).collect();
             let owners: Vec<_> = link.filter.sockets().map(|(owner, _)| owner).collect();
@@ -242,7 +242,7 @@ impl Links {
             }
             self.keeping.link(*index, &link.filter);
         }
-        strays
+        unclaimed
     }
 
     /// Has a new keeper hold all filters.

@@ -31,7 +31,7 @@ impl Carrier {
                 Handed::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
-                Handed::Late { token, packets } => self.say_late(token, &packets),
+                Handed::InTransit { token, packets } => self.say_in_transit(token, &packets),
                 Handed::AskWay { local, to } => self.tell_way(local, to),
             }
         }

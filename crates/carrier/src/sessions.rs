@@ -93,10 +93,10 @@ pub enum Handed {
     },
     /// What came for the session of that token while it was on its way home, from its library:
     /// `carry::give_late` of the interface.
-    Late {
+    InTransit {
         /// Names the session.
         token: u64,
-        /// A file with packets (`sojourn_pump::late`).
+        /// A file with packets (`sojourn_pump::in_transit`).
         packets: OwnedFd,
     },
     /// The library at the other side of a UDP socket's session wants to send there:

@@ -8,8 +8,8 @@ use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
 use crate::entry::{Entries, Entry, Flows, Timers};
 use crate::hop::{Hop, LinkId};
+use crate::in_transit::{InTransit, Unclaimed};
 use crate::landing::Landing;
-use crate::late::{Late, Strays};
 use crate::round::Round;
 use sojourn_netif::Interface;
 use sojourn_proto::record::SessionRecord;
@@ -52,7 +52,7 @@ pub struct Pump {
     entries: Entries,
     flows: Flows,
     /// What has come for sessions that are on their way here, or home.
-    strays: Strays,
+    unclaimed: Unclaimed,
     timers: Timers,
     /// Sessions that something has happened to.
     dirty: Vec<u32>,
@@ -92,7 +92,7 @@ impl Default for Pump {
             sockets: Sockets::default(),
             entries: HashMap::default(),
             flows: HashMap::default(),
-            strays: Strays::default(),
+            unclaimed: Unclaimed::default(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             postponed: Vec::new(),
@@ -130,7 +130,7 @@ impl Pump {
     /// it was on its way here.
     pub fn insert(&mut self, number: u32, link: LinkId, carried: Carried, at: Instant) {
         let flow = carried.flow();
-        let early = self.strays.take(&flow, at);
+        let early = self.unclaimed.take(&flow, at);
         self.flows.insert(flow, number);
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
@@ -168,10 +168,10 @@ impl Pump {
 
     /// What has come for a session, by what its own frames say, since it was removed: its packets
     /// are the kernel's again.
-    pub fn take_late(&mut self, flow: &FlowKey, at: Instant) -> Option<Late> {
+    pub fn take_in_transit(&mut self, flow: &FlowKey, at: Instant) -> Option<InTransit> {
         // What came before they were, and what nobody has looked at yet.
         self.take_all(at);
-        self.strays.take(flow, at)
+        self.unclaimed.take(flow, at)
     }
 
     /// Takes whatever has arrived, however many rounds that is.
@@ -184,7 +184,7 @@ impl Pump {
         self.serve(false, at);
     }
 
-    /// A session less. What still comes for it is kept for [`Pump::take_late`].
+    /// A session less. What still comes for it is kept for [`Pump::take_in_transit`].
     pub fn remove(&mut self, number: u32, at: Instant) -> Option<Carried> {
         let entry = self.entries.remove(&number)?;
         if let Some(when) = entry.timer {
@@ -280,9 +280,9 @@ impl Pump {
     }
 
     fn receive(&mut self, landing: Option<&mut Landing<'_>>, at: Instant) -> bool {
-        let Self { links, flows, entries, dirty, sockets, strays, .. } = self;
+        let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
         let mut any = false;
-        let mut round = Round::new(flows, entries, dirty, sockets, strays, landing, at);
+        let mut round = Round::new(flows, entries, dirty, sockets, unclaimed, landing, at);
         for link in links {
             round.link = link.packets.properties().link;
             any |= link.packets.receive_to(BUDGET, &mut round).is_ok_and(|count| count > 0);

@@ -1,7 +1,7 @@
 //! The pump between a program's side and an interface that are both in the test's hands.
 
 use crate::fakes::{Wire, acknowledging, flagged, flow, packet, session};
-use crate::late;
+use crate::in_transit;
 use crate::{Carried, Hop, Pump};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
@@ -51,8 +51,8 @@ fn what_comes_before_its_session_the_session_gets_first() {
     arrive(&arriving, 1, 8, b"three");
     pump.turn(false, AT);
     assert_eq!(read(&program), b"one two three");
-    assert!(pump.take_late(&flow(1), AT).is_none());
-    assert!(pump.take_late(&flow(2), AT).is_some());
+    assert!(pump.take_in_transit(&flow(1), AT).is_none());
+    assert!(pump.take_in_transit(&flow(2), AT).is_some());
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     arrive(&arriving, 1, 2, b"seen by a turn");
     pump.turn(false, AT);
     arrive(&arriving, 1, 16, b"seen by nobody");
-    let late = pump.take_late(&flow(1), AT).unwrap();
-    let packets = late::all_in(late.pack().unwrap(), &flow(1));
+    let kept = pump.take_in_transit(&flow(1), AT).unwrap();
+    let packets = in_transit::all_in(kept.pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
         let frame = frame::parse(packet, Link::Raw).unwrap();
         let segment = frame.segment().unwrap();
@@ -78,7 +78,7 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     });
     let found: Vec<_> = found.collect();
     assert_eq!(found, [(2, b"seen by a turn".to_vec()), (16, b"seen by nobody".to_vec())]);
-    assert!(pump.take_late(&flow(1), AT).is_none());
+    assert!(pump.take_in_transit(&flow(1), AT).is_none());
 }
 
 fn arrive_flagged(at: &Mutex<VecDeque<Vec<u8>>>, flags: Flags, seq: u32, payload: &[u8]) {
@@ -102,7 +102,8 @@ fn a_reset_is_kept_for_the_kernel_and_one_that_is_not_exact_is_challenged() {
     pump.turn(false, AT);
     assert!(program.is_frozen());
     pump.remove(7, AT).unwrap().leave(AT).unwrap();
-    let packets = late::all_in(pump.take_late(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
+    let packets =
+        in_transit::all_in(pump.take_in_transit(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
         let header = frame::parse(packet, Link::Raw).unwrap().segment().unwrap().header();
         (header.seq.0, header.flags)

@@ -9,8 +9,8 @@
 
 use crate::datagrams::Sockets;
 use crate::entry::{Entries, Flows};
+use crate::in_transit::Unclaimed;
 use crate::landing::{Landing, Marks, Sizes};
-use crate::late::Strays;
 use sojourn_netif::{Accept, Link, Place, Received};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
@@ -34,7 +34,7 @@ pub(crate) struct Round<'p, 'l, 'b> {
     entries: &'p mut Entries,
     dirty: &'p mut Vec<u32>,
     sockets: &'p mut Sockets,
-    strays: &'p mut Strays,
+    unclaimed: &'p mut Unclaimed,
     landing: Option<&'l mut Landing<'b>>,
     at: Instant,
     expected: Option<Expected>,
@@ -46,12 +46,12 @@ impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
         entries: &'p mut Entries,
         dirty: &'p mut Vec<u32>,
         sockets: &'p mut Sockets,
-        strays: &'p mut Strays,
+        unclaimed: &'p mut Unclaimed,
         landing: Option<&'l mut Landing<'b>>,
         at: Instant,
     ) -> Self {
         let (link, expected) = (Link::default(), None);
-        Self { link, flows, entries, dirty, sockets, strays, landing, at, expected }
+        Self { link, flows, entries, dirty, sockets, unclaimed, landing, at, expected }
     }
 }
 
@@ -71,7 +71,7 @@ impl Accept for Round<'_, '_, '_> {
             return self.sockets.arrived(frame.key, &envelope, payload, size, self.at);
         }
         let Some(&number) = self.flows.get(&frame.key.reversed()) else {
-            return self.strays.keep(&frame, size, self.at);
+            return self.unclaimed.keep(&frame, size, self.at);
         };
         let Some(entry) = self.entries.get_mut(&number) else { return };
         let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
@@ -79,7 +79,7 @@ impl Accept for Round<'_, '_, '_> {
         entry.mark(number, self.dirty);
         if entry.is_ending && is_reset(&frame) {
             // The kernel is to hear it: whoever has sent it may never say it again.
-            self.strays.keep(&frame, size, self.at);
+            self.unclaimed.keep(&frame, size, self.at);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::carrier::Carrier;
 use crate::replay::Raw;
 use crate::session::{Known, Phase};
 use rustix::fd::OwnedFd;
-use sojourn_pump::{late, now};
+use sojourn_pump::{in_transit, now};
 use sojourn_session::{ReasonT, RecallT};
 
 impl Carrier {
@@ -68,11 +68,11 @@ impl Carrier {
     }
 
     /// What came for a session while it was on its way home, and its library had.
-    pub(super) fn say_late(&mut self, token: u64, file: &OwnedFd) {
+    pub(super) fn say_in_transit(&mut self, token: u64, file: &OwnedFd) {
         let Some(flow) = self.returned.take(token, now()) else { return };
         let Ok(kernel) = Raw::open(flow.source) else { return };
         // What is lost the peer repeats.
-        late::each_in(file, &flow, |packet| {
+        in_transit::each_in(file, &flow, |packet| {
             let _ = kernel.say(packet);
         });
     }

@@ -16,7 +16,7 @@ use crate::session::receive_step::Step;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::fd::AsFd;
-use sojourn_pump::{Late, now};
+use sojourn_pump::{InTransit, now};
 use sojourn_session::ReasonT;
 use sojourn_shm::Deadline;
 use sojourn_stream::{Bell, Stream};
@@ -154,7 +154,8 @@ impl Session {
         if is_lent == parting.is_some() && self.await_return(stream, parting.as_ref()) {
             return true;
         }
-        let late = net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.late(parting));
+        let in_transit =
+            net.zip(parting.as_ref()).and_then(|((_, net), parting)| net.in_transit(parting));
         // Neither the kernel nor anybody else knows where the connection stands.
         if stream.peer_flushed().is_none() {
             rx.is_reset = true;
@@ -167,8 +168,9 @@ impl Session {
             if let Ok(fd) = kernel::at(self.number()) {
                 let _ = rustix::net::connect_unspec(fd);
             }
-        } else if let (Some(late), Some(parting), Some((_, net))) = (late, parting, net) {
-            net.give_late(&parting, &late);
+        } else if let (Some(in_transit), Some(parting), Some((_, net))) = (in_transit, parting, net)
+        {
+            net.give_in_transit(&parting, &in_transit);
         }
         false
     }
@@ -230,9 +232,9 @@ impl Net {
 
     /// The server that has put the session back says to the kernel what came meanwhile. If there is
     /// none, or it is another one, the peer repeats it.
-    fn give_late(&self, parting: &Parting, late: &Late) {
+    fn give_in_transit(&self, parting: &Parting, in_transit: &InTransit) {
         let mut server = lock(&self.server);
-        let Ok(file) = late.pack() else { return };
+        let Ok(file) = in_transit.pack() else { return };
         let Some(Connected { client, .. }) = &mut *server else { return };
         let deadline = sojourn_ipc::Deadline::after(ANSWER_LIMIT);
         let told = client.with_deadline(deadline).give_late(parting.token, Some(file.as_fd()));

@@ -31,7 +31,7 @@ use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, Late, LinkId, Pump, now, parcel};
+use sojourn_pump::{Carried, Hop, InTransit, LinkId, Pump, now, parcel};
 use sojourn_session::{HopT, LendT, RingT};
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
@@ -246,8 +246,8 @@ impl Net {
     }
 
     /// What has come for a session since it went, whose packets are the kernel's again.
-    pub(crate) fn late(&self, parting: &Parting) -> Option<Late> {
-        self.with_pump(|pump| pump.take_late(&parting.carried.flow(), now()))
+    pub(crate) fn in_transit(&self, parting: &Parting) -> Option<InTransit> {
+        self.with_pump(|pump| pump.take_in_transit(&parting.carried.flow(), now()))
     }
 
     /// The frozen session goes home: what is to be given back. `None`: it was not carried here, or

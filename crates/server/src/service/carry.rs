@@ -146,6 +146,6 @@ impl CarryServer for Sojournd {
 
     fn give_late(&self, _: &Caller, token: u64, packets: Option<OwnedFd>) -> Result<(), Fault> {
         let packets = packets.ok_or(fault(FAULT_ARGUMENT))?;
-        self.hand_given(Handed::Late { token, packets })
+        self.hand_given(Handed::InTransit { token, packets })
     }
 }

@@ -34,8 +34,8 @@ const BYTES_FOR_ONE: u32 = 512;
 
 /// How long the server may take to give back what was never carried here, and how often it is
 /// looked whether it has.
-const STRAYS_LIMIT: Duration = Duration::from_millis(200);
-const STRAYS_SLICE: Duration = Duration::from_micros(100);
+const IN_TRANSIT_LIMIT: Duration = Duration::from_millis(200);
+const IN_TRANSIT_SLICE: Duration = Duration::from_micros(100);
 
 /// Whether a record has datagrams that its program has not read.
 pub(crate) fn has_unread(record: &SessionRecord) -> bool {
@@ -76,7 +76,7 @@ impl Net {
         fence(Ordering::SeqCst);
         if !other.claim() {
             drop(pump);
-            self.return_strays((session.slot(), lent), (socket, other));
+            self.return_in_transit((session.slot(), lent), (socket, other));
             return false;
         }
         lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
@@ -92,15 +92,15 @@ impl Net {
 
     /// The socket was called home before it was carried here. What has come for it since the filter
     /// was told is here, and nobody knows of it: the server says it to the kernel.
-    fn return_strays(
+    fn return_in_transit(
         &self,
         (slot, lent): (u32, &LendT),
         (socket, other): (Arc<Mutex<Socket>>, Stream),
     ) {
-        let deadline = sojourn_shm::Deadline::after(STRAYS_LIMIT);
+        let deadline = sojourn_shm::Deadline::after(IN_TRANSIT_LIMIT);
         // The server was asked for it when the stream was frozen.
         while !other.has_flushed() && !deadline.is_over() {
-            std::thread::sleep(STRAYS_SLICE);
+            std::thread::sleep(IN_TRANSIT_SLICE);
         }
         let one = Datagrams::new(socket, other, lent.link);
         let record = self.with_pump(|pump| {
