@@ -2,7 +2,7 @@
 
 use crate::library::{Library, ReasonT, library};
 use crate::tls::{Thread, here};
-use crate::{errno, late, raw, stack};
+use crate::{deferred, errno, raw, stack};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering, compiler_fence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,7 +121,7 @@ pub(crate) fn leave(thread: &Thread) {
     compiler_fence(Ordering::SeqCst);
     // Looked at last: a signal that comes after the store above is not put off.
     if depth == 0 && thread.put_off.load(Ordering::Relaxed) != 0 {
-        late::release(thread);
+        deferred::release(thread);
     }
 }
 

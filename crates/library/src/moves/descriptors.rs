@@ -5,8 +5,8 @@
 use crate::fds::table::{Entry, Way, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
+use crate::process::deferred::Telling;
 use crate::process::engine::{Engine, Job};
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;
@@ -281,7 +281,7 @@ impl Library {
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
             entry.unmark(mark::OFFERED);
-            self.push_when(Job::Withdraw { fd }, Telling::Late);
+            self.push_when(Job::Withdraw { fd }, Telling::Deferred);
             if engine.offering.load(Ordering::SeqCst) == fd {
                 self.end_offered(engine, fd, entry);
             }

@@ -5,8 +5,8 @@
 use crate::fds::table::mark;
 use crate::host::lock::lock;
 use crate::moves::offer::Offer;
+use crate::process::deferred::Telling;
 use crate::process::engine::Engine;
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::session::directions::{Receiver, RxPhase, TxPhase, switch};
 use crate::session::{Facts, Session};

@@ -4,8 +4,8 @@
 //! offers (`offer`).
 
 use crate::fds::table::{Entry, mark};
+use crate::process::deferred::Telling;
 use crate::process::engine::Engine;
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::thresholds::{allows, is_for_this_host, is_usual, kind_of};
 use sojourn_session::{KindT, ReasonT};

@@ -8,8 +8,8 @@
 
 use crate::fds::table::{Entry, mark};
 use crate::host::kernel;
+use crate::process::deferred::Telling;
 use crate::process::engine::Job;
-use crate::process::late::Telling;
 use crate::process::library::Library;
 use crate::process::thresholds::kind_of;
 use core::sync::atomic::Ordering;

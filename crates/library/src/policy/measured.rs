@@ -8,7 +8,7 @@
 
 use crate::fds::table::{Entry, mark};
 use crate::host::lock::lock;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use crate::process::library::library;
 use crate::session::Session;

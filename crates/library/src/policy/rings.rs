@@ -15,7 +15,7 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::host::look::Direct;
 use crate::host::numbers;
-use crate::process::late::Telling;
+use crate::process::deferred::Telling;
 use crate::process::library::Library;
 use core::sync::atomic::Ordering;
 use rustix::fs::FileType;
