@@ -29,7 +29,7 @@ pub use io::datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use moves::descriptors::{Origin, SocketOption};
 pub use process::library::{Library, library};
-pub use remote::asks::{Known, Queue, Set};
+pub use remote::options::{Known, Queue, Set};
 pub use session::Session;
 
 pub use fds::table::Entry;

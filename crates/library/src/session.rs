@@ -86,7 +86,7 @@ pub struct Session {
     /// Of a UDP socket: bits of `datagrams::form`.
     pub(crate) form: AtomicU32,
     /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was
-    /// lent: see `asks`.
+    /// lent: see `remote::options`.
     pub(crate) keepalive: AtomicBool,
     pub(crate) has_new_options: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.

@@ -7,6 +7,7 @@
 //! `docs/understand/moves.md`.
 
 mod arriving;
+pub(crate) mod options;
 
 use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};

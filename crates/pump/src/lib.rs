@@ -15,7 +15,6 @@
 )]
 
 pub mod ancillary;
-mod asks;
 pub mod bulk;
 mod carried;
 mod counts;
@@ -42,7 +41,7 @@ mod round;
 mod round_tests;
 pub mod tcp_info;
 
-pub use asks::Known;
+pub use carried::options::Known;
 pub use carried::{Carried, unread, unsent};
 pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
