@@ -28,7 +28,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
 use sojourn_proto::record::SessionRecord;
-use sojourn_pump::{now, parcel};
+use sojourn_pump::{now, sealed};
 use sojourn_session::InboxT;
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Layout, Stream};
@@ -64,7 +64,7 @@ struct Found {
 fn found(fds: Vec<OwnedFd>) -> Result<Found, AdoptError> {
     let fds = <[OwnedFd; 6]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
     let [socket, file, region, memory, ready, attention] = fds;
-    let record = parcel::open(&file).map_err(|_| AdoptError::Incomplete)?;
+    let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
     let remote = record.remote.ok_or(AdoptError::OtherSession)?;
     // One that its program has taken for reset, or that was being put back, has no addresses any
     // more: those of the record say whose rule there is, and nothing is put into it.
@@ -89,7 +89,7 @@ struct FoundDatagrams {
 fn found_datagrams(fds: Vec<OwnedFd>) -> Result<FoundDatagrams, AdoptError> {
     let fds = <[OwnedFd; 8]>::try_from(fds).map_err(|_| AdoptError::Incomplete)?;
     let [file, region, memory, ready, attention, own_memory, own_ready, own_attention] = fds;
-    let record = parcel::open(&file).map_err(|_| AdoptError::Incomplete)?;
+    let record = sealed::open(&file).map_err(|_| AdoptError::Incomplete)?;
     let inbox = [memory, ready, attention].map(Descriptor::from);
     let own = [own_memory, own_ready, own_attention].map(Descriptor::from);
     Ok(FoundDatagrams { record, region: region.into(), inbox, own })
@@ -369,7 +369,7 @@ impl Carrier {
                 Phase::UdpDelegated(delegated) => (&delegated.plan.record, None),
                 _ => continue,
             };
-            if let (Some(kept), Ok(record)) = (session.kept(), parcel::pack(record)) {
+            if let (Some(kept), Ok(record)) = (session.kept(), sealed::pack(record)) {
                 let joined = session.ends().and_then(|ends| ends.peer_process.as_fd());
                 // Of one that was adopted the keeper before has told it.
                 let adopted = self.programs.get(&kept.label.pid).map(AsFd::as_fd);

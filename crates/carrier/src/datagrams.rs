@@ -175,7 +175,7 @@ impl Carrier {
         {
             return Err(LinkError::NoChecksum);
         }
-        let parcel = sojourn_pump::parcel::pack(&plan.record);
+        let sealed = sojourn_pump::sealed::pack(&plan.record);
         let mut taken = Vec::new();
         let mut ticket: Option<Ticket> = None;
         let result = plan.keys.iter().try_for_each(|key| {
@@ -186,8 +186,8 @@ impl Carrier {
             Ok::<_, LinkError>(())
         });
         let number = ticket.as_ref().map_or(0, |ticket| ticket.number);
-        match (&result, parcel, ticket) {
-            (Ok(()), Ok(parcel), Some(ticket)) => Ok(Taken { keys: taken, ticket, parcel }),
+        match (&result, sealed, ticket) {
+            (Ok(()), Ok(sealed), Some(ticket)) => Ok(Taken { keys: taken, ticket, sealed }),
             _ => {
                 for key in taken {
                     self.links.give_back(plan.way.interface, number, &key);
@@ -205,7 +205,7 @@ impl Carrier {
     ) -> UdpDelegated {
         let Self { links, sessions, tokens, flows, inboxes, peer_inboxes, .. } = self;
         let UdpWaiting { stream, joined, ends, plan, .. } = waiting;
-        let Taken { keys, ticket, parcel } = taken;
+        let Taken { keys, ticket, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let (token, way) = (token(), plan.way.clone());
         let label = Label {
@@ -225,11 +225,11 @@ impl Carrier {
         let inbox = peer_inboxes.descriptors(ends.peer_inbox).unwrap_or_default();
         let own = inboxes.descriptors(ends.own_inbox);
         let kept = Kept { label, region: joined.region, inbox, own };
-        links.keeping.hold(&kept, ends.peer_process.as_fd(), None, parcel.as_fd());
+        links.keeping.hold(&kept, ends.peer_process.as_fd(), None, sealed.as_fd());
         flows.extend(keys.iter().map(|key| (*key, local)));
         tokens.insert(token, local);
         let (hop, ring) = (hop_of(&way, port), links.ring());
-        let (packets, record) = (packets.into(), parcel.into());
+        let (packets, record) = (packets.into(), sealed.into());
         sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
         UdpDelegated {
             stream,
@@ -273,8 +273,8 @@ impl Carrier {
     }
 
     /// What its program has not read.
-    pub(crate) fn datagrams_back(&self, key: &Key, delegated: &UdpDelegated, parcel: &OwnedFd) {
-        match sojourn_pump::parcel::open(parcel) {
+    pub(crate) fn datagrams_back(&self, key: &Key, delegated: &UdpDelegated, sealed: &OwnedFd) {
+        match sojourn_pump::sealed::open(sealed) {
             Ok(record) => say_again(&delegated.plan, &record),
             Err(error) => {
                 self.sessions.warn(format_args!("{key:?}: what its program knows: {error}"));
@@ -341,7 +341,7 @@ struct Taken {
     keys: Vec<Key>,
     ticket: Ticket,
     /// A file with the record.
-    parcel: OwnedFd,
+    sealed: OwnedFd,
 }
 
 /// What of a session the next server has to know.

@@ -32,8 +32,8 @@ mod waiting;
 
 /// How long a waiter sleeps on its bell before it moves to the socket, where it also sees death.
 const ON_BELL: Duration = Duration::from_millis(5);
-/// Parcels of descriptors from the server that may wait for their answers.
-const PARCELS_MAX: usize = 128;
+/// Batches of descriptors from the server that may wait for their answers.
+const BATCHES_MAX: usize = 128;
 
 /// Messages from this length on (bytes) travel in pieces where that pays: in so many, of this
 /// length at most. Measured: `docs/understand/benchmarks.md`.

@@ -10,7 +10,7 @@
 //! again. Not here: when a session goes and is there (`pump` and its owner), how they are said
 //! (`sojourn_carrier`).
 
-use crate::parcel;
+use crate::sealed;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_proto::time::Instant;
@@ -125,7 +125,7 @@ impl InTransit {
         let lens: Vec<_> = lens.collect();
         let packets = self.packets.iter().map(|(packet, _)| &packet[..]);
         let pieces = lens.iter().map(|len| &len[..]).zip(packets);
-        parcel::seal(pieces.flat_map(|(len, packet)| [len, packet]))
+        sealed::seal(pieces.flat_map(|(len, packet)| [len, packet]))
     }
 }
 
@@ -133,14 +133,14 @@ impl InTransit {
 /// of them that are segments of `flow`, as its own frames say; anew, so that nothing else of what
 /// is in the file is passed on. What is no such file has none.
 pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
-    if !parcel::is_sealed(&file) {
+    if !sealed::is_sealed(&file) {
         return;
     }
     // Read in pieces: what was read a moment ago is still in the cache when it is said.
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
     while at < BYTES_MAX + BYTES_MAX / 8 {
-        let Ok(len) = parcel::read_at(&file, &mut piece, at as u64) else { return };
+        let Ok(len) = sealed::read_at(&file, &mut piece, at as u64) else { return };
         let read = &piece[..len];
         let mut rest = read;
         while let Some((packet, after)) = split_packet(rest) {
@@ -253,13 +253,13 @@ mod tests {
     fn of_a_file_with_anything_nothing_is_taken() {
         let own = flow(1);
         let whole = unclaimed_with(&[(1, 0), (1, 0)]).take(&own, Instant::ZERO).unwrap();
-        let good = parcel::read(whole.pack().unwrap(), 1 << 20).unwrap();
-        assert_eq!(all_in(parcel::seal([&good[..]]).unwrap(), &own).len(), 2);
+        let good = sealed::read(whole.pack().unwrap(), 1 << 20).unwrap();
+        assert_eq!(all_in(sealed::seal([&good[..]]).unwrap(), &own).len(), 2);
         for cut in 0..good.len() {
-            let file = parcel::seal([&good[..cut]]).unwrap();
+            let file = sealed::seal([&good[..cut]]).unwrap();
             assert!(all_in(file, &own).len() <= 1, "{cut}");
         }
-        assert!(all_in(parcel::seal([&[0xff; 100][..]]).unwrap(), &own).is_empty());
+        assert!(all_in(sealed::seal([&[0xff; 100][..]]).unwrap(), &own).is_empty());
         assert!(all_in(std::io::pipe().unwrap().0, &own).is_empty());
     }
 

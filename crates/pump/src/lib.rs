@@ -31,7 +31,6 @@ pub mod in_transit;
 mod landing;
 pub mod options;
 mod outgoing;
-pub mod parcel;
 pub mod position;
 mod pump;
 #[cfg(test)]
@@ -39,6 +38,7 @@ mod pump_tests;
 mod round;
 #[cfg(test)]
 mod round_tests;
+pub mod sealed;
 pub mod tcp_info;
 
 pub use carried::options::Known;

@@ -47,7 +47,7 @@ pub const CARRIES: &str = "carries";
 /// The server's word that a client's socket and its line follow.
 pub(crate) const CLIENT: u8 = b'C';
 /// Bytes of the largest memory that goes to the server: a session's record
-/// (`sojourn_pump::parcel`).
+/// (`sojourn_pump::sealed`).
 const MEMORY_MAX: u64 = 96 << 20;
 const CONTROL: u64 = u64::MAX;
 const EVENTS: usize = 64;

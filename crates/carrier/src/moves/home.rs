@@ -50,13 +50,13 @@ impl Carrier {
     }
 
     /// A library has given a session back.
-    pub(crate) fn given_back(&mut self, token: u64, has_ended: bool, parcel: &OwnedFd) {
+    pub(crate) fn given_back(&mut self, token: u64, has_ended: bool, sealed: &OwnedFd) {
         let Some(local) = self.tokens.get(&token).copied() else { return };
         let Some(session) = self.table.get(&local) else { return };
         if let Phase::UdpDelegated(delegated) = &session.phase {
-            return self.datagrams_back(&session.key, delegated, parcel);
+            return self.datagrams_back(&session.key, delegated, sealed);
         }
-        let known = match sojourn_pump::parcel::open(parcel) {
+        let known = match sojourn_pump::sealed::open(sealed) {
             Ok(record) => Some(Known { record, has_ended }),
             Err(error) => {
                 let key = session.key;

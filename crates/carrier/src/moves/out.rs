@@ -225,12 +225,12 @@ impl Carrier {
         let taken = match waiting.stream.ledger().take() {
             false => Err(TakeError::Kept),
             true => read_out(&waiting.socket, &waiting.tuning).and_then(|record| {
-                let parcel = sojourn_pump::parcel::pack(&record).map_err(TakeError::Parcel)?;
-                Ok((record, parcel))
+                let sealed = sojourn_pump::sealed::pack(&record).map_err(TakeError::Seal)?;
+                Ok((record, sealed))
             }),
         };
         match taken {
-            Ok((record, parcel)) => Ok(Taken { ticket: turned.ticket, way, record, parcel }),
+            Ok((record, sealed)) => Ok(Taken { ticket: turned.ticket, way, record, sealed }),
             Err(error) => {
                 waiting.stream.ledger().put_down();
                 waiting.turned = Some(turned);
@@ -244,7 +244,7 @@ impl Carrier {
     fn delegate(&mut self, local: u64, key: &Key, waiting: Waiting, taken: Taken) -> Delegated {
         let Self { links, sessions, tokens, flows, peer_inboxes, .. } = self;
         let Waiting { socket, stream, joined, ends, .. } = waiting;
-        let Taken { ticket, way, record, parcel } = taken;
+        let Taken { ticket, way, record, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let token = token();
         let label = Label {
@@ -263,12 +263,12 @@ impl Carrier {
         };
         let inbox = peer_inboxes.descriptors(ends.peer_inbox).unwrap_or_default();
         let kept = Kept { label, region: joined.region, inbox, own: None };
-        links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), parcel.as_fd());
+        links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), sealed.as_fd());
         tokens.insert(token, local);
         flows.insert(*key, local);
         let (hop, ring) = (hop_of(&way, port), links.ring());
-        let (packets, parcel) = (packets.into(), parcel.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record: parcel });
+        let (packets, sealed) = (packets.into(), sealed.into());
+        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record: sealed });
         Delegated {
             socket,
             stream,
@@ -294,7 +294,7 @@ struct Taken {
     way: Way,
     record: SessionRecord,
     /// A file with the record.
-    parcel: OwnedFd,
+    sealed: OwnedFd,
 }
 
 /// Why a session was not taken out.
@@ -305,7 +305,7 @@ enum TakeError {
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error("the record cannot be passed on: {0}")]
-    Parcel(Errno),
+    Seal(Errno),
     #[error("the program has kept it")]
     Kept,
 }

@@ -31,7 +31,7 @@ use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, InTransit, LinkId, Pump, now, parcel};
+use sojourn_pump::{Carried, Hop, InTransit, LinkId, Pump, now, sealed};
 use sojourn_session::{HopT, LendT, RingT};
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
@@ -257,7 +257,7 @@ impl Net {
         self.count.fetch_sub(1, Ordering::SeqCst);
         let (token, link) = lock(&self.tokens).remove(&slot)?;
         let record = carried.leave(now())?;
-        let file = parcel::pack(&record).ok()?;
+        let file = sealed::pack(&record).ok()?;
         Some(Parting { token, link, carried, record, file })
     }
 

@@ -225,7 +225,7 @@ impl Outside {
     }
 
     fn open_lent(&self, mut lent: LendT) -> Lent {
-        let record = take(&mut lent.record).and_then(|file| sojourn_pump::parcel::open(file).ok());
+        let record = take(&mut lent.record).and_then(|file| sojourn_pump::sealed::open(file).ok());
         let packets = take(&mut lent.packets);
         let passed = packets.map_or(0, |packets| self.pass_on(&[packets.as_fd()]));
         Lent { lent, record, passed }

@@ -18,7 +18,7 @@ use rustix::io::IoSlice;
 use sojourn_ipc::Deadline;
 use sojourn_proto::record::{Kind, SessionRecord};
 use sojourn_proto::udp::{Limits, Socket};
-use sojourn_pump::{Datagrams, Sent, Source, now, parcel};
+use sojourn_pump::{Datagrams, Sent, Source, now, sealed};
 use sojourn_session::{LendT, WayT};
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
@@ -126,7 +126,7 @@ impl Net {
 
     /// Gives the server what was not read. False: there is no server any more.
     pub(crate) fn give_unread(&self, token: u64, record: &SessionRecord) -> bool {
-        let Ok(file) = parcel::pack(record) else { return false };
+        let Ok(file) = sealed::pack(record) else { return false };
         if !self.has_server(library()) {
             return false;
         }
