@@ -5,7 +5,7 @@
 use crate::carried::Carried;
 use crate::hash::Words;
 use crate::hop::LinkId;
-use crate::landing::Landing;
+use crate::placement::Placement;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;
 use sojourn_wire::frame::Frame;
@@ -41,10 +41,10 @@ impl Entry {
         &mut self,
         frame: &Frame<'_>,
         segment_size: u16,
-        landing: Option<&mut Landing<'_>>,
+        placement: Option<&mut Placement<'_>>,
         at: Instant,
     ) {
-        self.is_ending |= self.carried.arrived(frame, segment_size, landing, at).is_err();
+        self.is_ending |= self.carried.arrived(frame, segment_size, placement, at).is_err();
     }
 
     /// Something has happened to it.

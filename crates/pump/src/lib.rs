@@ -28,9 +28,9 @@ pub mod figures;
 mod hash;
 mod hop;
 pub mod in_transit;
-mod landing;
 pub mod options;
 mod outgoing;
+mod placement;
 pub mod position;
 mod pump;
 #[cfg(test)]
@@ -47,5 +47,5 @@ pub use counts::Counts;
 pub use datagrams::{Datagrams, Sent, Source, Waiting};
 pub use hop::{Hop, LinkId};
 pub use in_transit::InTransit;
-pub use landing::Landing;
+pub use placement::Placement;
 pub use pump::{Pump, now};

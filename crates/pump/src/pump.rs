@@ -9,7 +9,7 @@ use crate::datagrams::Sockets;
 use crate::entry::{Entries, Entry, Flows, Timers};
 use crate::hop::{Hop, LinkId};
 use crate::in_transit::{InTransit, Unclaimed};
-use crate::landing::Landing;
+use crate::placement::Placement;
 use crate::round::Round;
 use sojourn_netif::Interface;
 use sojourn_proto::record::SessionRecord;
@@ -233,11 +233,11 @@ impl Pump {
     /// As [`Pump::turn`], on behalf of a call that takes bytes of its session where it wants them.
     pub fn turn_for(
         &mut self,
-        landing: Option<&mut Landing<'_>>,
+        placement: Option<&mut Placement<'_>>,
         may_wait: bool,
         at: Instant,
     ) -> bool {
-        let arrived = self.receive(landing, at);
+        let arrived = self.receive(placement, at);
         self.expire(at);
         if !self.postponed.is_empty()
             && (!may_wait || at.since(self.postponed_since).as_micros() >= MOMENT_US)
@@ -279,10 +279,10 @@ impl Pump {
         [first, self.sockets.next_beat()].into_iter().flatten().min()
     }
 
-    fn receive(&mut self, landing: Option<&mut Landing<'_>>, at: Instant) -> bool {
+    fn receive(&mut self, placement: Option<&mut Placement<'_>>, at: Instant) -> bool {
         let Self { links, flows, entries, dirty, sockets, unclaimed, .. } = self;
         let mut any = false;
-        let mut round = Round::new(flows, entries, dirty, sockets, unclaimed, landing, at);
+        let mut round = Round::new(flows, entries, dirty, sockets, unclaimed, placement, at);
         for link in links {
             round.link = link.packets.properties().link;
             any |= link.packets.receive_to(BUDGET, &mut round).is_ok_and(|count| count > 0);

@@ -4,13 +4,13 @@
 //! ways save copies. A frame too long for a slot of a mapped ring waits in its socket's queue, and
 //! its slot shows the headers: if it is just what its session expects next, the kernel copies it to
 //! where it belongs, at once. And where that is may be the memory that a call wants it in
-//! ([`Landing`]), if nothing that came before is left to be read. Not here: what the protocol makes
-//! of a segment (`carried`).
+//! ([`Placement`]), if nothing that came before is left to be read. Not here: what the protocol
+//! makes of a segment (`carried`).
 
 use crate::datagrams::Sockets;
 use crate::entry::{Entries, Flows};
 use crate::in_transit::Unclaimed;
-use crate::landing::{Landing, Marks, Sizes};
+use crate::placement::{Marks, Placement, Sizes};
 use sojourn_netif::{Accept, Link, Place, Received};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
@@ -35,7 +35,7 @@ pub(crate) struct Round<'p, 'l, 'b> {
     dirty: &'p mut Vec<u32>,
     sockets: &'p mut Sockets,
     unclaimed: &'p mut Unclaimed,
-    landing: Option<&'l mut Landing<'b>>,
+    placement: Option<&'l mut Placement<'b>>,
     at: Instant,
     expected: Option<Expected>,
 }
@@ -47,11 +47,11 @@ impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
         dirty: &'p mut Vec<u32>,
         sockets: &'p mut Sockets,
         unclaimed: &'p mut Unclaimed,
-        landing: Option<&'l mut Landing<'b>>,
+        placement: Option<&'l mut Placement<'b>>,
         at: Instant,
     ) -> Self {
         let (link, expected) = (Link::default(), None);
-        Self { link, flows, entries, dirty, sockets, unclaimed, landing, at, expected }
+        Self { link, flows, entries, dirty, sockets, unclaimed, placement, at, expected }
     }
 }
 
@@ -74,8 +74,9 @@ impl Accept for Round<'_, '_, '_> {
             return self.unclaimed.keep(&frame, size, self.at);
         };
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
-        entry.arrived(&frame, size, landing, self.at);
+        let placement =
+            self.placement.as_deref_mut().filter(|placement| placement.number == number);
+        entry.arrived(&frame, size, placement, self.at);
         entry.mark(number, self.dirty);
         if entry.is_ending && is_reset(&frame) {
             // The kernel is to hear it: whoever has sent it may never say it again.
@@ -93,9 +94,10 @@ impl Accept for Round<'_, '_, '_> {
         let header = frame.segment()?.header();
         let number = *self.flows.get(&frame.key.reversed())?;
         let entry = self.entries.get_mut(&number).filter(|entry| !entry.is_ending)?;
-        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
+        let placement =
+            self.placement.as_deref_mut().filter(|placement| placement.number == number);
         let len = frame.payload().len() + missing;
-        let (parts, sizes) = entry.carried.place(&header, len, landing)?;
+        let (parts, sizes) = entry.carried.place(&header, len, placement)?;
         let segment_size = start.vnet.segments.map_or(0, |segments| segments.size);
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
         let marks = Marks { segment_size, congestion };
@@ -107,14 +109,15 @@ impl Accept for Round<'_, '_, '_> {
         let Some(expected) = self.expected.take() else { return };
         let Expected { number, header, marks, sizes } = expected;
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        let landing = self.landing.as_deref_mut().filter(|landing| landing.number == number);
-        entry.carried.placed(&header, marks, sizes, landing, self.at);
+        let placement =
+            self.placement.as_deref_mut().filter(|placement| placement.number == number);
+        entry.carried.placed(&header, marks, sizes, placement, self.at);
         entry.mark(number, self.dirty);
     }
 
     /// So that the call can have what came, before the next segment has to be put elsewhere.
     fn has_enough(&self) -> bool {
-        self.landing.as_ref().is_some_and(|landing| landing.has_little_room())
+        self.placement.as_ref().is_some_and(|placement| placement.has_little_room())
     }
 }
 

@@ -16,7 +16,7 @@
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::library;
 use crate::remote::net::Net;

@@ -8,7 +8,7 @@ use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
 use crate::io::from_kernel::FromKernel;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
@@ -35,10 +35,10 @@ impl Session {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         let limit = self.receive_timeout.load(Ordering::Relaxed);
         let mut deadline = None;
-        let (mut got, mut landed) = (0, 0);
+        let (mut got, mut placed) = (0, 0);
         let (mut has_turned, mut has_spun, mut is_last) = (false, false, false);
         loop {
-            let step = match core::mem::take(&mut landed) {
+            let step = match core::mem::take(&mut placed) {
                 0 => self.receive_step(generation, bufs, got, how.peek, kernel),
                 len => Step::Done(Ok(len)),
             };
@@ -46,7 +46,7 @@ impl Session {
                 // Packets that have arrived count as received.
                 Step::Empty if !has_turned && self.is_lent() => {
                     has_turned = true;
-                    landed = self.turn_for(&Room::of(generation, bufs, got, how));
+                    placed = self.turn_for(&Room::of(generation, bufs, got, how));
                     continue;
                 }
                 // What is here already cannot be given back; the rest comes from the kernel.
@@ -90,9 +90,9 @@ impl Session {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let room = Room::of(generation, bufs, got, how);
                     let waited = self.wait_readable(until, &room);
-                    landed = room.done();
+                    placed = room.done();
                     match waited {
-                        _ if landed > 0 => continue,
+                        _ if placed > 0 => continue,
                         // Once more when the time is over, whatever wakes us.
                         Waited::Look if !is_last => {
                             is_last = until.is_over();

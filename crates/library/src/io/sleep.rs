@@ -1,12 +1,12 @@
 //! Waiting for one session: spinning as the policy allows, then sleeping on its bell.
 //!
-//! The protocol thread rings at an event of the kernel's descriptor, so the bell is enough. Waiting for
-//! many is `set_wait`'s and `poll`'s. Read `docs/understand/streams.md`, "Waiting".
+//! The protocol thread rings at an event of the kernel's descriptor, so the bell is enough. Waiting
+//! for many is `set_wait`'s and `poll`'s. Read `docs/understand/streams.md`, "Waiting".
 
 use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::lock::lock;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::process::library::library;
 use crate::session::directions::{RxPhase, TxPhase};
 use crate::session::{Session, worth_waking_for};

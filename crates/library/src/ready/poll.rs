@@ -8,7 +8,7 @@ use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
 use crate::host::lock::lock;
-use crate::io::landing::Room;
+use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::process::library::Library;
 use crate::process::library::library;
