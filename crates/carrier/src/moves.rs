@@ -41,7 +41,7 @@ impl Carrier {
     fn take_events(&mut self) {
         loop {
             match self.sessions.next() {
-                EventT::Case0 => return,
+                EventT::None => return,
                 EventT::Join(join) => self.joined(&join),
                 EventT::Recall(recall) => self.recalled(&recall),
                 EventT::Refused(refusal) => {

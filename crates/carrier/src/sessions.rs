@@ -36,7 +36,7 @@ pub trait Sessions: Send {
     /// The program that has offered it is told that its session stays in the kernel, for that
     /// reason.
     fn decline(&self, end: BorrowedFd<'_>, reason: ReasonT);
-    /// The next event, or `Case0`.
+    /// The next event, or `EventT::None`.
     fn next(&self) -> EventT;
     /// Whether that process, as a join names it, has shown that it may have packets of the
     /// interface itself; otherwise it gets a port.

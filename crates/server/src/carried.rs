@@ -106,7 +106,7 @@ impl Sessions for Place {
 
     fn next(&self) -> EventT {
         let event = self.server.upgrade().and_then(|server| server.next(&self.caller).ok());
-        event.unwrap_or(EventT::Case0)
+        event.unwrap_or(EventT::None)
     }
 
     fn may_have_packets(&self, process: &Descriptor) -> bool {

@@ -84,7 +84,7 @@ impl SessionServer for Sojournd {
 
     fn next(&self, caller: &Caller) -> Result<EventT, Fault> {
         Ok(match self.lock().registry.next(caller.client)? {
-            None => EventT::Case0,
+            None => EventT::None,
             Some(Delivery::Join(join)) => {
                 point("sojournd.join");
                 EventT::Join(join_of(*join))

@@ -480,7 +480,7 @@ impl Fake {
     fn next(&mut self) -> String {
         loop {
             match self.client().next() {
-                Ok(EventT::Case0) => {}
+                Ok(EventT::None) => {}
                 Ok(EventT::Join(join)) => return self.join(join),
                 Ok(EventT::Recall(recall)) => {
                     return format!("recall {} {}", recall.local, recall.reason.word());

@@ -190,7 +190,7 @@ impl Outside {
     pub(super) fn next(&mut self, mapped: &AtomicU64) -> Word {
         let Some(client) = &mut self.client else { return Word::Nothing };
         match client.with_deadline(Deadline::after(ANSWER_LIMIT)).next() {
-            Ok(EventT::Case0) => Word::Nothing,
+            Ok(EventT::None) => Word::Nothing,
             Ok(EventT::Join(join)) => Word::Join(Box::new(self.bring(join, mapped))),
             Ok(EventT::Lend(lent)) => Word::Lend(Box::new(self.open_lent(lent))),
             Ok(other) => Word::Event(other),

@@ -116,7 +116,7 @@ impl Thread {
                     self.decline(&offer);
                 }
             }
-            EventT::Case0 | EventT::Join(_) | EventT::Lend(_) => {}
+            EventT::None | EventT::Join(_) | EventT::Lend(_) => {}
         }
     }
 
