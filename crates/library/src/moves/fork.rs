@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// Whether a child may hold what this process has.
-    pub(crate) fn has_heirs(&self) -> bool {
+    pub(crate) fn has_children(&self) -> bool {
         self.board.get().is_some()
     }
 

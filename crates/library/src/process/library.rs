@@ -201,7 +201,9 @@ impl Library {
     /// to ask them for.
     pub(crate) fn inherited_doorbells(&self) -> impl Iterator<Item = i32> {
         let ancestors = self.engines.first(self.generation.load(Ordering::Relaxed));
-        ancestors.filter(|engine| engine.has_heirs()).filter_map(|engine| engine.own.bell_number())
+        ancestors
+            .filter(|engine| engine.has_children())
+            .filter_map(|engine| engine.own.bell_number())
     }
 
     /// The engines of this process and of those whose child it is.

@@ -370,7 +370,7 @@ impl Library {
 
     fn close_set(&self, entry: &Entry, word: u32, slot: &Slot) {
         let Some(sets) = self.sets() else { return };
-        if self.engine().is_some_and(Engine::has_heirs) {
+        if self.engine().is_some_and(Engine::has_children) {
             // A child may go on with it, and is to find there what the program registered.
             self.share(slot);
         }

@@ -74,14 +74,14 @@ fn a_connected_socket_takes_its_peers_only() {
     let mut socket = socket(Some("192.0.2.2:1"), |_| {});
     assert_eq!(
         socket.on_datagram(address("192.0.2.2:2"), &ENVELOPE, b"x", 0),
-        Disposition::Stranger
+        Disposition::FromOther
     );
     assert_eq!(
         socket.on_datagram(address("192.0.2.3:1"), &ENVELOPE, b"x", 0),
-        Disposition::Stranger
+        Disposition::FromOther
     );
     assert_eq!(socket.on_datagram(address("192.0.2.2:1"), &ENVELOPE, b"x", 0), Disposition::Queued);
-    assert_eq!(socket.tally().strangers, 2);
+    assert_eq!(socket.tally().from_others, 2);
     socket.connect(socket.local(), None);
     assert_eq!(socket.on_datagram(address("192.0.2.3:1"), &ENVELOPE, b"x", 0), Disposition::Queued);
 }
