@@ -2,7 +2,7 @@
 //! program, and put back.
 //!
 //! # Theory of operation
-//! A session comes as a duplicate of its socket (`Gate`). The carrier offers its other end, and the
+//! A session comes as a duplicate of its socket (`commands`). The carrier offers its other end, and the
 //! server joins it with the program's. It then waits until the program's side has given up the
 //! kernel in both directions and nothing is on its way, turns the packets away from the kernel,
 //! reads out of the socket where the connection stands, and lends the session to the program's
@@ -14,6 +14,7 @@
 //! here: the thread (`run`), the steps (`moves`), what is known of one session (`session`). Read
 //! `docs/understand/moves.md`.
 
+use crate::commands::CommandReceiver;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
 use crate::inboxes::Inboxes;
@@ -23,7 +24,7 @@ use crate::paths::Paths;
 use crate::returned::Returned;
 use crate::rules::Rules;
 use crate::session::{JoinedEnds, Session};
-use crate::sessions::{Gate, Sessions};
+use crate::sessions::Sessions;
 use crate::timers::Timers;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -35,7 +36,7 @@ use sojourn_stream::{Layout, Stream};
 use std::collections::HashMap;
 
 /// What an event is about.
-pub(crate) const GATE: u64 = 0;
+pub(crate) const COMMANDS: u64 = 0;
 pub(crate) const INBOX: u64 = 1;
 pub(crate) const CHANGES: u64 = 2;
 pub(crate) const ROUTERS: u64 = 3;
@@ -46,7 +47,7 @@ pub(crate) const PROGRAM: u64 = 1 << 32;
 /// The carrier.
 pub struct Carrier {
     pub(crate) sessions: Box<dyn Sessions>,
-    pub(crate) gate: Gate,
+    pub(crate) commands: CommandReceiver,
     pub(crate) set: OwnedFd,
     pub(crate) metastate: Metastate,
     /// If this kernel has one.

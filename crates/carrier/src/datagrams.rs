@@ -30,7 +30,7 @@ use sojourn_stream::Stream;
 use sojourn_wire::{FlowKey, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Whether it is a UDP socket that was handed in.
+/// Whether it is a UDP socket that the server has given.
 pub(crate) fn is_of_datagrams(socket: &OwnedFd) -> bool {
     sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
 }

@@ -13,6 +13,7 @@ mod addresses;
 mod adopt;
 mod carrier;
 mod clock;
+mod commands;
 mod conntrack;
 mod datagrams;
 mod export;
@@ -45,8 +46,9 @@ mod tuning;
 mod ways;
 
 pub use carrier::Carrier;
+pub use commands::{Command, CommandReceiver, CommandSender, command_channel};
 pub use export::{ExportError, export};
 pub use import::{ImportError, import};
 pub use keeping::{ARGUMENT as KEEP, keep};
 pub use run::StartError;
-pub use sessions::{Adopted, Door, Gate, Handed, Sessions, door};
+pub use sessions::{Adopted, Sessions};

@@ -1,4 +1,4 @@
-//! The carrier's part in a move: what is handed in, and what the server says.
+//! The carrier's part in a move: what the server tells it to do, and what it says of sessions.
 //!
 //! The steps: `out` (out of the kernel), `end` (into it again), `attend` (which of them), `home`
 //! (who asks for it); what is known of a session whose program is silent: `numbers`. Read the head
@@ -11,28 +11,28 @@ mod numbers;
 mod out;
 
 use crate::carrier::Carrier;
-use crate::sessions::Handed;
+use crate::commands::Command;
 use sojourn_session::EventT;
 
 impl Carrier {
-    /// Sockets that are handed in, and what the server says of those that were.
-    pub(crate) fn take_from_gate(&mut self) {
-        self.gate.quiet();
-        while let Some(handed) = self.gate.next() {
-            match handed {
-                Handed::Socket(socket) => {
+    /// Commands, and what the server says of sessions.
+    pub(crate) fn take_commands(&mut self) {
+        self.commands.quiet();
+        while let Some(command) = self.commands.next() {
+            match command {
+                Command::Socket(socket) => {
                     // Its session may have been here before, and have been left while it was kept
                     // waiting: that comes first.
                     self.take_events();
                     self.offer(socket);
                 }
-                Handed::Registered { stream, pid } => self.registered(stream, pid),
-                Handed::AllHome => self.all_home(),
-                Handed::Back { token, has_ended, record } => {
+                Command::Registered { stream, pid } => self.registered(stream, pid),
+                Command::AllHome => self.all_home(),
+                Command::Back { token, has_ended, record } => {
                     self.given_back(token, has_ended, &record);
                 }
-                Handed::InTransit { token, packets } => self.say_in_transit(token, &packets),
-                Handed::AskWay { local, to } => self.tell_way(local, to),
+                Command::InTransit { token, packets } => self.say_in_transit(token, &packets),
+                Command::AskWay { local, to } => self.tell_way(local, to),
             }
         }
         self.take_events();

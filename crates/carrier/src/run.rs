@@ -2,7 +2,8 @@
 //!
 //! Not here: what becomes of one session (`moves`).
 
-use crate::carrier::{CHANGES, Carrier, GATE, INBOX, ROUTERS, RULES};
+use crate::carrier::{CHANGES, COMMANDS, Carrier, INBOX, ROUTERS, RULES};
+use crate::commands::CommandReceiver;
 use crate::conntrack::Conntrack;
 use crate::fragments::Fragments;
 use crate::inboxes::Inboxes;
@@ -13,7 +14,7 @@ use crate::paths::Paths;
 use crate::returned::Returned;
 use crate::rules::Rules;
 use crate::session::Phase;
-use crate::sessions::{Gate, Sessions};
+use crate::sessions::Sessions;
 use crate::timers::Timers;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -38,7 +39,7 @@ impl Carrier {
     /// The kernel's.
     pub fn new(
         sessions: Box<dyn Sessions>,
-        gate: Gate,
+        commands: CommandReceiver,
         keeper: Option<PathBuf>,
     ) -> Result<Self, StartError> {
         let at = |step| move |error| StartError(step, error);
@@ -48,7 +49,7 @@ impl Carrier {
         let rules = sessions.respects_firewalls().then(|| Rules::new(now()));
         let mut carrier = Self {
             sessions,
-            gate,
+            commands,
             set,
             metastate,
             conntrack: Conntrack::new(),
@@ -68,7 +69,7 @@ impl Carrier {
             programs: HashMap::new(),
             is_leaving: false,
         };
-        carrier.watch(carrier.gate.bell(), GATE).map_err(at("epoll"))?;
+        carrier.watch(carrier.commands.bell(), COMMANDS).map_err(at("epoll"))?;
         carrier.watch(carrier.metastate.changes_fd(), CHANGES).map_err(at("epoll"))?;
         for fd in carrier.rules.iter().flat_map(|rules| rules.firewall.changes_fds()) {
             carrier.watch(fd, RULES).map_err(at("epoll"))?;
@@ -80,11 +81,11 @@ impl Carrier {
     /// Carries until the server is gone.
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
-        while !self.gate.is_closed() {
+        while !self.commands.is_closed() {
             if self.links.keeping.take_loss() {
                 self.keep_anew();
             }
-            self.gate.tell_count(self.table.len());
+            self.commands.tell_count(self.table.len());
             self.listen();
             let at = now();
             let idle = self.links.tidy(at);
@@ -105,7 +106,7 @@ impl Carrier {
             self.sessions.at_work(true);
             for event in &events {
                 match event.data.u64() {
-                    GATE => self.take_from_gate(),
+                    COMMANDS => self.take_commands(),
                     INBOX => self.take_attention(),
                     CHANGES => self.changed(),
                     RULES => self.look_at_rules(),

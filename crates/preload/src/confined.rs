@@ -4,7 +4,7 @@
 //! Not here: what that is (`sojourn_library::prepare`), and what ends the use of sessions
 //! (`process`).
 
-use crate::gate::{is_open, tell};
+use crate::guard::{is_open, tell};
 use crate::trampoline::{Entry, asks_first};
 use crate::{buffers, raw};
 use core::ffi::c_int;

@@ -3,7 +3,7 @@
 //!
 //! In a child of `vfork` nothing is left to do: its parent did it.
 
-use crate::gate::tell;
+use crate::guard::tell;
 use crate::library::ReasonT;
 use crate::next::next;
 use crate::trampoline::{Entry, asks_first};

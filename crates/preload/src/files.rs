@@ -4,9 +4,9 @@
 
 use crate::buffers;
 use crate::errno;
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::within;
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::within;
 use crate::library::{Call, Path};
 use crate::raw::Kernel;
 use crate::transfer::{counted, way_in, way_out};

@@ -2,9 +2,9 @@
 
 use crate::beside::Beside;
 use crate::buffers;
-use crate::gate::home;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell};
+use crate::guard::home;
+use crate::guard::kernel;
+use crate::guard::{is_open, tell};
 use crate::library::{Path, Recv, Send};
 use crate::raw::Kernel;
 use crate::sockets::{addressed, peer_name, receive_message, recv_flags, send_flags, send_message};

@@ -5,8 +5,8 @@
 //! themselves and know more than the kernel's silent socket: see `remote::options` of the library.
 
 use crate::errno;
-use crate::gate::kernel;
-use crate::gate::{is_open, tell, within};
+use crate::guard::kernel;
+use crate::guard::{is_open, tell, within};
 use crate::library::{Known, Set, SocketOption, library, tcp_info};
 use crate::raw::Kernel;
 use crate::{buffers, raw};

@@ -12,7 +12,7 @@
 //! Not here: libraries with the C library linked into them, which nobody sees
 //! (docs/use/linux-differences.md). Read `objects` first.
 
-use crate::gate::is_open;
+use crate::guard::is_open;
 use crate::library::ReasonT;
 use crate::next::next;
 use crate::objects::{self, Object, Relocation};

@@ -1,7 +1,7 @@
 //! Processes and what ends the use of sessions in one: `fork` and its kind, sandboxes, cancelled
 //! threads.
 
-use crate::gate::{self, is_open, tell, within};
+use crate::guard::{self, is_open, tell, within};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::next;
 use crate::trampoline::{Entry, asks_first};
@@ -73,7 +73,7 @@ std::thread_local! {
 
 unsafe extern "C" fn in_child() {
     numbers::forget();
-    gate::became_child();
+    guard::became_child();
     tell(|library| library.after_fork_child());
 }
 
@@ -145,12 +145,12 @@ unsafe extern "C" fn __vfork() -> c_int {
 
 extern "C" fn before_vfork() {
     tell(|library| library.before_vfork());
-    gate::vfork_begins();
+    guard::vfork_begins();
 }
 
 /// In the parent, when the child runs its own program or has ended.
 extern "C" fn after_vfork(result: isize) -> c_int {
-    gate::vfork_ends();
+    guard::vfork_ends();
     errno::kernel(result) as c_int
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn shut(reason: ReasonT) {
             // one thread, and a filter may be for all threads.
             library.end_threads();
         });
-        gate::shut();
+        guard::shut();
         let is_sandbox = reason == ReasonT::Sandbox;
         notice::show(if is_sandbox { reason } else { ReasonT::StoodDown });
     }

@@ -15,7 +15,7 @@
 
 mod submission;
 
-use crate::gate::{self, is_open, within};
+use crate::guard::{self, is_open, within};
 use crate::inside;
 use crate::library::Library;
 use crate::next::c_library;
@@ -495,7 +495,7 @@ pub(crate) fn has_lost_one(library: &'static Library) -> bool {
 /// `mmap`, asked first: the memory of a ring's entries is mapped before anything is submitted, and
 /// mostly by the C library's function even where the other calls are not.
 unsafe extern "C" fn before_map(entry: &Entry, arguments: &[usize; 6]) -> usize {
-    if !gate::has_started() || here().depth.load(Ordering::Relaxed) != 0 {
+    if !guard::has_started() || here().depth.load(Ordering::Relaxed) != 0 {
         // Whose allocator begins with it may not be able to look for functions yet; and what is
         // called from inside is the kernel's to do.
         return inside::map as *const () as usize;

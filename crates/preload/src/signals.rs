@@ -12,7 +12,7 @@
 //! would.
 
 use crate::deferred;
-use crate::gate::is_open;
+use crate::guard::is_open;
 use crate::handlers::run;
 use crate::next::next;
 use crate::tls::{Thread, here};

@@ -4,8 +4,8 @@
 use crate::buffers::overflow;
 use crate::descriptors::{numbering, numbering_first, opened};
 use crate::flags::RECV_SERVED;
-use crate::gate::kernel;
-use crate::gate::{home, tell, within};
+use crate::guard::kernel;
+use crate::guard::{home, tell, within};
 use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
 use crate::next::next;
 use crate::raw::Kernel;

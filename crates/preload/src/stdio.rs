@@ -7,7 +7,7 @@
 //! moves.
 
 use crate::descriptors::{numbering_stream, opened};
-use crate::gate::{is_open, tell};
+use crate::guard::{is_open, tell};
 use crate::library::{Library, Origin, ReasonT, numbers};
 use crate::next::{c_library, next};
 use crate::objects;

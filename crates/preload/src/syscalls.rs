@@ -6,7 +6,7 @@
 //! instead is in the functions named `..._by`.
 
 use crate::descriptors::opened;
-use crate::gate::{is_inside, is_open, tell, within};
+use crate::guard::{is_inside, is_open, tell, within};
 use crate::library::{EpollEvent, Origin, PollFd, ReasonT};
 use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut};
 use crate::raw::{Kernel, Numbered};

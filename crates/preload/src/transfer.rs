@@ -6,7 +6,7 @@ use crate::beside::Beside;
 use crate::buffers;
 use crate::datagrams;
 use crate::errno;
-use crate::gate::{home, is_open, within};
+use crate::guard::{home, is_open, within};
 use crate::library::{Attempt, BytesOnly, Call, FromKernel, Path, Recv, Send, Use, library};
 use crate::process::was_cancelled;
 use crate::raw::{self, Kernel};
@@ -338,7 +338,7 @@ fn send_noted(
 pub(crate) fn send_by_kernel(fd: c_int, dont_wait: bool, kernel: impl Kernel) -> isize {
     let breaks = breaks();
     loop {
-        crate::gate::tell(|library| library.go_home_with_control(fd));
+        crate::guard::tell(|library| library.go_home_with_control(fd));
         let call = match way_out(fd) {
             Path::Plain => return kernel(),
             Path::Kernel(usage) => return counted(usage, kernel),

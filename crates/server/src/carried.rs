@@ -9,7 +9,7 @@ use crate::registry::{CARRIER, Carried, Who};
 use crate::service::Sojournd;
 use rustix::fd::BorrowedFd;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use sojourn_carrier::{Adopted, Carrier, Door, Sessions, door};
+use sojourn_carrier::{Adopted, Carrier, CommandSender, Sessions, command_channel};
 use sojourn_ipc::Credentials;
 use sojourn_ipc::rt::{Caller, Descriptor};
 use sojourn_session::{EventT, HopT, LendT, OfferT, ReasonT, RerouteT, SessionServer, WayT};
@@ -31,7 +31,7 @@ impl Place {
     /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
     pub(crate) fn new(
         server: &Arc<Sojournd>,
-        door: &Door,
+        commands: &CommandSender,
         network: Network,
         respects_firewalls: bool,
     ) -> Option<Self> {
@@ -41,7 +41,7 @@ impl Place {
             uid: rustix::process::geteuid().as_raw(),
             program: "sojournd".into(),
             process: pidfd_open(pid, PidfdFlags::empty()).ok()?.into(),
-            doorbell: rustix::io::fcntl_dupfd_cloexec(door.bell(), 0).ok()?.into(),
+            doorbell: rustix::io::fcntl_dupfd_cloexec(commands.bell(), 0).ok()?.into(),
         };
         server.introduce_carrier(who).ok()?;
         let credentials = Credentials { pid: pid.as_raw_nonzero().get(), ..Credentials::default() };
@@ -64,12 +64,12 @@ pub(crate) fn start(
     respects_firewalls: bool,
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
-    let (door, gate) = door().map_err(|error| error.to_string())?;
+    let (commands, receiver) = command_channel().map_err(|error| error.to_string())?;
     let place =
-        Place::new(server, &door, network, respects_firewalls).ok_or("no descriptors left")?;
+        Place::new(server, &commands, network, respects_firewalls).ok_or("no descriptors left")?;
     server.expect_carried();
     let (tell, told) = channel();
-    let carry = move || match Carrier::new(Box::new(place), gate, keeper) {
+    let carry = move || match Carrier::new(Box::new(place), receiver, keeper) {
         Ok(carrier) => {
             let _ = tell.send(Ok(()));
             carrier.run();
@@ -79,7 +79,7 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name("sojourn-carrier".into());
     thread.spawn(carry).map_err(|error| error.to_string())?;
     told.recv().map_err(|_| "its thread has ended")??;
-    server.open_door(door);
+    server.set_commands(commands);
     Ok(())
 }
 

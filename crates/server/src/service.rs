@@ -24,7 +24,7 @@ use crate::pins::Pins;
 use crate::registry::{CallError, Registry};
 use looker::Looker;
 use rustix::io::Errno;
-use sojourn_carrier::Door;
+use sojourn_carrier::CommandSender;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Fault;
 use sojourn_session::{FAULT_ARGUMENT, FAULT_NO_HELLO, FAULT_RESOURCES};
@@ -74,7 +74,7 @@ pub struct Sojournd {
     peers: Mutex<HashMap<ClientId, Result<OwnedFd, Errno>>>,
     stop: AtomicU8,
     /// Where sockets go whose peers are on other hosts, if there is a carrier.
-    door: OnceLock<Mutex<Door>>,
+    commands: OnceLock<Mutex<CommandSender>>,
 }
 
 /// The server cannot begin.

@@ -14,7 +14,7 @@ use crate::memory::Memory;
 use crate::registry::{CallError, Identity, Offered, Registry, Wish};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use sojourn_carrier::Handed;
+use sojourn_carrier::Command;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::Caller;
 use sojourn_session::{OfferT, ReasonT};
@@ -137,7 +137,7 @@ impl Sojournd {
         let now_ms = self.now_ms();
         let offered = registry.offer(caller.client, identity, wish, now_ms, &mut Memory)?;
         if offered != Offered::Decided && is_carried {
-            self.hand_on(looked.kept);
+            self.command_carry(looked.kept);
         }
         Self::ring(registry, notifier);
         let mut jobs = Self::jobs(registry);
@@ -180,7 +180,7 @@ impl Sojournd {
         let pid = registry.who(client).map_or(0, |who| who.pid);
         drop(state);
         if is_carried && is_adopted {
-            self.hand(Handed::Registered { stream, pid });
+            self.command(Command::Registered { stream, pid });
         }
         Ok(is_adopted)
     }

@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::notifier;
 use crate::registry::{Carried, Delivery, InboxOut, JoinOut, Who};
 use rustix::process::Pid;
-use sojourn_carrier::Handed;
+use sojourn_carrier::Command;
 use sojourn_ipc::ClientId;
 use sojourn_ipc::rt::{Caller, Descriptor, Fault};
 use sojourn_session::{
@@ -117,7 +117,7 @@ impl SessionServer for Sojournd {
         let local = self.lock().registry.of_carrier(caller.client, place.local);
         if let Some(local) = local {
             let to = std::net::Ipv6Addr::from(place.to).to_canonical();
-            self.hand(Handed::AskWay { local, to });
+            self.command(Command::AskWay { local, to });
         }
     }
 

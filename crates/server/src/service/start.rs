@@ -86,7 +86,7 @@ impl Sojournd {
             asks_for_packets: rules.asks_for_packets,
             peers: Mutex::default(),
             stop: AtomicU8::new(Stop::Not as u8),
-            door: OnceLock::new(),
+            commands: OnceLock::new(),
         });
         let weak = Arc::downgrade(&server);
         std::thread::Builder::new()
