@@ -230,7 +230,7 @@ impl Carrier {
         tokens.insert(token, local);
         let (hop, ring) = (hop_of(&way, port), links.ring());
         let (packets, record) = (packets.into(), sealed.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record });
+        sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, record });
         UdpDelegated {
             stream,
             ends,

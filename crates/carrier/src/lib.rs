@@ -1,5 +1,5 @@
-//! Takes TCP sessions with other hosts out of their kernel sockets, lends them to their programs,
-//! and puts them back.
+//! Takes TCP sessions with other hosts out of their kernel sockets, delegates them to their
+//! programs, and puts them back.
 //!
 //! A session that is away has its protocol state in the program's library (`sojourn_pump`), which
 //! gets its packets by a packet socket of its own. Its kernel socket stays connected, but hears

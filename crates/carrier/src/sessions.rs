@@ -46,9 +46,9 @@ pub trait Sessions: Send {
     fn at_work(&self, is_working: bool);
     /// Tells the administrator what went wrong.
     fn warn(&self, text: core::fmt::Arguments<'_>);
-    /// Lends the session to the library at the other side of its stream; `local` of what is lent is
-    /// filled in.
-    fn lend(&self, local: u64, lent: LendT);
+    /// Delegates the session to the library at the other side of its stream; `local` of what is
+    /// delegated is filled in.
+    fn delegate(&self, local: u64, terms: LendT);
     /// Tells that library of another way.
     fn reroute(&self, local: u64, hop: HopT);
     /// Tells the administrator what he may want to know.

@@ -3,7 +3,7 @@
 
 pub(crate) mod carried;
 pub(crate) mod carry_server;
-pub(crate) mod lent;
+pub(crate) mod delegation;
 pub(crate) mod net;
 pub(crate) mod options;
 pub(crate) mod watch;

@@ -80,13 +80,13 @@ pub struct Session {
     /// `send`.
     pub(crate) acknowledges: AtomicBool,
     /// It is carried by this process: see `net`.
-    pub(crate) is_lent: AtomicBool,
+    pub(crate) is_delegated: AtomicBool,
     /// The program has sent something since it last waited for an answer.
     pub(crate) has_asked: AtomicBool,
     /// Of a UDP socket: bits of `datagrams::form`.
     pub(crate) form: AtomicU32,
     /// Carried: `SO_KEEPALIVE` as the program has it, and whether an option was set before it was
-    /// lent: see `remote::options`.
+    /// delegated: see `remote::options`.
     pub(crate) keepalive: AtomicBool,
     pub(crate) has_new_options: AtomicBool,
     /// Ended, and not let go of yet: see `settle`.
@@ -128,7 +128,7 @@ impl Session {
             has_asked: AtomicBool::new(false),
             is_carried: AtomicBool::new(false),
             acknowledges: AtomicBool::new(false),
-            is_lent: AtomicBool::new(false),
+            is_delegated: AtomicBool::new(false),
             form: AtomicU32::new(0),
             keepalive: AtomicBool::new(false),
             has_new_options: AtomicBool::new(false),

@@ -140,8 +140,8 @@ impl Sessions for Place {
         }
     }
 
-    fn lend(&self, local: u64, lent: LendT) {
-        self.tell(local, Carried::Lend(lent));
+    fn delegate(&self, local: u64, terms: LendT) {
+        self.tell(local, Carried::Delegate(terms));
     }
 
     fn reroute(&self, local: u64, hop: HopT) {

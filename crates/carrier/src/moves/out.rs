@@ -268,7 +268,8 @@ impl Carrier {
         flows.insert(*key, local);
         let (hop, ring) = (hop_of(&way, port), links.ring());
         let (packets, sealed) = (packets.into(), sealed.into());
-        sessions.lend(local, LendT { local: 0, token, hop, link, packets, ring, record: sealed });
+        sessions
+            .delegate(local, LendT { local: 0, token, hop, link, packets, ring, record: sealed });
         Delegated {
             socket,
             stream,

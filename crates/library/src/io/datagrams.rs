@@ -109,7 +109,7 @@ impl Session {
     pub(crate) fn receives_datagrams(&self, socket: Arc<Mutex<Socket>>) {
         let mut rx = lock(&self.rx);
         // It may have gone home already, which is done under the same lock.
-        if !self.is_lent() {
+        if !self.is_delegated() {
             return;
         }
         rx.datagrams = Some(socket);
@@ -166,7 +166,7 @@ impl Session {
                 Step::Got(datagram) => return Some(Ok(Got::Here(datagram))),
                 Step::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
                 // Packets that have arrived count as received.
-                Step::Empty if !attempt.has_turned && self.is_lent() => {
+                Step::Empty if !attempt.has_turned && self.is_delegated() => {
                     attempt.has_turned = true;
                     library().turn_net();
                     continue;
@@ -284,7 +284,7 @@ impl Session {
 
     /// Bytes of the next one in the library's queue, if one waits there.
     pub(crate) fn next_datagram(&self) -> Option<usize> {
-        if self.is_lent() {
+        if self.is_delegated() {
             library().turn_net();
         }
         let rx = lock(&self.rx);

@@ -54,7 +54,7 @@ impl Session {
     /// nothing has been put into `room` yet. What is there then.
     #[inline]
     pub(crate) fn turn_for(&self, room: &Room<'_>) -> usize {
-        if self.is_lent()
+        if self.is_delegated()
             && room.done() == 0
             && let Some(net) = crate::process::library::library().net()
             && let Ok(mut bytes) = room.bytes.try_borrow_mut()

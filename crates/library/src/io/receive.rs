@@ -44,7 +44,7 @@ impl Session {
             };
             let result = match step {
                 // Packets that have arrived count as received.
-                Step::Empty if !has_turned && self.is_lent() => {
+                Step::Empty if !has_turned && self.is_delegated() => {
                     has_turned = true;
                     placed = self.turn_for(&Room::of(generation, bufs, got, how));
                     continue;

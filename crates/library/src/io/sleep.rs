@@ -75,7 +75,7 @@ impl Session {
             },
             announce: &|| stream.announce_reader(Bell::OnFutex),
             sleep: &|said, limit| stream.sleep_reader(said, limit),
-            packets: self.is_lent().then_some((self, bit::IN)),
+            packets: self.is_delegated().then_some((self, bit::IN)),
             withdraw: &|| stream.withdraw_reader(),
         };
         let waited = wait.run(self.rx_policy());
@@ -110,7 +110,7 @@ impl Session {
             },
             announce: &|| stream.announce_writer(Bell::OnFutex, room),
             sleep: &|said, limit| stream.sleep_writer(said, limit),
-            packets: self.is_lent().then_some((self, bit::OUT)),
+            packets: self.is_delegated().then_some((self, bit::OUT)),
             withdraw: &|| stream.withdraw_writer(),
         };
         let waited = wait.run(self.tx_policy());

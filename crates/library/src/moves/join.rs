@@ -101,7 +101,7 @@ impl Library {
         session.is_carried.store(join.is_carried, Ordering::SeqCst);
         let acknowledges = offer.kind == KindT::Tcp && !join.is_carried;
         session.acknowledges.store(acknowledges, Ordering::SeqCst);
-        session.is_lent.store(false, Ordering::SeqCst);
+        session.is_delegated.store(false, Ordering::SeqCst);
         session.has_new_options.store(false, Ordering::SeqCst);
         session.tx_state.store(switch::KERNEL, Ordering::SeqCst);
         session.learn_flags(offer.fd);

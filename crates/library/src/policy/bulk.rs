@@ -47,7 +47,7 @@ impl Session {
     /// Why it goes home, if whoever sends it only knows that the stream is frozen.
     pub(crate) fn reason_for(&self, told: ReasonT) -> ReasonT {
         let library = crate::process::library::library();
-        if told != ReasonT::PeerLeft || !self.is_lent() {
+        if told != ReasonT::PeerLeft || !self.is_delegated() {
             return told;
         }
         let verdict = library.net().and_then(|net| {

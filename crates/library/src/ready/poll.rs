@@ -307,7 +307,7 @@ impl Session {
             let knows = asked & bit::OUTPUT == 0;
             let has = || self.has_datagram(&lock(&self.rx));
             let events = || if has() { bit::INPUT } else { 0 };
-            return (knows && self.is_lent()).then(events);
+            return (knows && self.is_delegated()).then(events);
         }
         let mut events = 0;
         {

@@ -71,10 +71,10 @@ impl Session {
 
     /// The server is gone. What its carrier had not begun to take out of the kernel is in the
     /// kernel, but for what the program has written to the ring meanwhile. What it had begun with,
-    /// and not lent, only the next one may know.
+    /// and not delegated, only the next one may know.
     pub(crate) fn carrier_is_lost(&self) {
         if self.is_carried()
-            && !self.is_lent()
+            && !self.is_delegated()
             && let Some(stream) = self.stream()
         {
             if !self.is_datagram() {
@@ -144,14 +144,14 @@ impl Session {
         fence(Ordering::SeqCst);
         let net = library.engine().zip(library.net());
         let net = net.filter(|(_, net)| net.withdraw(self));
-        let is_lent = net.is_some();
+        let is_delegated = net.is_some();
         let parting = net.and_then(|(_, net)| net.part(self.slot()));
-        if !is_lent {
+        if !is_delegated {
             stream.set_flushed(0);
             stream.attention();
         }
         // If it was carried and what it was cannot be told, nobody can put it back.
-        if is_lent == parting.is_some() && self.await_return(stream, parting.as_ref()) {
+        if is_delegated == parting.is_some() && self.await_return(stream, parting.as_ref()) {
             return true;
         }
         let in_transit =

@@ -8,8 +8,8 @@
 //! leaves word, and whoever turns it looks again. The lock is this process's alone, and nobody
 //! sleeps under it. Who sleeps for packets: `watch`.
 //!
-//! A session is lent by the session server, with a record of where its connection stands, and given
-//! back with another one on a connection of its own, by any thread. Read
+//! A session is delegated by the session server, with a record of where its connection stands, and
+//! given back with another one on a connection of its own, by any thread. Read
 //! `docs/understand/moves.md`. What the pump is: `sojourn_pump`.
 
 pub(crate) mod datagrams;
@@ -19,7 +19,7 @@ use crate::process::engine::Engine;
 use crate::process::library::library;
 use crate::process::library::{Library, PerProcess};
 use crate::remote::carry_server::Connected;
-use crate::remote::lent::Lent;
+use crate::remote::delegation::Delegation;
 use crate::remote::watch::Watch;
 use crate::session::Session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -150,44 +150,44 @@ impl Net {
         engine: &Engine,
         session: &Session,
         other: Stream,
-        (lent, packets): (&Lent, Option<Held>),
+        (delegation, packets): (&Delegation, Option<Held>),
     ) -> bool {
-        let (Some(record), lent) = (&lent.record, &lent.lent) else { return false };
+        let (Some(record), terms) = (&delegation.record, &delegation.terms) else { return false };
         // The server has begun the ring; this view of it was made before that.
         other.use_ring();
         let mut pump = lock(&self.pump);
-        if !self.has_link(&mut pump, lent, packets) {
+        if !self.has_link(&mut pump, terms, packets) {
             return false;
         }
-        let hop = hop_of(&lent.hop);
+        let hop = hop_of(&terms.hop);
         let Some(mut carried) = Carried::new(other, record, &hop, &Limits::default(), now()) else {
             return false;
         };
         carried.watch_bulk(session.judge(engine));
         // SYNC: under the pump's lock, before this is claimed; pairs with `withdraw`: who has
-        // frozen the stream takes that lock next, and either finds the session lent, or it is not
-        // claimed here any more, and the carrier puts it back.
+        // frozen the stream takes that lock next, and either finds the session delegated, or it is
+        // not claimed here any more, and the carrier puts it back.
         fence(Ordering::SeqCst);
         if !carried.stream().claim() {
             return false;
         }
-        lock(&self.tokens).insert(session.slot(), (lent.token, lent.link));
-        pump.insert(session.slot(), lent.link, carried, now());
+        lock(&self.tokens).insert(session.slot(), (terms.token, terms.link));
+        pump.insert(session.slot(), terms.link, carried, now());
         self.count.fetch_add(1, Ordering::SeqCst);
         crate::process::library::library().set_hears_packets(session, self.watch.packets());
-        session.is_lent.store(true, Ordering::SeqCst);
+        session.is_delegated.store(true, Ordering::SeqCst);
         session.take_new_options(&mut pump);
         self.serve_and_leave(pump);
         true
     }
 
-    /// Whether the pump has the interface that the session was lent with, by now.
-    fn has_link(&self, pump: &mut Pump, lent: &LendT, packets: Option<Held>) -> bool {
-        if pump.has_link(lent.link) {
+    /// Whether the pump has the interface that the session was delegated with, by now.
+    fn has_link(&self, pump: &mut Pump, terms: &LendT, packets: Option<Held>) -> bool {
+        if pump.has_link(terms.link) {
             return true;
         }
-        let opened = packets.and_then(|packets| self.open_link(lent.ring, packets));
-        opened.map(|packets| pump.add_link(lent.link, packets, now())).is_some()
+        let opened = packets.and_then(|packets| self.open_link(terms.ring, packets));
+        opened.map(|packets| pump.add_link(terms.link, packets, now())).is_some()
     }
 
     fn open_link(&self, ring: RingT, socket: Held) -> Option<Box<dyn Interface + Send>> {
@@ -242,7 +242,7 @@ impl Net {
     /// [`Net::begin`]).
     pub(crate) fn withdraw(&self, session: &Session) -> bool {
         let _pump = lock(&self.pump);
-        session.is_lent.swap(false, Ordering::SeqCst)
+        session.is_delegated.swap(false, Ordering::SeqCst)
     }
 
     /// What has come for a session since it went, whose packets are the kernel's again.
@@ -454,8 +454,8 @@ impl Library {
 impl Session {
     /// Whether this process carries it to another host.
     #[inline]
-    pub(crate) fn is_lent(&self) -> bool {
-        self.is_lent.load(Ordering::Relaxed)
+    pub(crate) fn is_delegated(&self) -> bool {
+        self.is_delegated.load(Ordering::Relaxed)
     }
 
     /// After a write: has it sent.
@@ -467,7 +467,7 @@ impl Session {
         // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring
         // after it.
         fence(Ordering::SeqCst);
-        if self.is_lent()
+        if self.is_delegated()
             && let Some(net) = crate::process::library::library().net()
         {
             self.has_asked.store(true, Ordering::Relaxed);
@@ -478,7 +478,7 @@ impl Session {
     /// After a read: has what there was no room for delivered.
     #[inline]
     pub(crate) fn have_delivered(&self, stream: &Stream) {
-        if self.is_lent()
+        if self.is_delegated()
             && stream.ledger().takes_want()
             && let Some(net) = crate::process::library::library().net()
         {
@@ -490,6 +490,6 @@ impl Session {
     /// any.
     #[inline]
     pub(crate) fn turns_net(&self) -> bool {
-        self.is_lent() && crate::process::library::library().turn_net()
+        self.is_delegated() && crate::process::library::library().turn_net()
     }
 }

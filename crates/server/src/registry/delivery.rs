@@ -20,7 +20,7 @@ pub(super) enum Event {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Carried {
     /// The session is the library's to carry.
-    Lend(LendT),
+    Delegate(LendT),
     /// The way to its peer has changed.
     Reroute(RerouteT),
     /// How a UDP socket's session may send somewhere.

@@ -39,7 +39,7 @@ impl Registry {
             return;
         };
         match &mut what {
-            Carried::Lend(lent) => lent.local = local,
+            Carried::Delegate(terms) => terms.local = local,
             Carried::Reroute(rerouted) => rerouted.local = local,
             Carried::Way(way) => way.local = local,
         }

@@ -98,7 +98,7 @@ impl SessionServer for Sojournd {
             }
             Some(Delivery::Wanted { inode }) => EventT::Wanted(WantedT { inode }),
             Some(Delivery::Carried(what)) => match *what {
-                Carried::Lend(lent) => EventT::Lend(lent),
+                Carried::Delegate(terms) => EventT::Lend(terms),
                 Carried::Reroute(rerouted) => EventT::Rerouted(rerouted),
                 Carried::Way(way) => EventT::Way(way),
             },
