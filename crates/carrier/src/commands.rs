@@ -79,7 +79,7 @@ pub fn command_channel() -> Result<(CommandSender, CommandReceiver), Errno> {
     let other = rustix::io::fcntl_dupfd_cloexec(&bell, 0)?;
     let (commands, queue) = channel();
     let count = Arc::new(AtomicUsize::new(0));
-    let door = CommandSender { commands, bell, count: Arc::clone(&count) };
+    let sender = CommandSender { commands, bell, count: Arc::clone(&count) };
     Ok((sender, CommandReceiver { commands: queue, bell: other, count, is_closed: false }))
 }
 
