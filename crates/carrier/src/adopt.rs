@@ -5,7 +5,7 @@
 //! inbox, numbers. Even so each session is looked at: the socket must be of the record's addresses,
 //! and the filter must have a rule for it that names the owner in its label. Then the session is as
 //! it was, and its library, which has gone on all the time, may give it back by its token. A
-//! library that registers its side (`session::adopt` of the interface) is told of other ways from
+//! library that registers its side (`session::adopt` of the interface) is told of other next hops from
 //! then on.
 //!
 //! A session that its library had not taken up when the server died goes home at once; one whose
@@ -18,7 +18,7 @@ use crate::clock::later;
 use crate::export::addresses;
 use crate::keeping::Left;
 use crate::label::{Kept, Label, OfDatagrams};
-use crate::metastate::Way;
+use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
 use crate::session::{Delegated, JoinedEnds, Phase, Session, UdpDelegated};
 use crate::sessions::Adopted;
@@ -169,7 +169,7 @@ impl Carrier {
         let what = Adopted::Socket(socket.as_fd());
         self.sessions.adopt(local, what, label.stream, label.side, region.clone());
         // What its library was told last is not known: it is told anew when it registers.
-        let way = Way { interface: label.interface, name, link: None, mtu: 0 };
+        let next_hop = NextHop { interface: label.interface, name, link: None, mtu: 0 };
         let delegated = Delegated {
             socket,
             stream,
@@ -183,7 +183,7 @@ impl Carrier {
             },
             record,
             token: label.token,
-            way,
+            next_hop,
             path: Path::new(now()),
             link: label.link,
             port: label.port,
@@ -209,8 +209,8 @@ impl Carrier {
     ) -> Result<u64, AdoptError> {
         let FoundDatagrams { record, region, inbox, own } = found_datagrams(fds)?;
         let name = self.links.name_of(label.interface).ok_or(AdoptError::Rule)?.to_owned();
-        let way = Way { interface: label.interface, name, link: None, mtu: 0 };
-        let plan = UdpPlan::adopted(record, way.clone(), of_it, &self.links.keys_of(label));
+        let next_hop = NextHop { interface: label.interface, name, link: None, mtu: 0 };
+        let plan = UdpPlan::adopted(record, next_hop.clone(), of_it, &self.links.keys_of(label));
         let key = *plan.keys.first().ok_or(AdoptError::Rule)?;
         let ends = JoinedEnds {
             own_inbox: of_it.own_inbox,
@@ -238,7 +238,7 @@ impl Carrier {
         let delegated = UdpDelegated {
             stream,
             ends,
-            way,
+            next_hop,
             keys: plan.keys.clone(),
             plan,
             kept: Kept { label: *label, region, inbox, own: Some(own) },
@@ -350,7 +350,7 @@ impl Carrier {
         }
         match is_its {
             true => {
-                self.look_at_way(local);
+                self.look_at_next_hop(local);
                 // The rules may have changed while there was no server.
                 self.judge(local);
             }

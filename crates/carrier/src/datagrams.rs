@@ -11,14 +11,14 @@ use crate::carrier::Carrier;
 use crate::clock::later;
 use crate::label::{Kept, Label, OfDatagrams};
 use crate::links::{LinkError, Ticket};
-use crate::metastate::Way;
+use crate::metastate::NextHop;
+use crate::next_hop::hop_of;
 use crate::plan::{UdpPlan, is_its};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace};
 use crate::replay;
 use crate::session::{
     JoinedEnds, JoinedStream, Outcome, Phase, Session, UdpDelegated, UdpWaiting, token,
 };
-use crate::ways::hop_of;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
 use sojourn_filter::Key;
@@ -54,8 +54,9 @@ impl Carrier {
         let what = OfferT { local, set: 0, ring_bytes: RING_BYTES, is_sole: true };
         let plan = self.plan(socket.as_fd());
         self.update_rules(now());
-        let is_filtered =
-            |plan: &UdpPlan| plan.keys.iter().any(|key| self.is_filtered(key, Some(&plan.way)));
+        let is_filtered = |plan: &UdpPlan| {
+            plan.keys.iter().any(|key| self.is_filtered(key, Some(&plan.next_hop)))
+        };
         if plan.as_ref().is_some_and(is_filtered) {
             return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
         }
@@ -82,20 +83,20 @@ impl Carrier {
             if addresses::is_of_link(peer.ip()) {
                 return None;
             }
-            let way = self.metastate.way(&udp(local, peer)).ok()?;
-            let record = record_of(socket, local, remote, way.interface);
+            let next_hop = self.metastate.next_hop(&udp(local, peer)).ok()?;
+            let record = record_of(socket, local, remote, next_hop.interface);
             let keys = vec![key(local, remote)?];
-            return Some(UdpPlan { local, remote, way, keys, record, cookie, is_both: false });
+            return Some(UdpPlan { local, remote, next_hop, keys, record, cookie, is_both: false });
         }
         let is_both = local.is_ipv6() && !sockopt::ipv6_v6only(socket).unwrap_or(true);
         let own = addresses::own().ok()?;
         let is_its = |own: &Own| is_its(local.ip(), is_both, own.ip);
         let own: Vec<Own> = own.into_iter().filter(is_its).collect();
-        let way = self.interface_of(&own)?;
-        let of_it = own.iter().filter(|own| own.interface == way.name);
+        let next_hop = self.interface_of(&own)?;
+        let of_it = own.iter().filter(|own| own.interface == next_hop.name);
         let keys = of_it.filter_map(|own| key(SocketAddr::new(own.ip, local.port()), None));
-        let record = record_of(socket, local, remote, way.interface);
-        Some(UdpPlan { local, remote, keys: keys.collect(), way, record, cookie, is_both })
+        let record = record_of(socket, local, remote, next_hop.interface);
+        Some(UdpPlan { local, remote, keys: keys.collect(), next_hop, record, cookie, is_both })
     }
 
     /// A session that is joined. Since when, too.
@@ -115,7 +116,7 @@ impl Carrier {
     }
 
     /// The only interface of those, or that by which most of the world is reached.
-    fn interface_of(&mut self, own: &[Own]) -> Option<Way> {
+    fn interface_of(&mut self, own: &[Own]) -> Option<NextHop> {
         let first = own.first()?;
         let is_one = own.iter().all(|own| own.interface == first.interface);
         let index = |name: &str| rustix::net::netdevice::name_to_index(socket()?, name).ok();
@@ -129,7 +130,7 @@ impl Carrier {
             })?
         };
         let name = own.iter().find(|own| index(&own.interface) == Some(chosen))?.interface.clone();
-        Some(Way { interface: chosen, name, link: None, mtu: 0 })
+        Some(NextHop { interface: chosen, name, link: None, mtu: 0 })
     }
 
     /// Delegates the session to its library, if no thread of the program sits in the kernel any
@@ -179,7 +180,7 @@ impl Carrier {
         let mut taken = Vec::new();
         let mut ticket: Option<Ticket> = None;
         let result = plan.keys.iter().try_for_each(|key| {
-            let one = self.links.take(&plan.way, program.clone(), *key)?;
+            let one = self.links.take(&plan.next_hop, program.clone(), *key)?;
             taken.push(*key);
             // The same each time.
             ticket = Some(one);
@@ -190,7 +191,7 @@ impl Carrier {
             (Ok(()), Ok(sealed), Some(ticket)) => Ok(Taken { keys: taken, ticket, sealed }),
             _ => {
                 for key in taken {
-                    self.links.give_back(plan.way.interface, number, &key);
+                    self.links.give_back(plan.next_hop.interface, number, &key);
                 }
                 result.and(Err(LinkError::Descriptors))
             }
@@ -207,7 +208,7 @@ impl Carrier {
         let UdpWaiting { stream, joined, ends, plan, .. } = waiting;
         let Taken { keys, ticket, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
-        let (token, way) = (token(), plan.way.clone());
+        let (token, next_hop) = (token(), plan.next_hop.clone());
         let label = Label {
             token,
             stream: joined.stream,
@@ -216,7 +217,7 @@ impl Carrier {
             peer_inbox: ends.peer_inbox,
             peer_slot: ends.peer_slot,
             pid: ends.peer_pid,
-            interface: way.interface,
+            interface: next_hop.interface,
             owner: owner.0,
             link,
             port,
@@ -228,14 +229,14 @@ impl Carrier {
         links.keeping.hold(&kept, ends.peer_process.as_fd(), None, sealed.as_fd());
         flows.extend(keys.iter().map(|key| (*key, local)));
         tokens.insert(token, local);
-        let (hop, ring) = (hop_of(&way, port), links.ring());
+        let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, record) = (packets.into(), sealed.into());
         sessions.delegate(local, LendT { local: 0, token, hop, link, packets, ring, record });
         UdpDelegated {
             stream,
             ends,
             plan,
-            way,
+            next_hop,
             keys,
             kept,
             is_known: true,
@@ -259,7 +260,7 @@ impl Carrier {
         }
         for key in core::mem::take(&mut delegated.keys) {
             self.flows.remove(&key);
-            self.links.give_back(delegated.way.interface, delegated.kept.label.link, &key);
+            self.links.give_back(delegated.next_hop.interface, delegated.kept.label.link, &key);
         }
         // What it has of them already it shall have before it is told.
         grace();
@@ -310,18 +311,18 @@ impl Carrier {
             bound if !bound.is_unspecified() => Some(bound),
             _ => metastate.source(to).ok(),
         };
-        let way = from
+        let next_hop = from
             .filter(|from| from.is_ipv4() == to.is_ipv4() && !addresses::is_of_link(to))
             .and_then(|from| {
                 // To which port is not known, and rules that go by it are few.
                 let (from_port, to_port) = (plan.local.port(), 0);
                 let flow = udp(SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
-                Some((from, metastate.way(&flow).ok()?))
+                Some((from, metastate.next_hop(&flow).ok()?))
             })
-            .filter(|(_, way)| way.interface == delegated.way.interface);
-        let told = match way {
-            Some((from, way)) => {
-                let (from, hop) = (told(from), hop_of(&way, delegated.kept.label.port));
+            .filter(|(_, next_hop)| next_hop.interface == delegated.next_hop.interface);
+        let told = match next_hop {
+            Some((from, next_hop)) => {
+                let (from, hop) = (told(from), hop_of(&next_hop, delegated.kept.label.port));
                 WayT { local: 0, to: told(to), is_there: true, from, hop }
             }
             None => WayT {

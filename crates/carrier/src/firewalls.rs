@@ -5,9 +5,9 @@
 
 use crate::carrier::Carrier;
 use crate::clock::later;
-use crate::metastate::Way;
+use crate::metastate::NextHop;
+use crate::next_hop::next_hop_of;
 use crate::session::Phase;
-use crate::ways::way_of;
 use sojourn_filter::Key;
 use sojourn_firewall::{Interface, RESURVEY_US, Session};
 use sojourn_proto::time::Instant;
@@ -15,8 +15,9 @@ use sojourn_session::ReasonT;
 use sojourn_wire::Protocol;
 
 impl Carrier {
-    /// Whether something of the host could speak about the session's packets, which go by `way`.
-    pub(crate) fn is_filtered(&mut self, key: &Key, way: Option<&Way>) -> bool {
+    /// Whether something of the host could speak about the session's packets, which go by
+    /// `next_hop`.
+    pub(crate) fn is_filtered(&mut self, key: &Key, next_hop: Option<&NextHop>) -> bool {
         let Self { rules: Some(rules), conntrack, sessions, .. } = self else { return false };
         // Before the connection tracking is asked, which takes system calls.
         if rules.firewall.says_nothing() {
@@ -28,7 +29,10 @@ impl Carrier {
             protocol: key.protocol(),
             local: key.local(),
             remote: key.remote(),
-            interface: way.map(|way| Interface { index: way.interface, name: way.name.clone() }),
+            interface: next_hop.map(|next_hop| Interface {
+                index: next_hop.interface,
+                name: next_hop.name.clone(),
+            }),
             is_established: key.protocol() == Protocol::Tcp && is_established(),
         };
         let Some(hook) = rules.firewall.concerning(&session) else { return false };
@@ -82,10 +86,10 @@ impl Carrier {
     /// Sends a session home if the rules concern it.
     pub(crate) fn judge(&mut self, local: u64) {
         let Some(session) = self.table.get(&local) else { return };
-        let (keys, planned) = (session.keys(), session.plan().map(|plan| plan.way.clone()));
+        let (keys, planned) = (session.keys(), session.plan().map(|plan| plan.next_hop.clone()));
         let is_filtered = keys.iter().any(|key| {
-            let way = planned.clone().or_else(|| way_of(&mut self.metastate, key));
-            self.is_filtered(key, way.as_ref())
+            let next_hop = planned.clone().or_else(|| next_hop_of(&mut self.metastate, key));
+            self.is_filtered(key, next_hop.as_ref())
         });
         if is_filtered {
             self.send_home(local, ReasonT::Firewall);

@@ -27,6 +27,7 @@ mod links;
 pub mod metastate;
 mod moves;
 mod netlink;
+mod next_hop;
 mod paths;
 mod plan;
 mod quiesce;
@@ -43,7 +44,6 @@ mod sessions;
 mod timers;
 mod too_big;
 mod tuning;
-mod ways;
 
 pub use carrier::Carrier;
 pub use commands::{Command, CommandReceiver, CommandSender, command_channel};

@@ -5,7 +5,7 @@
 use crate::clock::later;
 use crate::keeping::Keeping;
 use crate::label::Label;
-use crate::metastate::{Mac, Way};
+use crate::metastate::{Mac, NextHop};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_filter::{
     AttachError, Filter, FlowError, Key, Method, Options, OwnerError, OwnerId, XdpMode,
@@ -166,15 +166,15 @@ impl Links {
         RingT { slot_len, slots }
     }
 
-    /// Sees to it that the interface of a way has its filter.
-    pub(crate) fn open(&mut self, way: &Way) -> Result<&mut Link, LinkError> {
-        Ok(match self.links.entry(way.interface) {
+    /// Sees to it that the interface of a next hop has its filter.
+    pub(crate) fn open(&mut self, next_hop: &NextHop) -> Result<&mut Link, LinkError> {
+        Ok(match self.links.entry(next_hop.interface) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
-                let filter = Filter::attach(&way.name, OPTIONS)?;
+                let filter = Filter::attach(&next_hop.name, OPTIONS)?;
                 // Now, while nothing waits for it: starting a process takes a while.
                 self.keeping.ready();
-                self.keeping.link(way.interface, &filter);
+                self.keeping.link(next_hop.interface, &filter);
                 place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
             }
         })
@@ -255,9 +255,13 @@ impl Links {
 
     /// Makes what a program needs for its first session on an interface, which takes a while and
     /// later would be waited for. What the program knows it by.
-    pub(crate) fn prepare(&mut self, way: &Way, program: Program) -> Result<u64, LinkError> {
+    pub(crate) fn prepare(
+        &mut self,
+        next_hop: &NextHop,
+        program: Program,
+    ) -> Result<u64, LinkError> {
         let (number, ring) = (self.last + 1, self.ring);
-        let link = self.open(way)?;
+        let link = self.open(next_hop)?;
         link.filter.attach_hook()?;
         let known = link.owners.iter().find(|(_, owner)| owner.is_for(&program));
         if let Some((number, _)) = known {
@@ -278,8 +282,8 @@ impl Links {
             is_adopted: false,
         };
         link.owners.insert(number, owner);
-        if let Some(link) = self.links.get(&way.interface) {
-            self.keeping.link(way.interface, &link.filter);
+        if let Some(link) = self.links.get(&next_hop.interface) {
+            self.keeping.link(next_hop.interface, &link.filter);
         }
         // Never used twice.
         self.last = number;
@@ -290,12 +294,12 @@ impl Links {
     /// them.
     pub(crate) fn take(
         &mut self,
-        way: &Way,
+        next_hop: &NextHop,
         program: Program,
         key: Key,
     ) -> Result<Ticket, LinkError> {
-        let number = self.prepare(way, program)?;
-        let link = self.open(way)?;
+        let number = self.prepare(next_hop, program)?;
+        let link = self.open(next_hop)?;
         let owner = link.owners.get_mut(&number).ok_or(LinkError::Descriptors)?;
         let socket = owner.socket.as_ref().ok_or(LinkError::Descriptors)?;
         let socket =

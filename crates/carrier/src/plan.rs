@@ -4,7 +4,7 @@
 //! Not here: finding it out from a socket (`datagrams`).
 
 use crate::label::OfDatagrams;
-use crate::metastate::Way;
+use crate::metastate::NextHop;
 use sojourn_filter::Key;
 use sojourn_proto::record::SessionRecord;
 use sojourn_wire::Protocol;
@@ -16,7 +16,7 @@ pub(crate) struct UdpPlan {
     pub(crate) local: SocketAddr,
     pub(crate) remote: Option<SocketAddr>,
     /// The interface; of its link addresses and packet size nothing is used.
-    pub(crate) way: Way,
+    pub(crate) next_hop: NextHop,
     /// What the filter is to turn away from the kernel.
     pub(crate) keys: Vec<Key>,
     /// Where the socket stands; nobody has sent to it by this way yet.
@@ -31,7 +31,7 @@ impl UdpPlan {
     /// That of a session of an earlier server; `ruled`: what the filter has for its program.
     pub(crate) fn adopted(
         record: SessionRecord,
-        way: Way,
+        next_hop: NextHop,
         of_it: &OfDatagrams,
         ruled: &[Key],
     ) -> Self {
@@ -44,7 +44,7 @@ impl UdpPlan {
                 && is_its(local.ip(), is_both, key.local().ip())
         };
         let keys = ruled.iter().filter(is_its).copied().collect();
-        Self { local, remote, way, keys, record, cookie, is_both }
+        Self { local, remote, next_hop, keys, record, cookie, is_both }
     }
 }
 

@@ -2,16 +2,16 @@
 //!
 //! The kernel hears the same ICMP messages, but takes them for forged, since its sockets know
 //! nothing of such sessions. What is said of datagrams the kernel judges: their sockets are there.
-//! Only what their libraries know of ways is then old, so they ask anew, and have the kernel send
-//! until they are answered. Not here: hearing it (`paths`), what is believed (`too_big`). Read
+//! Only what their libraries know of next hops is then old, so they ask anew, and have the kernel
+//! send until they are answered. Not here: hearing it (`paths`), what is believed (`too_big`). Read
 //! `docs/understand/moves.md`, "The length of packets".
 
 use crate::carrier::{Carrier, ROUTERS};
 use crate::clock::later;
+use crate::next_hop::hop_of;
 use crate::paths;
 use crate::session::{Delegated, Phase, Session};
 use crate::too_big::{Notice, Verdict, judge};
-use crate::ways::hop_of;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use sojourn_proto::time::Instant;
@@ -56,7 +56,7 @@ impl Carrier {
         };
         let (key, delegated) = match session {
             Session { key, phase: Phase::Delegated(delegated) } => (key, delegated),
-            Session { phase: Phase::UdpDelegated(_), .. } => return self.look_at_way(local),
+            Session { phase: Phase::UdpDelegated(_), .. } => return self.look_at_next_hop(local),
             _ => return,
         };
         let Some(under_way) = position::under_way(&delegated.stream.ledger().told()) else {
@@ -66,11 +66,11 @@ impl Carrier {
         if !delegated.is_known || delegated.is_cut {
             return;
         }
-        match judge(notice, key, under_way, delegated.way.mtu) {
+        match judge(notice, key, under_way, delegated.next_hop.mtu) {
             Some(Verdict::Narrow(mtu)) => {
                 delegated.path.learn(mtu, at);
-                delegated.way.mtu = mtu;
-                sessions.reroute(local, hop_of(&delegated.way, delegated.port));
+                delegated.next_hop.mtu = mtu;
+                sessions.reroute(local, hop_of(&delegated.next_hop, delegated.port));
             }
             Some(Verdict::Home) => delegated.call_home(),
             None => {}
@@ -90,7 +90,7 @@ impl Carrier {
         self.paths.look_at = Some(later(at, LOOK_EVERY_US));
         for local in self.flows.values().copied().collect::<Vec<_>>() {
             if self.delegated_mut(local).is_some_and(|delegated| delegated.path.expires(at)) {
-                self.look_at_way(local);
+                self.look_at_next_hop(local);
             }
         }
         self.paths.look_at

@@ -6,7 +6,7 @@
 
 use crate::label::Kept;
 use crate::links::Ticket;
-use crate::metastate::{Mac, Way};
+use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;
 use crate::too_big::Path;
 use rustix::fd::OwnedFd;
@@ -130,7 +130,7 @@ pub(crate) struct Waiting {
 /// What [`Waiting::turned`] says.
 pub(crate) struct Turned {
     pub(crate) ticket: Ticket,
-    pub(crate) way: Way,
+    pub(crate) next_hop: NextHop,
     pub(crate) since: Instant,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct Delegated {
     pub(crate) record: SessionRecord,
     pub(crate) token: u64,
     /// As its library was told it last.
-    pub(crate) way: Way,
+    pub(crate) next_hop: NextHop,
     pub(crate) path: Path,
     /// What its program knows its packet socket by, and the socket's link address if it is a
     /// port's.
@@ -154,7 +154,7 @@ pub(crate) struct Delegated {
     /// See `Carrier::look_for_slipped`.
     pub(crate) next_look_us: u64,
     pub(crate) kept: Kept,
-    /// Its library can be told of other ways: of an adopted session, once it has registered.
+    /// Its library can be told of other next hops: of an adopted session, once it has registered.
     pub(crate) is_known: bool,
     /// It was adopted on its way home: if its library has not given it back by then, it never will.
     pub(crate) home_by: Option<Instant>,
@@ -181,7 +181,7 @@ pub(crate) struct UdpDelegated {
     pub(crate) stream: Stream,
     pub(crate) ends: JoinedEnds,
     pub(crate) plan: UdpPlan,
-    pub(crate) way: Way,
+    pub(crate) next_hop: NextHop,
     /// Those that are the library's still.
     pub(crate) keys: Vec<Key>,
     pub(crate) kept: Kept,

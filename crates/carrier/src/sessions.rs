@@ -49,7 +49,7 @@ pub trait Sessions: Send {
     /// Delegates the session to the library at the other side of its stream; `local` of what is
     /// delegated is filled in.
     fn delegate(&self, local: u64, terms: LendT);
-    /// Tells that library of another way.
+    /// Tells that library of another next hop.
     fn reroute(&self, local: u64, hop: HopT);
     /// Tells the administrator what he may want to know.
     fn say(&self, text: core::fmt::Arguments<'_>);
@@ -58,7 +58,7 @@ pub trait Sessions: Send {
     fn adopt(&self, local: u64, what: Adopted<'_>, stream: u64, side: u8, region: Descriptor);
     /// Tells that library how a UDP socket's session may send somewhere; `local` of it is filled
     /// in.
-    fn tell_way(&self, local: u64, way: WayT);
+    fn tell_way(&self, local: u64, next_hop: WayT);
     /// As in the interface.
     fn left(&self, local: u64, reason: ReasonT, sent: u64, received: u64);
 }

@@ -11,7 +11,7 @@ pub(crate) mod options;
 
 use crate::bulk::{Judge, Verdict};
 use crate::figures::{Beat, Figures};
-use crate::hop::{Hop, header_for};
+use crate::link_hop::{LinkHop, header_for};
 use crate::position;
 use sojourn_netif::{Interface, Outgoing, SendError};
 use sojourn_proto::record::{IpOptions, Kind, SessionRecord};
@@ -48,7 +48,7 @@ pub struct Carried {
     stream: Stream,
     connection: Connection,
     header: Header,
-    hop: Hop,
+    hop: LinkHop,
     /// Bytes of the program's ring that the connection knows of and the peer has not acknowledged.
     handed: usize,
     /// Something was left to be sent in a moment, by a round that may not leave anything.
@@ -73,7 +73,7 @@ impl Carried {
     pub fn new(
         stream: Stream,
         record: &SessionRecord,
-        hop: &Hop,
+        hop: &LinkHop,
         limits: &Limits,
         now: Instant,
     ) -> Option<Self> {
@@ -174,7 +174,7 @@ impl Carried {
     /// The way has changed. If it takes only shorter packets now, what is under way may have been
     /// too long for it, and goes again in shorter ones: who says so is a router that has dropped
     /// some of it, or an interface, where that costs little.
-    pub(crate) fn rerouted(&mut self, hop: &Hop, now: Instant) {
+    pub(crate) fn rerouted(&mut self, hop: &LinkHop, now: Instant) {
         let too_big = !hop.is_cut && hop.mtu < self.hop.mtu;
         self.hop = *hop;
         if let Some(header) = header_for(self.flow(), self.connection.ip(), hop) {

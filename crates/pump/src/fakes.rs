@@ -1,7 +1,7 @@
 //! For tests: a session between two ends in this process, and an interface of which both sides are
 //! in the test's hands.
 
-use crate::{Carried, Hop};
+use crate::{Carried, LinkHop};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::BorrowedFd;
 use sojourn_netif::{
@@ -98,7 +98,7 @@ pub(crate) fn session(port: u16) -> (Stream, Carried) {
         ip: IpOptions::default(),
         kind: Kind::Tcp(TcpRecord::default()),
     };
-    let hop = Hop { link: None, mtu: 1500, is_cut: false };
+    let hop = LinkHop { link: None, mtu: 1500, is_cut: false };
     // Each segment is a frame.
     let limits = Limits { gso_max_segments: 1, ..Limits::default() };
     let carried = Carried::new(carrying, &record, &hop, &limits, Instant::ZERO);

@@ -7,8 +7,8 @@ mod datagrams;
 use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
 use crate::entry::{Entries, Entry, Flows, Timers};
-use crate::hop::{Hop, LinkId};
 use crate::in_transit::{InTransit, Unclaimed};
+use crate::link_hop::{LinkHop, LinkId};
 use crate::placement::Placement;
 use crate::round::Round;
 use sojourn_netif::Interface;
@@ -216,7 +216,7 @@ impl Pump {
     }
 
     /// The way to a session's peer has changed.
-    pub fn reroute(&mut self, number: u32, hop: &Hop, at: Instant) {
+    pub fn reroute(&mut self, number: u32, hop: &LinkHop, at: Instant) {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.carried.rerouted(hop, at);
             self.mark(number);

@@ -2,7 +2,7 @@
 
 use crate::fakes::{Wire, acknowledging, flagged, flow, packet, session};
 use crate::in_transit;
-use crate::{Carried, Hop, Pump};
+use crate::{Carried, LinkHop, Pump};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
@@ -279,7 +279,7 @@ fn what_is_under_way_goes_again_shorter_when_the_path_has_become_narrow() {
     pump.insert(7, LINK, carried, AT);
     program.write(&[IoSlice::new(&[1; WHOLE])], 1).unwrap();
     let mut sent_after = |mtu, is_cut| {
-        pump.reroute(7, &Hop { link: None, mtu, is_cut }, AT);
+        pump.reroute(7, &LinkHop { link: None, mtu, is_cut }, AT);
         pump.turn(false, AT);
         core::mem::take(&mut *frames.lock().unwrap())
     };

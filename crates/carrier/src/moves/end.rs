@@ -1,8 +1,8 @@
 //! Back into the kernel: what its library, or else the ledger and the rings, know of a session goes
 //! into its socket.
 //!
-//! What becomes of the socket: `import`. Not here: who asks for it (`home`, `attend`). Read the head
-//! of `carrier` and `docs/understand/moves.md` first.
+//! What becomes of the socket: `import`. Not here: who asks for it (`home`, `attend`). Read the
+//! head of `carrier` and `docs/understand/moves.md` first.
 
 use super::numbers::{add_slipped, last_known};
 use super::out::turn_back;
@@ -78,7 +78,7 @@ impl Carrier {
         stream.freeze();
         if stream.ledger().is_lost() {
             // Its program has waited for us in vain, and taken it for reset.
-            self.links.give_back(delegated.way.interface, delegated.link, key);
+            self.links.give_back(delegated.next_hop.interface, delegated.link, key);
             return (0, 0);
         }
         let unknown = || Known { record: last_known(delegated), has_ended: false };
@@ -87,7 +87,7 @@ impl Carrier {
         let mut links = Some(&mut self.links);
         let mut hear = || {
             if let Some(links) = links.take() {
-                links.give_back(delegated.way.interface, delegated.link, key);
+                links.give_back(delegated.next_hop.interface, delegated.link, key);
             }
         };
         let imported = import(&record, delegated.socket.as_fd(), &mut hear);

@@ -9,14 +9,14 @@ use crate::datagrams;
 use crate::export::{ExportError, addresses, export, has_gap};
 use crate::label::{Kept, Label};
 use crate::links::{LinkError, Links, Ticket};
-use crate::metastate::Way;
+use crate::metastate::NextHop;
+use crate::next_hop::{hop_of, next_hop_of};
 use crate::quiesce::{RING_BYTES, TAKE_EVERY_US, TAKE_LIMIT_US, grace};
 use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::session::{
     Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Session, Turned, Waiting, token,
 };
 use crate::too_big::Path;
-use crate::ways::{hop_of, way_of};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
@@ -52,14 +52,17 @@ impl Carrier {
             return self.sessions.decline(socket.as_fd(), ReasonT::Translated);
         }
         self.update_rules(now());
-        let way = key.as_ref().and_then(|key| way_of(&mut self.metastate, key));
-        if key.as_ref().is_some_and(|key| way.is_some() && self.is_filtered(key, way.as_ref())) {
+        let next_hop = key.as_ref().and_then(|key| next_hop_of(&mut self.metastate, key));
+        if key
+            .as_ref()
+            .is_some_and(|key| next_hop.is_some() && self.is_filtered(key, next_hop.as_ref()))
+        {
             return self.sessions.decline(socket.as_fd(), ReasonT::Firewall);
         }
         self.sessions.offer(socket.as_fd(), &what);
         match key {
             // An event says what came of it.
-            Some(key) if !self.is_leaving && way.is_some() => {
+            Some(key) if !self.is_leaving && next_hop.is_some() => {
                 self.table.insert(local, Session { key, phase: Phase::Offered { socket } });
             }
             // The program is told so.
@@ -105,9 +108,9 @@ impl Carrier {
     ) -> (Instant, Phase) {
         // While the program still has the kernel for both directions. If it fails now it fails
         // later, and is told then.
-        if let Some(way) = way_of(&mut self.metastate, key) {
+        if let Some(next_hop) = next_hop_of(&mut self.metastate, key) {
             let program = self.program_at(&ends);
-            let _ = self.links.prepare(&way, program);
+            let _ = self.links.prepare(&next_hop, program);
         }
         // The program's side may send this way, and then says so. It receives from the kernel for
         // the time being: that the peer acknowledges what was sent takes a round trip or more.
@@ -137,16 +140,16 @@ impl Carrier {
             false if may_begin && is_quiet(&waiting) => Step::Turn,
             _ => return Outcome::Look(Phase::Waiting(waiting), again),
         };
-        let Some(way) = way_of(&mut self.metastate, key) else {
+        let Some(next_hop) = next_hop_of(&mut self.metastate, key) else {
             return Outcome::End(Phase::Waiting(waiting));
         };
         let done = match step {
-            Step::Turn => self.turn_and_ask(key, way, &mut waiting),
+            Step::Turn => self.turn_and_ask(key, next_hop, &mut waiting),
             Step::TurnBack => {
                 turn_back(&mut self.links, key, &mut waiting);
                 Ok(())
             }
-            Step::Take => match self.take(key, way, &mut waiting) {
+            Step::Take => match self.take(key, next_hop, &mut waiting) {
                 Ok(taken) => {
                     let delegated = self.delegate(local, key, *waiting, taken);
                     let when = later(at, SLIP_FIRST_US);
@@ -173,10 +176,10 @@ impl Carrier {
     fn turn_and_ask(
         &mut self,
         key: &Key,
-        way: Way,
+        next_hop: NextHop,
         waiting: &mut Waiting,
     ) -> Result<(), TakeError> {
-        waiting.turned = Some(self.turn(key, way, waiting)?);
+        waiting.turned = Some(self.turn(key, next_hop, waiting)?);
         // What was on its way past the filter may have left a gap, which nothing would fill any
         // more.
         if !is_quiet(waiting) {
@@ -189,11 +192,16 @@ impl Carrier {
     }
 
     /// Turns the session's packets away from the kernel.
-    fn turn(&mut self, key: &Key, way: Way, waiting: &Waiting) -> Result<Turned, TakeError> {
+    fn turn(
+        &mut self,
+        key: &Key,
+        next_hop: NextHop,
+        waiting: &Waiting,
+    ) -> Result<Turned, TakeError> {
         let program = self.program_at(&waiting.ends);
         self.conntrack.iter_mut().for_each(|known| known.let_be(key));
-        let ticket = self.links.take(&way, program, *key)?;
-        let turned = Turned { ticket, way, since: now() };
+        let ticket = self.links.take(&next_hop, program, *key)?;
+        let turned = Turned { ticket, next_hop, since: now() };
         grace();
         Ok(turned)
     }
@@ -212,14 +220,23 @@ impl Carrier {
 
     /// Reads out of the socket where the connection stands. If that fails the session's packets are
     /// the kernel's.
-    fn take(&mut self, key: &Key, way: Way, waiting: &mut Waiting) -> Result<Taken, TakeError> {
+    fn take(
+        &mut self,
+        key: &Key,
+        next_hop: NextHop,
+        waiting: &mut Waiting,
+    ) -> Result<Taken, TakeError> {
         // Another interface's meanwhile.
-        if waiting.turned.as_ref().is_some_and(|turned| turned.way.interface != way.interface) {
+        if waiting
+            .turned
+            .as_ref()
+            .is_some_and(|turned| turned.next_hop.interface != next_hop.interface)
+        {
             turn_back(&mut self.links, key, waiting);
         }
         let turned = match waiting.turned.take() {
             Some(turned) => turned,
-            None => self.turn(key, way.clone(), waiting)?,
+            None => self.turn(key, next_hop.clone(), waiting)?,
         };
         // If this process dies before that the program goes on with the socket as it is.
         let taken = match waiting.stream.ledger().take() {
@@ -230,7 +247,7 @@ impl Carrier {
             }),
         };
         match taken {
-            Ok((record, sealed)) => Ok(Taken { ticket: turned.ticket, way, record, sealed }),
+            Ok((record, sealed)) => Ok(Taken { ticket: turned.ticket, next_hop, record, sealed }),
             Err(error) => {
                 waiting.stream.ledger().put_down();
                 waiting.turned = Some(turned);
@@ -244,7 +261,7 @@ impl Carrier {
     fn delegate(&mut self, local: u64, key: &Key, waiting: Waiting, taken: Taken) -> Delegated {
         let Self { links, sessions, tokens, flows, peer_inboxes, .. } = self;
         let Waiting { socket, stream, joined, ends, .. } = waiting;
-        let Taken { ticket, way, record, sealed } = taken;
+        let Taken { ticket, next_hop, record, sealed } = taken;
         let Ticket { number: link, owner, socket: packets, port } = ticket;
         let token = token();
         let label = Label {
@@ -255,7 +272,7 @@ impl Carrier {
             peer_inbox: ends.peer_inbox,
             peer_slot: ends.peer_slot,
             pid: ends.peer_pid,
-            interface: way.interface,
+            interface: next_hop.interface,
             owner: owner.0,
             link,
             port,
@@ -266,7 +283,7 @@ impl Carrier {
         links.keeping.hold(&kept, ends.peer_process.as_fd(), Some(&socket), sealed.as_fd());
         tokens.insert(token, local);
         flows.insert(*key, local);
-        let (hop, ring) = (hop_of(&way, port), links.ring());
+        let (hop, ring) = (hop_of(&next_hop, port), links.ring());
         let (packets, sealed) = (packets.into(), sealed.into());
         sessions
             .delegate(local, LendT { local: 0, token, hop, link, packets, ring, record: sealed });
@@ -276,7 +293,7 @@ impl Carrier {
             ends,
             record,
             token,
-            way,
+            next_hop,
             path: Path::new(now()),
             link,
             port,
@@ -292,7 +309,7 @@ impl Carrier {
 /// A session that is out of its socket: where its packets go now, and what was read out.
 struct Taken {
     ticket: Ticket,
-    way: Way,
+    next_hop: NextHop,
     record: SessionRecord,
     /// A file with the record.
     sealed: OwnedFd,
@@ -321,8 +338,8 @@ enum Step {
 
 /// The session's packets come to the kernel again, if they did not.
 pub(super) fn turn_back(links: &mut Links, key: &Key, waiting: &mut Waiting) {
-    if let Some(Turned { ticket, way, .. }) = waiting.turned.take() {
-        links.give_back(way.interface, ticket.number, key);
+    if let Some(Turned { ticket, next_hop, .. }) = waiting.turned.take() {
+        links.give_back(next_hop.interface, ticket.number, key);
     }
 }
 

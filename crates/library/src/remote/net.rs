@@ -31,7 +31,7 @@ use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
-use sojourn_pump::{Carried, Hop, InTransit, LinkId, Pump, now, sealed};
+use sojourn_pump::{Carried, InTransit, LinkHop, LinkId, Pump, now, sealed};
 use sojourn_session::{HopT, LendT, RingT};
 use sojourn_shm::Held;
 use sojourn_stream::Stream;
@@ -92,9 +92,9 @@ pub(crate) struct Parting {
 }
 
 /// What of a way is in frames.
-fn hop_of(told: &HopT) -> Hop {
+fn hop_of(told: &HopT) -> LinkHop {
     let link = told.has_addresses.then_some((told.own, told.next));
-    Hop { link, mtu: told.mtu, is_cut: told.is_cut }
+    LinkHop { link, mtu: told.mtu, is_cut: told.is_cut }
 }
 
 /// Wakes the thread of this process, if there is one.
