@@ -99,11 +99,7 @@ fn what_was_never_sent_or_has_arrived_is_forged() {
         let ends = ends(is_v4);
         let message = said(Reason::TooBig { mtu: 1300 }, &sent(ends, UNA), ends.0.ip());
         let notice = read(&message, is_v4).unwrap();
-        assert_eq!(
-            judge(&notice, &key(is_v4), (UNA, UNA), 1500),
-            None,
-            "nothing is under next_hop"
-        );
+        assert_eq!(judge(&notice, &key(is_v4), (UNA, UNA), 1500), None, "nothing is under way");
         // The other way round than it can be.
         assert_eq!(judge(&notice, &key(is_v4), (UNA + 1, UNA + 9), 1500), None);
     }

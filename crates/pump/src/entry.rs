@@ -4,7 +4,7 @@
 
 use crate::carried::Carried;
 use crate::hash::Words;
-use crate::hop::LinkId;
+use crate::link_hop::LinkId;
 use crate::placement::Placement;
 use sojourn_proto::time::Instant;
 use sojourn_wire::FlowKey;

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use sojourn_lab::net::{Conditions, End, Host, Link, is_possible};
 use sojourn_lab::{Built, Mode, Running, Sandbox};
 
-use super::way::{Side, Wait, Way};
+use super::way::{Side, Stacks, Wait};
 use crate::local::process;
 use crate::local::server::{Admin, Returns};
 use crate::stats::median;
@@ -41,7 +41,7 @@ pub(crate) enum Between {
 
 /// See the head of the file.
 pub(crate) struct World {
-    places: RefCell<HashMap<(Way, Between), Rc<Place>>>,
+    places: RefCell<HashMap<(Stacks, Between), Rc<Place>>>,
     built: Built,
     /// Figures mean nothing.
     pub(crate) quick: bool,
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// The hosts of a way, made when they are first wanted.
-    pub(crate) fn place(&self, way: Way, between: Between) -> Result<Rc<Place>> {
+    pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Place>> {
         if let Some(place) = self.places.borrow().get(&(way, between)) {
             return Ok(Rc::clone(place));
         }
@@ -72,17 +72,17 @@ impl World {
     }
 
     /// Why another implementation cannot be measured, if so.
-    pub(crate) fn lacks(&self, way: Way) -> Option<String> {
+    pub(crate) fn lacks(&self, way: Stacks) -> Option<String> {
         let is_there = match way {
-            Way::Smoltcp => cfg!(feature = "rivals"),
-            Way::Gvisor => self.gvisor().is_some(),
+            Stacks::Smoltcp => cfg!(feature = "rivals"),
+            Stacks::Gvisor => self.gvisor().is_some(),
             _ => true,
         };
         (!is_there).then(|| format!("{} was not built", way.title()))
     }
 
     /// Ends that came home to that side of a way so far, by reason.
-    pub(crate) fn returns(&self, way: Way, between: Between, side: Side) -> Returns {
+    pub(crate) fn returns(&self, way: Stacks, between: Between, side: Side) -> Returns {
         let place = self.places.borrow().get(&(way, between)).map(Rc::clone);
         let admin = place.and_then(|place| place.admin(side).ok().flatten());
         admin.and_then(|mut admin| admin.returns().ok()).unwrap_or_default()
@@ -97,7 +97,7 @@ impl World {
 
 /// Two hosts.
 pub(crate) struct Place {
-    way: Way,
+    way: Stacks,
     // Before the hosts: their servers end first.
     server: Option<Sandbox>,
     client: Option<Sandbox>,
@@ -107,7 +107,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn new(way: Way, between: Between, built: &Built) -> Result<Self> {
+    fn new(way: Stacks, between: Between, built: &Built) -> Result<Self> {
         let (a, b) = (Host::new()?, Host::new()?);
         for host in [&a, &b] {
             // For programs that do not choose. A namespace may choose what the system allows to
@@ -121,8 +121,8 @@ impl Place {
             Between::Relay => Link::through(&a, &b, MTU, 1, Conditions::default())?,
         };
         let on = match way {
-            Way::Port => Sandbox::with_ports,
-            Way::Message => Sandbox::with_messages,
+            Stacks::Port => Sandbox::with_ports,
+            Stacks::Message => Sandbox::with_messages,
             _ => Sandbox::on,
         };
         let sandbox = |side, host| way.is_under(side).then(|| on(host)).transpose();

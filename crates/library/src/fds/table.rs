@@ -20,7 +20,7 @@ const WRITER: u32 = 1 << 16;
 
 /// Direction of a data call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// Receives.
     Read,
     /// Sends.
@@ -92,20 +92,20 @@ const PUT_OFF_MAX: u32 = 1024;
 impl Entry {
     /// Begins a kernel call. The order matters: see the file's head.
     #[inline]
-    pub(crate) fn enter(&self, way: Way) {
+    pub(crate) fn enter(&self, way: Direction) {
         // SYNC: full order with `users` in the joiner.
-        self.users.fetch_add(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+        self.users.fetch_add(if way == Direction::Read { 1 } else { WRITER }, Ordering::SeqCst);
     }
 
     #[inline]
-    pub(crate) fn leave(&self, way: Way) {
-        self.users.fetch_sub(if way == Way::Read { 1 } else { WRITER }, Ordering::SeqCst);
+    pub(crate) fn leave(&self, way: Direction) {
+        self.users.fetch_sub(if way == Direction::Read { 1 } else { WRITER }, Ordering::SeqCst);
     }
 
     /// Calls sitting in the kernel in one direction.
-    pub(crate) fn users(&self, way: Way) -> u32 {
+    pub(crate) fn users(&self, way: Direction) -> u32 {
         let users = self.users.load(Ordering::SeqCst);
-        if way == Way::Read { users & (WRITER - 1) } else { users / WRITER }
+        if way == Direction::Read { users & (WRITER - 1) } else { users / WRITER }
     }
 
     /// Counts a data call of `bytes`; answers calls and bytes so far.
@@ -344,13 +344,13 @@ mod tests {
     #[test]
     fn calls_in_the_kernel_are_counted_by_direction() {
         let entry = Entry::default();
-        entry.enter(Way::Read);
-        entry.enter(Way::Write);
-        entry.enter(Way::Write);
-        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (1, 2));
-        entry.leave(Way::Write);
-        entry.leave(Way::Read);
-        assert_eq!((entry.users(Way::Read), entry.users(Way::Write)), (0, 1));
+        entry.enter(Direction::Read);
+        entry.enter(Direction::Write);
+        entry.enter(Direction::Write);
+        assert_eq!((entry.users(Direction::Read), entry.users(Direction::Write)), (1, 2));
+        entry.leave(Direction::Write);
+        entry.leave(Direction::Read);
+        assert_eq!((entry.users(Direction::Read), entry.users(Direction::Write)), (0, 1));
     }
 
     #[test]

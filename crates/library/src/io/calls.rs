@@ -3,7 +3,7 @@
 //! The shell asks before each data call and, for the kernel, reports the result. Read the head of
 //! `table` for the order of things.
 
-use crate::fds::table::{Entry, Way, mark};
+use crate::fds::table::{Direction, Entry, mark};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, Got};
 use crate::io::from_kernel::FromKernel;
@@ -31,7 +31,7 @@ pub struct Use<'a> {
     library: &'a Library,
     entry: &'a Entry,
     fd: i32,
-    way: Way,
+    way: Direction,
 }
 
 impl Use<'_> {
@@ -152,17 +152,17 @@ impl Library {
     /// Where a receiving call goes.
     #[inline]
     pub fn reading(&self, fd: i32) -> Path<'_> {
-        self.path(fd, Way::Read)
+        self.path(fd, Direction::Read)
     }
 
     /// Where a sending call goes.
     #[inline]
     pub fn writing(&self, fd: i32) -> Path<'_> {
-        self.path(fd, Way::Write)
+        self.path(fd, Direction::Write)
     }
 
     #[inline]
-    fn path(&self, fd: i32, way: Way) -> Path<'_> {
+    fn path(&self, fd: i32, way: Direction) -> Path<'_> {
         let Some(entry) = self.table.entry(fd) else { return Path::Plain };
         if entry.session.load(Ordering::Relaxed) == 0 {
             if entry.has(mark::FIXED) {
@@ -182,16 +182,16 @@ impl Library {
     }
 
     #[inline]
-    fn session_path<'a>(&'a self, fd: i32, entry: &'a Entry, way: Way) -> Path<'a> {
+    fn session_path<'a>(&'a self, fd: i32, entry: &'a Entry, way: Direction) -> Path<'a> {
         let version = entry.version.load(Ordering::Relaxed);
         let Some((session, generation)) = self.own_session(entry) else {
             return self.path_after_recall(entry);
         };
-        if way == Way::Read && session.receives_at_home() {
+        if way == Direction::Read && session.receives_at_home() {
             entry.enter(way);
             return Path::Kernel(Use { library: self, entry, fd, way });
         }
-        if way == Way::Write && !session.sends() {
+        if way == Direction::Write && !session.sends() {
             // Not switched yet: as before, and counted, so that nobody switches meanwhile.
             entry.enter(way);
             if session.kernel_may_send() {

@@ -3,7 +3,7 @@
 //! Read `docs/understand/streams.md`, "Moving out" (4, 5) and "Going home". One thread at a time is
 //! here for a session, by its lock; no wait happens under it.
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::io::call_flags::Recv;
@@ -276,7 +276,7 @@ impl Session {
 
     /// The reader consents once none of its threads sits in the kernel on this session.
     pub(crate) fn try_consent(&self, rx: &mut Receiver, stream: &Stream) {
-        if !stream.has_consented() && self.users(Way::Read) == 0 {
+        if !stream.has_consented() && self.users(Direction::Read) == 0 {
             stream.consent();
             if self.is_carried() {
                 stream.attention();

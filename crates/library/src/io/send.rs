@@ -3,7 +3,7 @@
 //! Read `docs/understand/streams.md`, "Moving out" (4). One thread at a time is here for a session,
 //! by its lock; no wait happens under it.
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::kernel;
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;
@@ -194,7 +194,8 @@ impl Session {
             return Step::Kernel;
         }
         let Some(stream) = &tx.stream else { return Step::Kernel };
-        // The kernel had an event: the peer may have gone. What a send then means the kernel knows best.
+        // The kernel had an event: the peer may have gone. What a send then means the kernel knows
+        // best.
         if self.tx_kernel_event.load(Ordering::Relaxed) && self.peer_is_gone() {
             return Step::Leave(ReasonT::PeerDied);
         }
@@ -260,7 +261,7 @@ impl Session {
         self.tx_state.store(switch::UNDER_WAY, Ordering::SeqCst);
         // What is on its way to another host the carrier waits for.
         let has_arrived = self.is_carried() || kernel::has_arrived(self.number(), self.kind());
-        if self.users(Way::Write) > 0 || !has_arrived {
+        if self.users(Direction::Write) > 0 || !has_arrived {
             self.tx_state.store(switch::KERNEL, Ordering::SeqCst);
             return false;
         }

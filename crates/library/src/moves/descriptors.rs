@@ -2,7 +2,7 @@
 //!
 //! The shell tells, around the kernel's calls. Read `docs/understand/streams.md`, "Going home".
 
-use crate::fds::table::{Entry, Way, mark};
+use crate::fds::table::{Direction, Entry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::deferred::Telling;
@@ -347,7 +347,7 @@ fn pipe_at(fd: i32) -> Option<(u64, u64)> {
 
 impl Session {
     /// Calls of this process sitting in the kernel on any of its numbers.
-    pub(crate) fn users(&self, way: Way) -> u32 {
+    pub(crate) fn users(&self, way: Direction) -> u32 {
         let facts = lock(&self.facts);
         let table = &library().table;
         facts.numbers.iter().filter_map(|fd| table.known(*fd)).map(|entry| entry.users(way)).sum()

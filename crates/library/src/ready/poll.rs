@@ -3,7 +3,7 @@
 //! Sessions are looked at here, everything else and what the kernel knows of sessions by the
 //! kernel's `ppoll`. Read `docs/understand/streams.md`, "Waiting". Sleeping is `poll_sleep`.
 
-use crate::fds::table::Way;
+use crate::fds::table::Direction;
 use crate::host::Interrupt;
 use crate::host::epoll::bit;
 use crate::host::kernel::PollFd;
@@ -368,6 +368,10 @@ fn pass_on_event(session: &Session, fd: i32, said: u32) -> u32 {
 }
 
 /// The direction that a poll for `events` waits for.
-fn way(events: u32) -> Way {
-    if events & bit::OUTPUT != 0 && events & bit::INPUT == 0 { Way::Write } else { Way::Read }
+fn way(events: u32) -> Direction {
+    if events & bit::OUTPUT != 0 && events & bit::INPUT == 0 {
+        Direction::Write
+    } else {
+        Direction::Read
+    }
 }

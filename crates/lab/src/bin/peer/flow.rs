@@ -1,7 +1,7 @@
 //! Transfers: both ways at once, or question and answer, with every byte checked.
 
 use crate::link::{self, How, Link};
-use crate::wait::Way;
+use crate::wait::WaitCall;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -228,7 +228,7 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
     let (input, output) = (link.input.as_raw_fd(), link.output.number());
     link::set_nonblocking(input)?;
     link::set_nonblocking(output)?;
-    let way = Way::new(&plan.way, input, output)?;
+    let way = WaitCall::new(&plan.way, input, output)?;
     let mut random = Random(mine);
     let mut buf = vec![0; plan.size_max];
     let (mut sent, mut got, mut ended, mut step) = (0, 0, false, 0);
@@ -258,7 +258,10 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
             if sent == bytes {
                 link.output.end()?;
             }
-            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+            if matches!(
+                way,
+                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
+            ) {
                 break;
             }
         }
@@ -273,7 +276,10 @@ fn exchange_by_waiting(mut link: Link, plan: &Plan, mine: u64, theirs: u64) -> R
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
-            if matches!(way, Way::Poll | Way::Select | Way::Epoll { is_edge: false, .. }) {
+            if matches!(
+                way,
+                WaitCall::Poll | WaitCall::Select | WaitCall::Epoll { is_edge: false, .. }
+            ) {
                 break;
             }
         }
@@ -292,7 +298,7 @@ fn converse(mut link: Link, plan: &Plan, is_first: bool) -> Result<String> {
     let (input, output) = (link.input.as_raw_fd(), link.output.number());
     let way = match plan.way.as_str() {
         "blocking" => None,
-        name => Some(Way::new(name, input, output)?),
+        name => Some(WaitCall::new(name, input, output)?),
     };
     let mut at = 0;
     'rounds: for round in 0..plan.rounds {
