@@ -20,7 +20,7 @@ use crate::table::{Table, bytes, ratio};
 /// What the caches have of source and target, and what follows the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Place {
+pub(crate) enum CacheState {
     /// The same two buffers again and again.
     InCache,
     /// Other buffers each time, of more memory than caches have.
@@ -29,7 +29,7 @@ pub(crate) enum Place {
     NotInCacheThenRead,
 }
 
-impl Place {
+impl CacheState {
     const ALL: [Self; 3] = [Self::InCache, Self::NotInCache, Self::NotInCacheThenRead];
 
     fn title(self) -> &'static str {
@@ -55,7 +55,7 @@ impl Place {
 /// One size, alignment and way.
 #[derive(Clone, Debug, Serialize)]
 struct Cell {
-    place: Place,
+    place: CacheState,
     size: usize,
     /// Bytes behind the beginning of a page.
     source: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Choice {
     size: Vec<usize>,
     /// Only with the caches in this state; may be given several times.
     #[arg(long)]
-    place: Vec<Place>,
+    place: Vec<CacheState>,
 }
 
 const SIZES: [usize; 15] = [
@@ -138,8 +138,8 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
     let mut arena = Arena::new(if quick { NEAR } else { FAR });
     let is_wanted = |size: &usize| choice.size.is_empty() || choice.size.contains(size);
     let mut cells = Vec::new();
-    let has_place = |place: &Place| choice.place.is_empty() || choice.place.contains(place);
-    for place in Place::ALL.into_iter().filter(has_place) {
+    let has_place = |place: &CacheState| choice.place.is_empty() || choice.place.contains(place);
+    for place in CacheState::ALL.into_iter().filter(has_place) {
         let mut table = Table::new(
             ["size", "source", "target"]
                 .into_iter()
@@ -171,7 +171,7 @@ pub(crate) fn run(quick: bool, choice: &Choice) -> Result<Outcome> {
 /// One line of the table.
 #[derive(Clone, Copy)]
 struct Spot {
-    place: Place,
+    place: CacheState,
     size: usize,
     source: usize,
     target: usize,
@@ -206,9 +206,9 @@ impl Spot {
         arena.copy(way, self.source, self.target, self.size);
         let start = now_ns();
         for _ in 0..count {
-            let page = if self.place == Place::InCache { 0 } else { arena.next(self.size) };
+            let page = if self.place == CacheState::InCache { 0 } else { arena.next(self.size) };
             let target = arena.copy(way, page + self.source, page + self.target, self.size);
-            if self.place == Place::NotInCacheThenRead {
+            if self.place == CacheState::NotInCacheThenRead {
                 std::hint::black_box(sum(target));
             }
         }
@@ -225,7 +225,7 @@ impl Spot {
 }
 
 /// Our rate, and the best of those that it is compared with.
-fn compared(place: Place, ways: &[Routine], found: &[f64]) -> (f64, f64) {
+fn compared(place: CacheState, ways: &[Routine], found: &[f64]) -> (f64, f64) {
     let of = |wanted: &dyn Fn(&Routine) -> bool| {
         let rates = ways.iter().zip(found).filter(|(way, _)| wanted(way));
         rates.map(|(_, &rate)| rate).fold(0.0, f64::max)
@@ -234,7 +234,7 @@ fn compared(place: Place, ways: &[Routine], found: &[f64]) -> (f64, f64) {
 }
 
 fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<Reach> {
-    let of = |place: Place| {
+    let of = |place: CacheState| {
         let rates: Vec<f64> =
             cells.iter().filter(|cell| cell.place == place).map(|cell| cell.gb_per_s).collect();
         let lines = rates.chunks(ways.len()).map(|found| compared(place, ways, found));
@@ -242,7 +242,7 @@ fn judge(ways: &[Routine], cells: &[Cell]) -> Vec<Reach> {
         let target = format!("{}: at every size and alignment, of the best way", place.title());
         Reach::at_least(target, worst, Some(1.0), 0.9)
     };
-    Place::ALL.map(of).into()
+    CacheState::ALL.map(of).into()
 }
 
 /// Eight bytes of each cache line.

@@ -244,7 +244,7 @@ impl Filter {
                 XdpMode::Driver => 1 << 2,
             };
             let program = self.loaded.program(XDP)?;
-            let link = sys::link(program, self.interface.index, sys::Place::Xdp, flags);
+            let link = sys::link(program, self.interface.index, sys::AttachPoint::Xdp, flags);
             self.xdp = Some(link.map_err(Failed::at("attaching the XDP program"))?);
         }
         Ok(())

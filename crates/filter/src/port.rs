@@ -24,7 +24,7 @@ use crate::hook::{self, Method};
 use crate::loader::{CLOSED, Loaded, PORT_OUT};
 use crate::netlink::{self, Interface, Pair};
 use crate::rule::OwnerId;
-use crate::sys::{self, Place};
+use crate::sys::{self, AttachPoint};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_wire::MacAddress;
 use sojourn_wire::frame::Link;
@@ -160,7 +160,7 @@ impl FarEnd<'_> {
         };
         netlink::add_pair(here, &pair).map_err(Failed::at("making a port"))?;
         let peer = netlink::by_name(PEER_NAME).map_err(Failed::at("finding a port's far end"))?;
-        let place = Place::TcxIngress;
+        let place = AttachPoint::TcxIngress;
         hook::attach_for_good(self.closed, CLOSED, peer.index, place, self.method)?;
         Ok(peer.index)
     }
@@ -177,8 +177,8 @@ fn socket_on(far_end: u32) -> Result<OwnedFd, Failed> {
 fn near_end(loaded: &Loaded, real: &Interface, name: &str, method: Method) -> Result<u32, Failed> {
     let index = netlink::by_name(name).map_err(Failed::at("finding a port"))?.index;
     let (out, closed) = (loaded.program(PORT_OUT)?, loaded.program(CLOSED)?);
-    hook::attach_for_good(out, PORT_OUT, index, Place::TcxIngress, method)?;
-    hook::attach_for_good(closed, CLOSED, index, Place::TcxEgress, method)?;
+    hook::attach_for_good(out, PORT_OUT, index, AttachPoint::TcxIngress, method)?;
+    hook::attach_for_good(closed, CLOSED, index, AttachPoint::TcxEgress, method)?;
     let alias = format!("{ALIAS}{}", real.index);
     netlink::set_alias(index, &alias).map_err(Failed::at("naming a port"))?;
     be_silent(name);

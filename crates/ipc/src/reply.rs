@@ -48,7 +48,7 @@ impl ReplyToken {
 
     /// Goes on with an answer whose body has been written at [`place`].
     #[inline]
-    pub(crate) fn resume<'d>(self, place: Place, body_len: usize) -> ReplyDraft<'d> {
+    pub(crate) fn resume<'d>(self, place: BodyStorage, body_len: usize) -> ReplyDraft<'d> {
         // SAFETY: no bytes at all, at an aligned address.
         let mut encoder = unsafe { Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0) };
         if let Some(line) = self.link.as_ref().and_then(|link| link.lines.get(self.line as usize)) {
@@ -83,7 +83,7 @@ impl ReplyToken {
                 (place, encoder)
             }
             // SAFETY: no bytes at all, at an aligned address.
-            None => (Place::Inline, unsafe {
+            None => (BodyStorage::Inline, unsafe {
                 Encoder::from_raw(core::ptr::dangling_mut::<u64>().cast(), 0)
             }),
         };
@@ -108,7 +108,7 @@ impl Drop for ReplyToken {
 
 /// Where the body of an answer is put together.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum BodyStorage {
     /// The reply line's private words, then the line.
     Inline,
     /// The reply line's area.
@@ -120,32 +120,32 @@ pub(crate) enum Place {
 /// Where the body of an answer on `line` is to be written: aligned to 8, as long as the link lives
 /// and the call is outstanding, or as long as the place is kept.
 #[inline]
-pub(crate) fn place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
+pub(crate) fn place(link: &Arc<Link>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     if body_len <= INLINE_MAX {
-        return (Place::Inline, link.lines[line as usize].words.get().cast::<u8>());
+        return (BodyStorage::Inline, link.lines[line as usize].words.get().cast::<u8>());
     }
     long_place(link, line, body_len)
 }
 
 #[inline(never)]
-fn long_place(link: &Arc<Link>, line: u8, body_len: usize) -> (Place, *mut u8) {
+fn long_place(link: &Arc<Link>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
     {
-        return (Place::Area, body.as_ptr());
+        return (BodyStorage::Area, body.as_ptr());
     }
     // A vector's memory stays where it is when the vector is moved.
     let mut own = vec![0; (TABLE_LEN + body_len).div_ceil(8)];
     let body = bytes_of_mut(&mut own)[TABLE_LEN..].as_mut_ptr();
-    (Place::Own(own), body)
+    (BodyStorage::Own(own), body)
 }
 
 /// An answer being put together.
 #[derive(Debug)]
 pub struct ReplyDraft<'d> {
     token: ReplyToken,
-    place: Place,
+    place: BodyStorage,
     body_len: usize,
     encoder: Encoder<'d>,
 }
@@ -169,7 +169,7 @@ impl<'d> ReplyDraft<'d> {
         let Some(link) = self.token.link.take() else {
             return ReadyReply { link: None, line };
         };
-        let is_plain = self.encoder.is_plain() && matches!(self.place, Place::Inline);
+        let is_plain = self.encoder.is_plain() && matches!(self.place, BodyStorage::Inline);
         let form = match is_plain {
             true => Form::Inline(self.body_len as u8, 0),
             false => self.form(&link, seq),
@@ -185,7 +185,7 @@ impl<'d> ReplyDraft<'d> {
         if fds > 0 && !link.send_fds(seq, self.encoder.fds()) {
             return Form::Fault(Fault::NO_RESOURCES);
         }
-        if self.encoder.items().is_empty() && matches!(self.place, Place::Inline) {
+        if self.encoder.items().is_empty() && matches!(self.place, BodyStorage::Inline) {
             return Form::Inline(self.body_len as u8, fds as u8);
         }
         self.long_form(link, seq)
@@ -194,15 +194,15 @@ impl<'d> ReplyDraft<'d> {
     #[inline(never)]
     fn long_form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
         let line = self.token.line;
-        let own = core::mem::replace(&mut self.place, Place::Inline);
+        let own = core::mem::replace(&mut self.place, BodyStorage::Inline);
         let body: Option<&[u8]> = match &own {
-            Place::Inline => {
+            BodyStorage::Inline => {
                 // SAFETY: as in `place`: this token alone may touch the words.
                 let words = unsafe { &*link.lines[line as usize].words.get() };
                 bytes_of(words).get(..self.body_len)
             }
-            Place::Area => None,
-            Place::Own(own) => Some(&bytes_of(own)[TABLE_LEN..TABLE_LEN + self.body_len]),
+            BodyStorage::Area => None,
+            BodyStorage::Own(own) => Some(&bytes_of(own)[TABLE_LEN..TABLE_LEN + self.body_len]),
         };
         let items = self.encoder.items();
         let Some(gather) = Gather::new(body, self.body_len, items, &[]) else {
@@ -222,7 +222,7 @@ impl<'d> ReplyDraft<'d> {
         if link.same_space {
             let table = *gather.table();
             let stream = match own {
-                Place::Own(mut own) if long.items == 0 => {
+                BodyStorage::Own(mut own) if long.items == 0 => {
                     bytes_of_mut(&mut own)[..TABLE_LEN].copy_from_slice(&table);
                     own
                 }

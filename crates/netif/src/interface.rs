@@ -33,14 +33,14 @@ pub struct Received<'a> {
 /// Where the bytes of a frame from `at` on are to be put, to the last: the parts are filled in
 /// order.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct Scatter<'a> {
     /// Bytes of the headers, which the interface keeps.
     pub at: usize,
     /// Together as long as what follows the headers; else the frame is accepted as every other.
     pub parts: [&'a mut [u8]; 3],
 }
 
-impl Place<'_> {
+impl Scatter<'_> {
     /// Whether a frame of `len` bytes fits exactly.
     pub(crate) fn holds(&self, len: usize) -> bool {
         self.at + self.parts.iter().map(|part| part.len()).sum::<usize>() == len
@@ -55,7 +55,7 @@ pub trait Accept {
     /// A frame of `len` bytes is about to be copied out of the kernel; `start` has the first of
     /// them. If they are enough to know where the rest belongs it goes there at once: then
     /// [`Accept::placed`] follows, unless the frame is lost. Else it is accepted as every other.
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         let _ = (start, len);
         None
     }

@@ -45,8 +45,8 @@ pub use capture::Capture;
 pub use device::{Device, DeviceError};
 pub use fault::{Fault, FaultCounts, FaultOptions, Rates};
 pub use interface::{
-    Accept, FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Place, Properties,
-    Received, SendError, Statistics,
+    Accept, FRAME_BYTES_MAX, Interface, LinkError, OpenError, Outgoing, Properties, Received,
+    Scatter, SendError, Statistics,
 };
 pub use message::Message;
 pub use packet::PacketOptions;

@@ -7,7 +7,7 @@ mod common;
 use common::frames::{self, Front, NOBODY, pattern, probe, send_now};
 use common::{FAR_DEVICE, LIMIT, Lab, NEAR_DEVICE, wait};
 use sojourn_netif::{
-    Accept, Interface, Link, Message, Outgoing, PacketOptions, Place, Received, Ring, RingLayout,
+    Accept, Interface, Link, Message, Outgoing, PacketOptions, Received, Ring, RingLayout, Scatter,
 };
 use sojourn_wire::Protocol;
 use sojourn_wire::frame::{self, Offload};
@@ -51,7 +51,7 @@ impl Accept for Taker {
         self.whole.push(received.frame.to_vec());
     }
 
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         assert!(!start.vnet.must_verify() && start.vnet.segments.is_some());
         let missing = len - start.frame.len();
         let frame = frame::parse_start(start.frame, Link::Ethernet, missing).unwrap();
@@ -64,7 +64,7 @@ impl Accept for Taker {
         let [one, two] = &mut self.rooms;
         one.resize(33_333, 0);
         two.resize(PAYLOAD - 33_333 - short, 0);
-        Some(Place { at: frame.payload_at, parts: [one, &mut [], two] })
+        Some(Scatter { at: frame.payload_at, parts: [one, &mut [], two] })
     }
 
     fn placed(&mut self) {

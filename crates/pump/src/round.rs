@@ -11,7 +11,7 @@ use crate::datagrams::Sockets;
 use crate::entry::{Entries, Flows};
 use crate::in_transit::Unclaimed;
 use crate::placement::{Marks, Placement, Sizes};
-use sojourn_netif::{Accept, Link, Place, Received};
+use sojourn_netif::{Accept, Link, Received, Scatter};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
 use sojourn_wire::frame::{self, Frame};
@@ -84,7 +84,7 @@ impl Accept for Round<'_, '_, '_> {
         }
     }
 
-    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Place<'_>> {
+    fn place(&mut self, start: &Received<'_>, len: usize) -> Option<Scatter<'_>> {
         self.expected = None;
         if start.vnet.must_verify() {
             return None;
@@ -102,7 +102,7 @@ impl Accept for Round<'_, '_, '_> {
         let congestion = frame.traffic_class.ecn() == Ecn::Congestion;
         let marks = Marks { segment_size, congestion };
         self.expected = Some(Expected { number, header, marks, sizes });
-        Some(Place { at: frame.payload_at, parts })
+        Some(Scatter { at: frame.payload_at, parts })
     }
 
     fn placed(&mut self) {

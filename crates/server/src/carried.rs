@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 
 /// The server as its carrier sees it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ServerSide {
     server: Weak<Sojournd>,
     caller: Caller,
     network: Network,
@@ -27,7 +27,7 @@ pub(crate) struct Place {
     beat: Beat,
 }
 
-impl Place {
+impl ServerSide {
     /// Makes the carrier known, with its bell. `None`: it is already, or there are no descriptors.
     pub(crate) fn new(
         server: &Arc<Sojournd>,
@@ -65,8 +65,8 @@ pub(crate) fn start(
     keeper: Option<PathBuf>,
 ) -> Result<(), String> {
     let (commands, receiver) = command_channel().map_err(|error| error.to_string())?;
-    let place =
-        Place::new(server, &commands, network, respects_firewalls).ok_or("no descriptors left")?;
+    let place = ServerSide::new(server, &commands, network, respects_firewalls)
+        .ok_or("no descriptors left")?;
     server.expect_carried();
     let (tell, told) = channel();
     let carry = move || match Carrier::new(Box::new(place), receiver, keeper) {
@@ -83,7 +83,7 @@ pub(crate) fn start(
     Ok(())
 }
 
-impl Place {
+impl ServerSide {
     fn tell(&self, local: u64, what: Carried) {
         if let Some(server) = self.server.upgrade() {
             server.tell_carried(local, what);
@@ -91,7 +91,7 @@ impl Place {
     }
 }
 
-impl Sessions for Place {
+impl Sessions for ServerSide {
     fn offer(&self, end: BorrowedFd<'_>, what: &OfferT) {
         if let Some(server) = self.server.upgrade() {
             server.offer_carried(end, what);

@@ -94,7 +94,7 @@ pub struct TailLine {
 
 /// Where the bytes of a ring lie: see the head of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Geometry {
     /// Of the near part.
     pub skew: u32,
     /// Bytes of the near part: a power of two, the whole ring if it has no far part.
@@ -103,7 +103,7 @@ pub struct Place {
     pub turn: Option<u64>,
 }
 
-impl Place {
+impl Geometry {
     /// Where in a ring of `bytes` bytes that position lies, and how many bytes from there on follow
     /// one another.
     #[inline]
@@ -229,7 +229,7 @@ impl Ring {
     /// Where bytes lie in a ring of `bytes` bytes. For the reader after [`Ring::tail`] has shown
     /// some, or of a frozen ring; for the writer at any time.
     #[inline]
-    pub fn place(&self, bytes: u32) -> Place {
+    pub fn place(&self, bytes: u32) -> Geometry {
         // SYNC: acquire, so that who sees that the writer has turned sees where; pairs with the
         // release in `set_turn`. What has shown the bytes was an acquire load, too, which pairs
         // with the release in `publish` after `set_near`.
@@ -237,7 +237,7 @@ impl Ring {
         let near = 1u32.checked_shl(state >> NEAR_SHIFT & NEAR_MASK).filter(|near| *near > 1);
         let turn = (state & TURNED != 0).then(|| self.tail.turn.load(Ordering::Relaxed));
         let near = near.filter(|near| *near <= bytes).unwrap_or(bytes.min(NEAR_MAX));
-        Place { skew: state >> SKEW_SHIFT, near, turn }
+        Geometry { skew: state >> SKEW_SHIFT, near, turn }
     }
 
     /// The ring is empty: [`Ring::head`] said so to its writer, which alone calls this. What is

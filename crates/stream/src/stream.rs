@@ -6,7 +6,7 @@ use crate::bell::{self, Bell, BellWord, Sleepers};
 use crate::inbox::Inbox;
 use crate::layout::{Control, Layout};
 use crate::ledger::Ledger;
-use crate::ring::{NEAR_MAX, Place, Ring, Stop};
+use crate::ring::{Geometry, NEAR_MAX, Ring, Stop};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -55,7 +55,7 @@ pub(crate) struct Left {
     /// The position of its first byte.
     pub(crate) from: u64,
     pub(crate) len: usize,
-    pub(crate) place: Place,
+    pub(crate) place: Geometry,
     /// The writer has said what cannot be: it is not relied on to flush anything.
     pub(crate) is_broken: bool,
 }
@@ -164,7 +164,7 @@ impl Stream {
             peer_slot,
         };
         let near = stream.out_bytes().min(NEAR_MAX);
-        stream.remember(Place { skew: 0, near, turn: None });
+        stream.remember(Geometry { skew: 0, near, turn: None });
         Some(stream)
     }
 
@@ -186,7 +186,7 @@ impl Stream {
     }
 
     /// Where our bytes lie.
-    pub(crate) fn remember(&self, place: Place) {
+    pub(crate) fn remember(&self, place: Geometry) {
         self.writing.skew.store(place.skew, Ordering::Relaxed);
         self.writing.near.store(place.near, Ordering::Relaxed);
         self.writing.turn.store(place.turn.unwrap_or(NO_TURN), Ordering::Relaxed);
@@ -278,9 +278,9 @@ impl Stream {
     }
 
     /// Wakes this side's own readers, for something that happened elsewhere (the kernel's
-    /// descriptor had an event, the stream went home), also if the peer has taken their flags and died.
-    /// Answers whether some sleep [`Bell::OnInbox`], or have done so since this was last called:
-    /// then the caller posts this session's slot to its own inbox ([`Inbox::post_own`]).
+    /// descriptor had an event, the stream went home), also if the peer has taken their flags and
+    /// died. Answers whether some sleep [`Bell::OnInbox`], or have done so since this was last
+    /// called: then the caller posts this session's slot to its own inbox ([`Inbox::post_own`]).
     pub fn wake_reader(&self) -> bool {
         wake_own(&self.reading, &self.in_ring().reader.bell)
     }

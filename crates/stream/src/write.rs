@@ -1,6 +1,6 @@
 //! Writing: the ring of the own side. All of it under the caller's writer lock.
 
-use crate::ring::{NEAR_MAX, Place, SHORT_MAX, Stop, used};
+use crate::ring::{Geometry, NEAR_MAX, SHORT_MAX, Stop, used};
 use crate::stream::{NO_TURN, Stream};
 use core::sync::atomic::Ordering;
 use sojourn_shm::{Span, fault};
@@ -218,7 +218,7 @@ impl Stream {
             let near = self.near_bytes();
             let skew = (tail as u32).wrapping_neg() & (near - 1);
             self.give_back(tail);
-            self.remember(Place { skew, near, turn: None });
+            self.remember(Geometry { skew, near, turn: None });
             self.out_ring().set_near(near, skew);
             self.writing.peer.store(tail, Ordering::Relaxed);
         }
@@ -349,9 +349,9 @@ impl Stream {
 
     /// Where the own ring's bytes lie.
     #[inline]
-    pub(crate) fn own_place(&self) -> Place {
+    pub(crate) fn own_place(&self) -> Geometry {
         let turn = self.writing.turn.load(Ordering::Relaxed);
-        Place {
+        Geometry {
             skew: self.writing.skew.load(Ordering::Relaxed),
             near: self.near_bytes(),
             turn: (turn != NO_TURN).then_some(turn),
@@ -369,7 +369,7 @@ impl Stream {
         &self,
         ring: usize,
         position: u64,
-        place: Place,
+        place: Geometry,
         len: usize,
     ) -> Option<Span<'_>> {
         let (at, rest) = place.of(position, self.layout.ring_bytes(ring));

@@ -41,7 +41,7 @@ pub(crate) enum Between {
 
 /// See the head of the file.
 pub(crate) struct World {
-    places: RefCell<HashMap<(Stacks, Between), Rc<Place>>>,
+    places: RefCell<HashMap<(Stacks, Between), Rc<Hosts>>>,
     built: Built,
     /// Figures mean nothing.
     pub(crate) quick: bool,
@@ -61,11 +61,11 @@ impl World {
     }
 
     /// The hosts of a way, made when they are first wanted.
-    pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Place>> {
+    pub(crate) fn place(&self, way: Stacks, between: Between) -> Result<Rc<Hosts>> {
         if let Some(place) = self.places.borrow().get(&(way, between)) {
             return Ok(Rc::clone(place));
         }
-        let place = Rc::new(Place::new(way, between, &self.built)?);
+        let place = Rc::new(Hosts::new(way, between, &self.built)?);
         super::cleanup::note(place.folders());
         self.places.borrow_mut().insert((way, between), Rc::clone(&place));
         Ok(place)
@@ -96,7 +96,7 @@ impl World {
 }
 
 /// Two hosts.
-pub(crate) struct Place {
+pub(crate) struct Hosts {
     way: Stacks,
     // Before the hosts: their servers end first.
     server: Option<Sandbox>,
@@ -106,7 +106,7 @@ pub(crate) struct Place {
     port: Cell<u16>,
 }
 
-impl Place {
+impl Hosts {
     fn new(way: Stacks, between: Between, built: &Built) -> Result<Self> {
         let (a, b) = (Host::new()?, Host::new()?);
         for host in [&a, &b] {
@@ -289,7 +289,7 @@ fn end(side: Side) -> End {
 }
 
 /// Waits until somebody listens there, ten seconds at most.
-pub(crate) fn await_listener(place: &Place, server: &mut Running, at: (&str, u16)) -> Result<()> {
+pub(crate) fn await_listener(place: &Hosts, server: &mut Running, at: (&str, u16)) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let connect = || std::net::TcpStream::connect(at).is_ok();
     while !place.host(Side::Client).enter(connect)? {

@@ -12,7 +12,7 @@ use super::token::Claim;
 use super::types::{Out, Token};
 use crate::layout::INLINE_MAX;
 use crate::link::Link;
-use crate::reply::{self, Place, ReplyToken};
+use crate::reply::{self, BodyStorage, ReplyToken};
 use std::sync::Arc;
 
 impl ServerHandle {
@@ -124,8 +124,8 @@ impl ServerHandle {
         let place = match core::mem::replace(&mut self.drafting.state, State::Closed) {
             State::Closed => return Err(Status::Invalid),
             State::Failed(status) => return Err(status),
-            State::Short => Place::Inline,
-            State::Long => core::mem::replace(&mut self.drafting.place, Place::Inline),
+            State::Short => BodyStorage::Inline,
+            State::Long => core::mem::replace(&mut self.drafting.place, BodyStorage::Inline),
         };
         let link = self.drafting.link.as_ref().ok_or(Status::Invalid)?;
         // SAFETY: the caller's contract.

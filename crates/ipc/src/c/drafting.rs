@@ -4,7 +4,7 @@ use super::handle::first_number;
 use super::status::Status;
 use super::token::Claim;
 use crate::link::Link;
-use crate::reply::Place;
+use crate::reply::BodyStorage;
 use std::sync::Arc;
 
 /// The answer under construction.
@@ -18,7 +18,7 @@ pub(super) struct Drafting {
     pub(super) claim: Claim,
     pub(super) body_len: usize,
     /// Where the body is, if the state is `Long`.
-    pub(super) place: Place,
+    pub(super) place: BodyStorage,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Drafting {
             link: None,
             claim: Claim::NONE,
             body_len: 0,
-            place: Place::Inline,
+            place: BodyStorage::Inline,
         }
     }
 }

@@ -120,7 +120,7 @@ impl Row for Flow {
         let mut side = Client {
             way,
             name: self.name,
-            place: Place { client: client.to_string(), server: server.to_string() },
+            place: EndPoints { client: client.to_string(), server: server.to_string() },
             kind: "",
             address: String::new(),
             work: self.work,
@@ -149,7 +149,7 @@ impl Row for Flow {
     }
 }
 
-struct Place {
+struct EndPoints {
     client: String,
     server: String,
 }
@@ -157,7 +157,7 @@ struct Place {
 struct Client {
     way: RunMode,
     name: &'static str,
-    place: Place,
+    place: EndPoints,
     /// Empty for pipes.
     kind: &'static str,
     address: String,

@@ -7,12 +7,12 @@ use anyhow::{Context as _, Result};
 use sojourn_lab::net::End;
 
 use crate::net::way::{Side, Stacks, Wait};
-use crate::net::world::{self, Place, World};
+use crate::net::world::{self, Hosts, World};
 
 /// The client that measures: `lab-bench`, or a rival that takes the same words and says the same.
 pub(super) fn client(
     world: &World,
-    place: &Place,
+    place: &Hosts,
     (way, wait): (Stacks, Wait),
     words: &[&str],
 ) -> Result<Command> {

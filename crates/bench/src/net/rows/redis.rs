@@ -11,7 +11,7 @@ use crate::local::row::Sample;
 use crate::local::rows::redis;
 use crate::net::row::{Measured, Row};
 use crate::net::way::{Side, Stacks, Wait};
-use crate::net::world::{Between, Place, World, await_listener};
+use crate::net::world::{Between, Hosts, World, await_listener};
 
 struct Redis {
     name: &'static str,
@@ -92,7 +92,7 @@ impl Redis {
     /// So many requests, which take about so long: how many a second, and the sample.
     fn run(
         &self,
-        place: &Place,
+        place: &Hosts,
         server: &Running,
         at: (&str, u16),
         what: &str,
