@@ -14,7 +14,7 @@ pub(crate) mod owed;
 pub(crate) mod peeked;
 pub(crate) mod pool;
 pub(crate) mod progress;
-pub(crate) mod receive_step;
+pub(crate) mod received;
 
 use crate::host::kernel::PIPE_BUF;
 use crate::host::lock::lock;

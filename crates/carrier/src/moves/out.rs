@@ -135,21 +135,21 @@ impl Carrier {
         let may_begin = stream.has_consent() && !stream.uses_ring();
         let again = Some(later(at, TAKE_EVERY_US));
         let step = match stream.ledger().has_given_up() {
-            true if turned.is_some() || is_quiet(&waiting) => Step::Take,
-            false if is_deaf_for_long => Step::TurnBack,
-            false if may_begin && is_quiet(&waiting) => Step::Turn,
+            true if turned.is_some() || is_quiet(&waiting) => Transition::Take,
+            false if is_deaf_for_long => Transition::TurnBack,
+            false if may_begin && is_quiet(&waiting) => Transition::Turn,
             _ => return Outcome::Look(Phase::Waiting(waiting), again),
         };
         let Some(next_hop) = next_hop_of(&mut self.metastate, key) else {
             return Outcome::End(Phase::Waiting(waiting));
         };
         let done = match step {
-            Step::Turn => self.turn_and_ask(key, next_hop, &mut waiting),
-            Step::TurnBack => {
+            Transition::Turn => self.turn_and_ask(key, next_hop, &mut waiting),
+            Transition::TurnBack => {
                 turn_back(&mut self.links, key, &mut waiting);
                 Ok(())
             }
-            Step::Take => match self.take(key, next_hop, &mut waiting) {
+            Transition::Take => match self.take(key, next_hop, &mut waiting) {
                 Ok(taken) => {
                     let delegated = self.delegate(local, key, *waiting, taken);
                     let when = later(at, SLIP_FIRST_US);
@@ -330,7 +330,7 @@ enum TakeError {
 
 /// What is to be done next.
 #[derive(Clone, Copy)]
-enum Step {
+enum Transition {
     Turn,
     TurnBack,
     Take,

@@ -1,12 +1,12 @@
 //! Attributes and declarator to type: arrays, strings, pointers, references.
 //!
 //! # Theory of operation
-//! A declarator is a list of steps from the name outwards-in: `*a[3]` is `[3]`, then pointer. The
-//! k-th slot of `size_is` and its kin belongs to the k-th step; a pointer with a size is an array.
-//! `string` belongs to the innermost step. The type is built from the innermost step outwards.
+//! A declarator is a list of derivations from the name outwards-in: `*a[3]` is `[3]`, then pointer. The
+//! k-th slot of `size_is` and its kin belongs to the k-th derivation; a pointer with a size is an array.
+//! `string` belongs to the innermost derivation. The type is built from the innermost derivation outwards.
 
 use super::analyzer::Analyzer;
-use super::scope::{Base, Meaning, Role, Shape, Siblings, Step, StepKind};
+use super::scope::{Base, Derivation, DerivationKind, Meaning, Role, Shape, Siblings};
 use super::sizes::{Extent, Sizes};
 use crate::ast::{Args, Attr, Name, find};
 use crate::diag::{Diagnostic, codes};
@@ -30,7 +30,7 @@ pub(super) struct Subject<'a> {
     /// The type as written.
     pub(super) span: Span,
     pub(super) base: Base,
-    pub(super) levels: Vec<Step>,
+    pub(super) levels: Vec<Derivation>,
 }
 
 /// A declared type.
@@ -51,7 +51,7 @@ struct Build<'a> {
     class: Option<(PtrClass, Span)>,
     /// The pointer that `class` speaks of.
     first_pointer: Option<usize>,
-    levels: Vec<Step>,
+    levels: Vec<Derivation>,
     sizes: Sizes,
 }
 
@@ -67,7 +67,7 @@ impl Analyzer<'_> {
         let class = self.pointer_class(attrs);
         let (base, levels) = self.reshape(base, levels, attrs, position);
         let sizes = self.sizes(attrs, &levels, siblings)?;
-        let first_pointer = levels.iter().position(|l| l.kind == StepKind::Pointer);
+        let first_pointer = levels.iter().position(|l| l.kind == DerivationKind::Pointer);
         let takes_class =
             first_pointer.is_some() || position == Position::Param && !levels.is_empty();
         let mut build = Build { attrs, name, span, position, class, first_pointer, levels, sizes };
@@ -88,10 +88,10 @@ impl Analyzer<'_> {
     fn reshape(
         &self,
         base: Base,
-        levels: Vec<Step>,
+        levels: Vec<Derivation>,
         attrs: &[Attr],
         position: Position,
-    ) -> (Base, Vec<Step>) {
+    ) -> (Base, Vec<Derivation>) {
         let (mut base, mut levels) = (base, levels);
         for _ in 0..64 {
             let shape = match &base {
@@ -133,7 +133,7 @@ impl Analyzer<'_> {
             "last_is",
             "iid_is",
         ];
-        let pointer = shape.levels.first().is_some_and(|l| l.kind == StepKind::Pointer);
+        let pointer = shape.levels.first().is_some_and(|l| l.kind == DerivationKind::Pointer);
         attrs.iter().any(|a| RESHAPE.contains(&a.name.text.as_str()))
             || pointer && matches!(position, Position::Param)
     }
@@ -163,7 +163,7 @@ impl Analyzer<'_> {
         found
     }
 
-    /// The type that the pointers and dimensions are put around, with the steps it takes up.
+    /// The type that the pointers and dimensions are put around, with the derivations it takes up.
     fn innermost(
         &mut self,
         base: &Base,
@@ -219,7 +219,7 @@ impl Analyzer<'_> {
         Some(Ty::Union(id, expr))
     }
 
-    /// An interface can only be referred to: the innermost step must be a pointer.
+    /// An interface can only be referred to: the innermost derivation must be a pointer.
     fn interface_use(
         &mut self,
         interface: Option<crate::ir::InterfaceId>,
@@ -301,7 +301,7 @@ impl Analyzer<'_> {
         Ty::Named(id)
     }
 
-    /// `string` takes up the innermost step.
+    /// `string` takes up the innermost derivation.
     fn string_or(&mut self, ty: Ty, build: &mut Build<'_>) -> Option<Ty> {
         let Some(attr) = find(build.attrs, "string") else { return Some(ty) };
         let wide = match self.scalar_of(&ty) {
@@ -338,7 +338,7 @@ impl Analyzer<'_> {
         }
         build.levels.pop();
         let bound = match step.kind {
-            StepKind::Fixed(n) => Some(Expr::Const(i128::from(n))),
+            DerivationKind::Fixed(n) => Some(Expr::Const(i128::from(n))),
             _ => extent.size,
         };
         let string = Ty::String(StringTy { wide, bound });
@@ -346,10 +346,10 @@ impl Analyzer<'_> {
         Some(pointer_unless_ref(class, string))
     }
 
-    /// Class of the pointer at a step; of arrays that are no pointers `Ref`.
-    fn class_at(&self, level: usize, kind: StepKind, build: &Build<'_>) -> PtrClass {
+    /// Class of the pointer at a derivation; of arrays that are no pointers `Ref`.
+    fn class_at(&self, level: usize, kind: DerivationKind, build: &Build<'_>) -> PtrClass {
         let given = build.class.map(|c| c.0);
-        if kind != StepKind::Pointer {
+        if kind != DerivationKind::Pointer {
             let as_pointer = level == 0 && build.position == Position::Param;
             return given
                 .filter(|_| as_pointer && build.first_pointer.is_none())
@@ -365,20 +365,20 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Puts the remaining steps around `inner`.
+    /// Puts the remaining derivations around `inner`.
     fn wrap(&mut self, inner: Ty, build: &Build<'_>) -> Option<Ty> {
         let mut ty = inner;
         for (level, step) in build.levels.iter().enumerate().rev() {
             let extent = build.sizes.at(level);
             let class = self.class_at(level, step.kind, build);
             ty = match step.kind {
-                StepKind::Pointer if !extent.is_given() => Ty::Pointer(class, Box::new(ty)),
-                StepKind::Fixed(n) => {
+                DerivationKind::Pointer if !extent.is_given() => Ty::Pointer(class, Box::new(ty)),
+                DerivationKind::Fixed(n) => {
                     let size = Expr::Const(i128::from(n));
                     self.same_size(&extent, n);
                     pointer_unless_ref(class, self.array(ty, size, extent, step.span)?)
                 }
-                StepKind::Pointer | StepKind::Open => {
+                DerivationKind::Pointer | DerivationKind::Open => {
                     let Some(size) = extent.size.clone() else {
                         return self.unsized_array(step.span, build);
                     };
@@ -416,8 +416,8 @@ impl Analyzer<'_> {
     fn array(&mut self, element: Ty, size: Expr, extent: Extent, span: Span) -> Option<Ty> {
         if let (Expr::Const(n), false) = (&size, extent.is_varying()) {
             return match self.dimension(*n, extent.size_span.unwrap_or(span))? {
-                StepKind::Fixed(n) => Some(Ty::Fixed(Box::new(element), n)),
-                StepKind::Pointer | StepKind::Open => None,
+                DerivationKind::Fixed(n) => Some(Ty::Fixed(Box::new(element), n)),
+                DerivationKind::Pointer | DerivationKind::Open => None,
             };
         }
         let first = extent.first.clone().unwrap_or(Expr::Const(0));
@@ -427,14 +427,14 @@ impl Analyzer<'_> {
 }
 
 impl Build<'_> {
-    fn pop_pointer(&mut self) -> Option<Step> {
-        let is_pointer = self.levels.last().is_some_and(|l| l.kind == StepKind::Pointer);
+    fn pop_pointer(&mut self) -> Option<Derivation> {
+        let is_pointer = self.levels.last().is_some_and(|l| l.kind == DerivationKind::Pointer);
         if is_pointer { self.levels.pop() } else { None }
     }
 
     /// Takes the reference pointer off a parameter.
     fn top(&self, ty: Ty) -> Built {
-        let plain_pointer = self.levels.first().is_some_and(|l| l.kind == StepKind::Pointer)
+        let plain_pointer = self.levels.first().is_some_and(|l| l.kind == DerivationKind::Pointer)
             && !self.sizes.at(0).is_given();
         match ty {
             Ty::Pointer(PtrClass::Ref, target)

@@ -90,7 +90,7 @@ pub struct Attempt {
     has_asked: bool,
 }
 
-enum Step {
+enum DatagramReceived {
     Got(Datagram),
     Kernel,
     Empty,
@@ -155,23 +155,23 @@ impl Session {
         let may_wait = !how.dont_wait && !self.is_nonblocking.load(Ordering::Relaxed);
         loop {
             match self.datagram_step(generation, bufs, how.peek) {
-                Step::Home => {
+                DatagramReceived::Home => {
                     self.settle();
                     return None;
                 }
-                Step::Leave(reason) => {
+                DatagramReceived::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Got(datagram) => return Some(Ok(Got::Here(datagram))),
-                Step::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
+                DatagramReceived::Got(datagram) => return Some(Ok(Got::Here(datagram))),
+                DatagramReceived::Kernel => return Some(Ok(Got::Kernel { is_last: false })),
                 // Packets that have arrived count as received.
-                Step::Empty if !attempt.has_turned && self.is_delegated() => {
+                DatagramReceived::Empty if !attempt.has_turned && self.is_delegated() => {
                     attempt.has_turned = true;
                     library().turn_net();
                     continue;
                 }
-                Step::Empty => {}
+                DatagramReceived::Empty => {}
             }
             if may_wait {
                 let limit = self.receive_timeout.load(Ordering::Relaxed);
@@ -190,14 +190,19 @@ impl Session {
         }
     }
 
-    fn datagram_step(&self, generation: u32, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Step {
+    fn datagram_step(
+        &self,
+        generation: u32,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> DatagramReceived {
         let mut rx = lock(&self.rx);
         if self.generation.load(Ordering::Relaxed) != generation || rx.phase == RxPhase::Home {
-            return Step::Home;
+            return DatagramReceived::Home;
         }
-        let Some(stream) = &rx.stream else { return Step::Home };
+        let Some(stream) = &rx.stream else { return DatagramReceived::Home };
         if stream.is_frozen() {
-            return Step::Leave(ReasonT::PeerLeft);
+            return DatagramReceived::Leave(ReasonT::PeerLeft);
         }
         if rx.phase == RxPhase::Joined {
             let stream = Arc::clone(stream);
@@ -206,14 +211,14 @@ impl Session {
         let is_kernels_turn = !rx.was_kernels_turn && self.rx_kernel_event.load(Ordering::Relaxed);
         if !is_kernels_turn && let Some(datagram) = self.take_datagram(&rx, bufs, peek) {
             rx.was_kernels_turn = false;
-            return Step::Got(datagram);
+            return DatagramReceived::Got(datagram);
         }
         // Cleared before the kernel is asked, so that an event meanwhile is looked at next time.
         if self.rx_kernel_event.swap(false, Ordering::SeqCst) {
             rx.was_kernels_turn = true;
-            return Step::Kernel;
+            return DatagramReceived::Kernel;
         }
-        Step::Empty
+        DatagramReceived::Empty
     }
 
     fn take_datagram(

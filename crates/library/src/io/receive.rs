@@ -12,7 +12,7 @@ use crate::io::placement::Room;
 use crate::io::sleep::Waited;
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::receive_step::Step;
+use crate::session::received::Received;
 use core::sync::atomic::Ordering;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_session::{KindT, ReasonT};
@@ -40,26 +40,26 @@ impl Session {
         loop {
             let step = match core::mem::take(&mut placed) {
                 0 => self.receive_step(generation, bufs, got, how.peek, kernel),
-                len => Step::Done(Ok(len)),
+                len => Received::Done(Ok(len)),
             };
             let result = match step {
                 // Packets that have arrived count as received.
-                Step::Empty if !has_turned && self.is_delegated() => {
+                Received::Empty if !has_turned && self.is_delegated() => {
                     has_turned = true;
                     placed = self.turn_for(&Room::of(generation, bufs, got, how));
                     continue;
                 }
                 // What is here already cannot be given back; the rest comes from the kernel.
-                Step::Home => {
+                Received::Home => {
                     self.settle();
                     return (got > 0).then_some(Ok(got));
                 }
-                Step::Leave(reason) => {
+                Received::Leave(reason) => {
                     self.leave(reason, false);
                     continue;
                 }
-                Step::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
-                Step::Done(Ok(len)) => {
+                Received::Done(Ok(0)) if wanted > 0 => return Some(Ok(got)),
+                Received::Done(Ok(len)) => {
                     got += len;
                     if got >= wanted || how.peek || !how.wait_all || kernel.has_ended() {
                         // As below. Seldom so, and looking is cheaper.
@@ -70,23 +70,23 @@ impl Session {
                     }
                     continue;
                 }
-                Step::Done(Err(error)) => {
+                Received::Done(Err(error)) => {
                     // The last that there was to say: who waits now, waits for the kernel.
                     self.settle();
                     Err(error)
                 }
                 // Bytes that a poll has told of are not to be missed by the call that follows.
-                Step::Owed if !may_wait && !has_spun => {
+                Received::Owed if !may_wait && !has_spun => {
                     has_spun = true;
                     self.spin_for_flush();
                     continue;
                 }
-                Step::Empty | Step::Owed
+                Received::Empty | Received::Owed
                     if !may_wait || (how.wait_all && got > 0 && how.dont_wait) =>
                 {
                     Err(Errno::AGAIN)
                 }
-                Step::Empty | Step::Owed => {
+                Received::Empty | Received::Owed => {
                     let until = *deadline.get_or_insert_with(|| Deadline::from_limit(limit));
                     let room = Room::of(generation, bufs, got, how);
                     let waited = self.wait_readable(until, &room);
@@ -118,10 +118,10 @@ impl Session {
         skip: usize,
         peek: bool,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         let mut rx = lock(&self.rx);
         if self.generation.load(Ordering::Relaxed) != generation {
-            return Step::Home;
+            return Received::Home;
         }
         if skip == 0 {
             return self.look(&mut rx, bufs, peek, kernel);
@@ -136,7 +136,7 @@ impl Session {
             }
             before += len;
         }
-        Step::Done(Ok(0))
+        Received::Done(Ok(0))
     }
 
     #[inline]
@@ -146,14 +146,14 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         if rx.phase == RxPhase::Ring {
             match self.read_ring(rx, bufs, peek) {
                 Ok(step) => return step,
                 Err(Stop::Empty)
                     if !rx.is_promised && !self.rx_kernel_event.load(Ordering::Relaxed) =>
                 {
-                    return Step::Empty;
+                    return Received::Empty;
                 }
                 Err(_) => {}
             }
@@ -168,16 +168,16 @@ impl Session {
         rx: &mut Receiver,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Result<Step, Stop> {
-        let Some(stream) = &rx.stream else { return Ok(Step::Home) };
+    ) -> Result<Received, Stop> {
+        let Some(stream) = &rx.stream else { return Ok(Received::Home) };
         let len = stream.read(bufs, peek)?;
         self.have_delivered(stream);
         let keeps = peek && !self.is_carried();
         if (keeps || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, len, peek) {
             // Only the kernel keeps so much.
-            return Ok(Step::Leave(ReasonT::Operation));
+            return Ok(Received::Leave(ReasonT::Operation));
         }
-        Ok(Step::Done(Ok(len)))
+        Ok(Received::Done(Ok(len)))
     }
 
     #[cold]
@@ -188,21 +188,21 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
-        let Some(stream) = rx.stream.clone() else { return Step::Home };
+    ) -> Received {
+        let Some(stream) = rx.stream.clone() else { return Received::Home };
         match rx.phase {
-            RxPhase::Home => Step::Home,
+            RxPhase::Home => Received::Home,
             RxPhase::Joined => self.look_in_kernel_first(rx, &stream, bufs, peek, kernel),
             RxPhase::Ring => self.look_at_ring(rx, &stream, bufs, peek),
             RxPhase::Residue => self.look_for_rest(rx, &stream, bufs, peek, kernel),
             RxPhase::Reset => {
                 // What has come is told before how it ended, as the kernel does it.
                 if let Ok(len @ 1..) = self.receive_some(bufs, usize::MAX, peek, kernel) {
-                    return Step::Done(Ok(len));
+                    return Received::Done(Ok(len));
                 }
                 rx.is_reset = false;
                 self.finish(rx);
-                Step::Done(Err(Errno::CONNRESET))
+                Received::Done(Err(Errno::CONNRESET))
             }
         }
     }
@@ -215,9 +215,9 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         if stream.is_frozen() {
-            return Step::Leave(ReasonT::PeerLeft);
+            return Received::Leave(ReasonT::PeerLeft);
         }
         self.try_consent(rx, stream);
         if rx.phase == RxPhase::Ring {
@@ -231,8 +231,8 @@ impl Session {
                 rx.phase = RxPhase::Ring;
                 self.look_at_ring(rx, stream, bufs, peek)
             }
-            Err(Errno::AGAIN) => Step::Empty,
-            Err(Errno::INTR) => Step::Empty,
+            Err(Errno::AGAIN) => Received::Empty,
+            Err(Errno::INTR) => Received::Empty,
             // The end, or an error, of a peer that had switched: its ring comes first.
             Ok(0) | Err(_) if uses_ring && stream.available().is_ok_and(|len| len > 0) => {
                 rx.phase = RxPhase::Ring;
@@ -245,9 +245,9 @@ impl Session {
             Ok(0) if bufs.iter().any(|buf| !buf.is_empty()) && !stream.is_frozen() => {
                 // A peer on another host has closed before the session was away.
                 let has_closed = self.is_carried();
-                Step::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
+                Received::Leave(if has_closed { ReasonT::PeerLeft } else { ReasonT::PeerDied })
             }
-            other => Step::Done(other),
+            other => Received::Done(other),
         }
     }
 
@@ -295,7 +295,7 @@ impl Session {
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Step {
+    ) -> Received {
         // Cleared before looking, so that an event meanwhile is looked at next time.
         let had_event = self.rx_kernel_event.swap(false, Ordering::SeqCst);
         match self.read_ring(rx, bufs, peek) {
@@ -308,14 +308,14 @@ impl Session {
             Err(Stop::Empty) => {}
             // The carrier has not begun yet.
             Err(Stop::NotOnRing) if self.is_carried() => return self.found_nothing(rx, stream),
-            Err(Stop::Frozen) => return Step::Leave(ReasonT::PeerLeft),
-            Err(_) => return Step::Leave(ReasonT::Violation),
+            Err(Stop::Frozen) => return Received::Leave(ReasonT::PeerLeft),
+            Err(_) => return Received::Leave(ReasonT::Violation),
         }
         if self.is_carried() {
             return self.found_nothing(rx, stream);
         }
         if !had_event {
-            return Step::Empty;
+            return Received::Empty;
         }
         let mut byte = [0];
         let peeked = &mut [IoSliceMut::new(&mut byte)];
@@ -324,19 +324,19 @@ impl Session {
         let found =
             if has_error { Ok(0) } else { kernel::peek(self.number(), self.kind(), peeked) };
         match found {
-            Err(Errno::AGAIN | Errno::INTR) => Step::Empty,
+            Err(Errno::AGAIN | Errno::INTR) => Received::Empty,
             // Published before the end that we have just seen?
             _ if stream.available().is_ok_and(|len| len > 0) => {
                 self.note_kernel_event();
-                self.read_ring(rx, bufs, peek).unwrap_or(Step::Empty)
+                self.read_ring(rx, bufs, peek).unwrap_or(Received::Empty)
             }
             // The end, an error, or bytes from another holder: no stream any more.
             Ok(0) | Err(_) => {
                 // Looking has taken it away: it is for us to say.
                 rx.is_reset |= found == Err(Errno::CONNRESET);
-                Step::Leave(ReasonT::PeerDied)
+                Received::Leave(ReasonT::PeerDied)
             }
-            Ok(_) => Step::Leave(ReasonT::SeveralHolders),
+            Ok(_) => Received::Leave(ReasonT::SeveralHolders),
         }
     }
 

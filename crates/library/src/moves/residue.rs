@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::session::directions::Receiver;
 use crate::session::owed::flushed;
 use crate::session::peeked::PEEKED_MAX;
-use crate::session::receive_step::Step;
+use crate::session::received::Received;
 use core::time::Duration;
 use rustix::io::{Errno, IoSliceMut};
 use sojourn_shm::deadline::now_ns;
@@ -47,13 +47,13 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         kernel: &mut dyn FromKernel,
-    ) -> Step {
+    ) -> Received {
         let Ok(owed) = stream.peer_leftover() else {
             self.finish(rx);
-            return Step::Home;
+            return Received::Home;
         };
         if bufs.iter().all(|buf| buf.is_empty()) {
-            return Step::Done(Ok(0));
+            return Received::Done(Ok(0));
         }
         // Before the kernel is looked at.
         rx.seen_news = stream.flush_news();
@@ -62,7 +62,7 @@ impl Session {
         // Where all of it is in the kernel, in order, nothing is left to be counted either.
         if rx.since_freeze >= owed || (flushed == Some(owed) && rx.peeked.is_empty()) {
             self.finish(rx);
-            return Step::Home;
+            return Received::Home;
         }
         let queued = if rx.is_unsure { kernel::input_queue(self.number()) } else { 0 };
         // What was in the kernel before that is nothing of what is owed.
@@ -77,7 +77,7 @@ impl Session {
                 }
                 // What a peer that has died has flushed, the kernel's end will tell.
                 None if self.peer_is_dead() => {}
-                None => return Step::Owed,
+                None => return Received::Owed,
             }
             rx.is_unsure = false;
         }
@@ -85,7 +85,7 @@ impl Session {
             && let Ok(len @ 1..) = self.receive_some(bufs, rx.before_owed, peek, kernel)
         {
             rx.before_owed -= if peek { 0 } else { len };
-            return Step::Done(Ok(len));
+            return Received::Done(Ok(len));
         }
         let from_kernel = flushed.unwrap_or(owed).min(owed);
         if (flushed.is_none() && !has_begun) || rx.since_freeze >= from_kernel {
@@ -103,10 +103,10 @@ impl Session {
                     rx.peeked.settle(bufs, len, peek);
                 }
                 rx.since_freeze += if peek { 0 } else { len };
-                Step::Done(Ok(len))
+                Received::Done(Ok(len))
             }
-            Err(Errno::AGAIN | Errno::INTR) => Step::Owed,
-            Err(error) => Step::Done(Err(error)),
+            Err(Errno::AGAIN | Errno::INTR) => Received::Owed,
+            Err(error) => Received::Done(Err(error)),
         }
     }
 
@@ -119,7 +119,7 @@ impl Session {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
         (owed, may_flush): (usize, bool),
-    ) -> Step {
+    ) -> Received {
         let (mut done, from) = (0, rx.since_freeze);
         let most = if peek { PEEKED_MAX } else { usize::MAX };
         for buf in bufs.iter_mut() {
@@ -130,13 +130,13 @@ impl Session {
         let takes = !peek && may_flush;
         if takes && !stream.take_unflushed(from, done) {
             if stream.peer_flushes() {
-                return Step::Owed;
+                return Received::Owed;
             }
             // Whatever it has written there instead: it is not relied on any more.
             rx.flushed = Some(from);
         }
         if (peek || !rx.peeked.is_empty()) && !rx.peeked.settle(bufs, done, peek) {
-            return Step::Done(Err(Errno::NOBUFS));
+            return Received::Done(Err(Errno::NOBUFS));
         }
         if !peek {
             rx.since_freeze += done;
@@ -144,6 +144,6 @@ impl Session {
                 self.finish(rx);
             }
         }
-        Step::Done(Ok(done))
+        Received::Done(Ok(done))
     }
 }

@@ -12,7 +12,7 @@ use crate::remote::carry_server::{ANSWER_LIMIT, Connected, open_carry_client};
 use crate::remote::net::{Net, Parting};
 use crate::session::Session;
 use crate::session::directions::{Receiver, RxPhase};
-use crate::session::receive_step::Step;
+use crate::session::received::Received;
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use rustix::fd::AsFd;
@@ -45,9 +45,9 @@ impl Session {
 
     /// A session's ring is empty. What the kernel had when it was given up may have been reported,
     /// so it is not "nothing" until the carrier has brought it.
-    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Step {
+    pub(crate) fn found_nothing(&self, rx: &mut Receiver, stream: &Stream) -> Received {
         rx.is_promised &= stream.totals().1 == 0;
-        if rx.is_promised { Step::Owed } else { Step::Empty }
+        if rx.is_promised { Received::Owed } else { Received::Empty }
     }
 
     /// The kernel's socket has nothing to say: the session is away from it, and on the way home it

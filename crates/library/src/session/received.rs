@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use sojourn_session::ReasonT;
 
 /// What one look gave.
-pub(crate) enum Step {
+pub(crate) enum Received {
     Done(Result<usize, Errno>),
     /// Nothing yet.
     Empty,
