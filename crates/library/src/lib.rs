@@ -32,7 +32,7 @@ pub use process::library::{Library, library};
 pub use remote::options::{Known, Queue, Set};
 pub use session::Session;
 
-pub use fds::table::Entry;
+pub use fds::table::FdEntry;
 
 pub use sojourn_pump::ancillary;
 pub use sojourn_pump::tcp_info;

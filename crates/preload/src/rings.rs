@@ -20,7 +20,7 @@ use crate::inside;
 use crate::library::Library;
 use crate::next::c_library;
 use crate::tls::here;
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{buffers, raw};
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -494,7 +494,7 @@ pub(crate) fn has_lost_one(library: &'static Library) -> bool {
 
 /// `mmap`, asked first: the memory of a ring's entries is mapped before anything is submitted, and
 /// mostly by the C library's function even where the other calls are not.
-unsafe extern "C" fn before_map(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_map(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if !guard::has_started() || here().depth.load(Ordering::Relaxed) != 0 {
         // Whose allocator begins with it may not be able to look for functions yet; and what is
         // called from inside is the kernel's to do.

@@ -12,7 +12,7 @@ use crate::process::{ends_by_call, forked_by, has_notification, is_filter, shut}
 use crate::raw::{Kernel, Numbered};
 use crate::readiness::{self, Countdown, Terms, masked, terms};
 use crate::rings::{self, View};
-use crate::trampoline::{Entry, asks_first};
+use crate::trampoline::{Interposer, asks_first};
 use crate::{
     buffers, confined, control, descriptors, exec, files, io, messages, options, reopen, select,
     sockets,
@@ -26,7 +26,7 @@ type NumberFn =
     unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
 /// Decides which function it is to be.
-unsafe extern "C" fn before_syscall(entry: &Entry, arguments: &[usize; 6]) -> usize {
+unsafe extern "C" fn before_syscall(entry: &Interposer, arguments: &[usize; 6]) -> usize {
     if !is_open() {
         // The library's own calls, to wait mostly, are no other's business.
         return if is_inside() { plain as NumberFn as usize } else { entry.next() };

@@ -21,7 +21,7 @@ mod counts;
 mod datagrams;
 #[cfg(test)]
 mod datagrams_tests;
-mod entry;
+mod driven;
 #[cfg(test)]
 mod fakes;
 pub mod figures;

@@ -6,7 +6,7 @@ mod datagrams;
 
 use crate::carried::{Carried, Ending};
 use crate::datagrams::Sockets;
-use crate::entry::{Entries, Entry, Flows, Timers};
+use crate::driven::{DrivenSession, DrivenSessions, Flows, Timers};
 use crate::in_transit::{InTransit, Unclaimed};
 use crate::link_hop::{LinkHop, LinkId};
 use crate::placement::Placement;
@@ -49,7 +49,7 @@ pub struct Pump {
     pub(crate) links: Vec<Link>,
     /// Those of UDP sockets.
     pub(crate) sockets: Sockets,
-    entries: Entries,
+    entries: DrivenSessions,
     flows: Flows,
     /// What has come for sessions that are on their way here, or home.
     unclaimed: Unclaimed,
@@ -135,7 +135,7 @@ impl Pump {
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.sessions += 1;
         }
-        let mut entry = Entry {
+        let mut entry = DrivenSession {
             carried,
             link,
             flow,

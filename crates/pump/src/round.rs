@@ -8,7 +8,7 @@
 //! makes of a segment (`carried`).
 
 use crate::datagrams::Sockets;
-use crate::entry::{Entries, Flows};
+use crate::driven::{DrivenSessions, Flows};
 use crate::in_transit::Unclaimed;
 use crate::placement::{Marks, Placement, Sizes};
 use sojourn_netif::{Accept, Link, Received, Scatter};
@@ -31,7 +31,7 @@ pub(crate) struct Round<'p, 'l, 'b> {
     /// What the frames begin with.
     pub(crate) link: Link,
     flows: &'p Flows,
-    entries: &'p mut Entries,
+    entries: &'p mut DrivenSessions,
     dirty: &'p mut Vec<u32>,
     sockets: &'p mut Sockets,
     unclaimed: &'p mut Unclaimed,
@@ -43,7 +43,7 @@ pub(crate) struct Round<'p, 'l, 'b> {
 impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
     pub(crate) fn new(
         flows: &'p Flows,
-        entries: &'p mut Entries,
+        entries: &'p mut DrivenSessions,
         dirty: &'p mut Vec<u32>,
         sockets: &'p mut Sockets,
         unclaimed: &'p mut Unclaimed,

@@ -3,7 +3,7 @@
 //! The shell asks before each data call and, for the kernel, reports the result. Read the head of
 //! `table` for the order of things.
 
-use crate::fds::table::{Direction, Entry, mark};
+use crate::fds::table::{Direction, FdEntry, mark};
 use crate::io::call_flags::{Recv, Send};
 use crate::io::datagrams::{Attempt, Got};
 use crate::io::from_kernel::FromKernel;
@@ -29,7 +29,7 @@ pub enum Path<'a> {
 #[derive(Debug)]
 pub struct Use<'a> {
     library: &'a Library,
-    entry: &'a Entry,
+    entry: &'a FdEntry,
     fd: i32,
     way: Direction,
 }
@@ -67,7 +67,7 @@ pub struct Call<'a> {
     session: &'a Session,
     /// The slot's when the table was looked at: it may be in use for something else by now.
     generation: u32,
-    entry: &'a Entry,
+    entry: &'a FdEntry,
     /// The entry's, likewise.
     version: u32,
 }
@@ -182,7 +182,7 @@ impl Library {
     }
 
     #[inline]
-    fn session_path<'a>(&'a self, fd: i32, entry: &'a Entry, way: Direction) -> Path<'a> {
+    fn session_path<'a>(&'a self, fd: i32, entry: &'a FdEntry, way: Direction) -> Path<'a> {
         let version = entry.version.load(Ordering::Relaxed);
         let Some((session, generation)) = self.own_session(entry) else {
             return self.path_after_recall(entry);
@@ -204,7 +204,7 @@ impl Library {
 
     /// The session is another process's: a `fork` has brought us here.
     #[cold]
-    fn path_after_recall(&self, entry: &Entry) -> Path<'_> {
+    fn path_after_recall(&self, entry: &FdEntry) -> Path<'_> {
         self.recall_from_parent(entry);
         Path::Plain
     }

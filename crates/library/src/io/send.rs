@@ -243,7 +243,7 @@ impl Session {
         self.tx_state.load(Ordering::Relaxed) == switch::RING || self.switch(&mut lock(&self.tx))
     }
 
-    /// After [`crate::fds::table::Entry::enter`]: whether the kernel call may be made.
+    /// After [`crate::fds::table::FdEntry::enter`]: whether the kernel call may be made.
     #[inline]
     pub(crate) fn kernel_may_send(&self) -> bool {
         // SYNC: after `users`; pairs with the store in `switch`.

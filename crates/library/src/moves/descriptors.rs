@@ -2,7 +2,7 @@
 //!
 //! The shell tells, around the kernel's calls. Read `docs/understand/streams.md`, "Going home".
 
-use crate::fds::table::{Direction, Entry, mark};
+use crate::fds::table::{Direction, FdEntry, mark};
 use crate::host::kernel;
 use crate::host::lock::lock;
 use crate::process::deferred::Telling;
@@ -167,7 +167,7 @@ impl Library {
 
     /// Takes back an offer: what it said of the descriptor's holders and numbers is true no more.
     /// If it was made under another number, it comes to nothing when it is answered.
-    fn take_back(&self, fd: i32, entry: &Entry) {
+    fn take_back(&self, fd: i32, entry: &FdEntry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
         if entry.may_be_aliased() {
@@ -276,7 +276,7 @@ impl Library {
     }
 
     /// Ends what a number has to do with a session: its close or its offer.
-    fn unjoin(&self, fd: i32, entry: &Entry) {
+    fn unjoin(&self, fd: i32, entry: &FdEntry) {
         let Some(engine) = self.engine() else { return };
         let _joining = lock(&engine.joining);
         if entry.has(mark::OFFERED) {
@@ -309,7 +309,7 @@ impl Library {
     /// end yet. If it would be but for that, and would be an orderly one, the peer is told so now.
     /// Where that is not known the server's answer is waited for, with which its duplicate is
     /// closed.
-    fn end_offered(&self, engine: &Engine, fd: i32, entry: &Entry) {
+    fn end_offered(&self, engine: &Engine, fd: i32, entry: &FdEntry) {
         let is_sole = self.is_sole(entry) && !entry.may_be_aliased();
         let is_stream =
             matches!(crate::process::thresholds::kind_of(fd), Some(KindT::Tcp | KindT::Unix));
@@ -329,7 +329,7 @@ impl Library {
     }
 
     /// The descriptor has gone without our seeing it: the kernel has told the peer already.
-    fn lost(&self, fd: i32, entry: &Entry) {
+    fn lost(&self, fd: i32, entry: &FdEntry) {
         if let Some((session, _)) = self.own_session(entry) {
             session.abandon();
         }

@@ -14,7 +14,7 @@ const PAYLOAD_MAX: usize = 65_535;
 
 /// One that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct QueuedDatagram {
     pub(super) source: SocketAddr,
     pub(super) envelope: Envelope,
     pub(super) segment_size: u16,
@@ -62,7 +62,7 @@ pub(super) type About<'a> = (SocketAddr, &'a Envelope);
 #[derive(Debug)]
 pub(super) struct Queue {
     ring: Ring,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueuedDatagram>,
     entries_max: usize,
     next: u64,
     /// What `SO_RCVBUF` allows, overhead included.
@@ -111,7 +111,7 @@ impl Queue {
         self.ring.write(span.start, payload);
         self.next = span.end;
         self.charged += length + OVERHEAD;
-        self.entries.push_back(Entry { source, envelope: *envelope, segment_size, span });
+        self.entries.push_back(QueuedDatagram { source, envelope: *envelope, segment_size, span });
         true
     }
 
@@ -131,7 +131,7 @@ impl Queue {
         }
         let len = entry.span.len() as usize;
         let copied = len - rest.len() as usize;
-        let Entry { source, envelope, segment_size, .. } = *entry;
+        let QueuedDatagram { source, envelope, segment_size, .. } = *entry;
         Some(Received { source, envelope, len, copied, segment_size })
     }
 
@@ -143,7 +143,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry, [&[u8]; 2])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&QueuedDatagram, [&[u8]; 2])> {
         self.entries.iter().map(|entry| (entry, self.ring.slices(entry.span)))
     }
 }

@@ -15,7 +15,7 @@ use std::hash::BuildHasherDefault;
 /// When it is looked at which session.
 pub(crate) type Timers = BTreeSet<(Instant, u32)>;
 
-pub(crate) struct Entry {
+pub(crate) struct DrivenSession {
     pub(crate) carried: Carried,
     pub(crate) link: LinkId,
     pub(crate) flow: FlowKey,
@@ -32,11 +32,11 @@ pub(crate) struct Entry {
 }
 
 /// The sessions, by their numbers.
-pub(crate) type Entries = HashMap<u32, Entry, BuildHasherDefault<Words>>;
+pub(crate) type DrivenSessions = HashMap<u32, DrivenSession, BuildHasherDefault<Words>>;
 /// Their numbers, by what their own frames say.
 pub(crate) type Flows = HashMap<FlowKey, u32, BuildHasherDefault<Words>>;
 
-impl Entry {
+impl DrivenSession {
     pub(crate) fn arrived(
         &mut self,
         frame: &Frame<'_>,
