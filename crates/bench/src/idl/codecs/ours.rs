@@ -18,9 +18,7 @@ mod stubs {
     include!(concat!(env!("OUT_DIR"), "/own/cases.rs"));
 }
 
-use stubs::{
-    CasesClient, CasesServer, CasesService, DirEntry, FileStatus, Listing, Node, RecordArgs,
-};
+use stubs::{CasesClient, CasesServer, CasesService, Entry, FileStatus, Listing, Node, RecordArgs};
 
 /// The row.
 pub(super) fn subjects() -> Vec<Subject> {
@@ -99,12 +97,12 @@ struct Ours {
 impl Ours {
     fn new() -> Self {
         let arguments = Arguments::new();
-        let entry = |entry: &cases::DirEntry| DirEntry {
+        let entry = |entry: &cases::DirEntry| Entry {
             inode: entry.inode,
             kind: entry.kind,
             name: CString::new(entry.name.as_str()).ok(),
         };
-        let entries: Vec<DirEntry> = arguments.entries.iter().map(entry).collect();
+        let entries: Vec<Entry> = arguments.entries.iter().map(entry).collect();
         let listing = Listing { count: entries.len() as u32, entries: Some(entries) };
         let object = Arc::new(Object { sum: AtomicU64::new(0), listing });
         let client = CasesClient::bind(Memory::new(CasesService::new(Arc::clone(&object))));

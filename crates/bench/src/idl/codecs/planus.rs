@@ -73,10 +73,10 @@ impl Codec for Planus {
         let root = schema::ListArgsRef::read_as_root(black_box(body)).ok()?;
         let entries = cases::serve_list(&self.arguments, root.directory().ok()?);
         self.reply.clear();
-        let mut offsets: Vec<Offset<schema::DirEntry>> = Vec::with_capacity(entries.len());
+        let mut offsets: Vec<Offset<schema::Entry>> = Vec::with_capacity(entries.len());
         for entry in entries {
             let name = self.reply.create_string(&*entry.name);
-            let made = schema::DirEntry::create(&mut self.reply, entry.inode, entry.kind, name);
+            let made = schema::Entry::create(&mut self.reply, entry.inode, entry.kind, name);
             offsets.push(made);
         }
         let list = self.reply.create_vector(&offsets[..]);
