@@ -22,7 +22,7 @@ use crate::metastate::NextHop;
 use crate::plan::UdpPlan;
 use crate::session::{Delegated, JoinedEnds, Phase, Session, UdpDelegated};
 use crate::sessions::Adopted;
-use crate::too_big::Path;
+use crate::too_big::PathMtu;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use sojourn_filter::Key;
@@ -184,7 +184,7 @@ impl Carrier {
             record,
             token: label.token,
             next_hop,
-            path: Path::new(now()),
+            path: PathMtu::new(now()),
             link: label.link,
             port: label.port,
             is_cut: true,

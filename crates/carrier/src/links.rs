@@ -72,7 +72,7 @@ struct Owner {
 }
 
 /// One interface.
-pub(crate) struct Link {
+pub(crate) struct FilteredInterface {
     filter: Filter,
     /// By what their programs know them by.
     owners: HashMap<u64, Owner>,
@@ -101,7 +101,7 @@ pub(crate) struct Program {
 
 /// All of them, by the interfaces' numbers.
 pub(crate) struct Links {
-    links: HashMap<u32, Link>,
+    links: HashMap<u32, FilteredInterface>,
     last: u64,
     /// That of a program's packet socket, if it has one.
     ring: Option<RingLayout>,
@@ -167,7 +167,7 @@ impl Links {
     }
 
     /// Sees to it that the interface of a next hop has its filter.
-    pub(crate) fn open(&mut self, next_hop: &NextHop) -> Result<&mut Link, LinkError> {
+    pub(crate) fn open(&mut self, next_hop: &NextHop) -> Result<&mut FilteredInterface, LinkError> {
         Ok(match self.links.entry(next_hop.interface) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
@@ -175,7 +175,11 @@ impl Links {
                 // Now, while nothing waits for it: starting a process takes a while.
                 self.keeping.ready();
                 self.keeping.link(next_hop.interface, &filter);
-                place.insert(Link { filter, owners: HashMap::new(), idle_since: now() })
+                place.insert(FilteredInterface {
+                    filter,
+                    owners: HashMap::new(),
+                    idle_since: now(),
+                })
             }
         })
     }
@@ -187,7 +191,8 @@ impl Links {
         holdings: Vec<(String, OwnedFd)>,
     ) -> Result<(), LinkError> {
         let filter = Filter::adopt(holdings, OPTIONS)?;
-        self.links.insert(index, Link { filter, owners: HashMap::new(), idle_since: now() });
+        self.links
+            .insert(index, FilteredInterface { filter, owners: HashMap::new(), idle_since: now() });
         Ok(())
     }
 
@@ -331,7 +336,7 @@ impl Links {
             at >= over
         };
         let Self { links, keeping, .. } = self;
-        links.retain(|index, Link { filter, owners, idle_since }| {
+        links.retain(|index, FilteredInterface { filter, owners, idle_since }| {
             let mut leaves = |owner: &Owner| {
                 owner.sessions == 0 && (owner.is_adopted || is_over(owner.idle_since))
             };

@@ -180,7 +180,7 @@ impl Metastate {
         Ok(route)
     }
 
-    fn link(&mut self, index: u32) -> Result<Link, NextHopError> {
+    fn link(&mut self, index: u32) -> Result<LinkInfo, NextHopError> {
         let mut question = LinkMessage::default();
         question.header.index = index;
         let answer = self.asker.ask(Message::GetLink(question)).map_err(step("link"))?;
@@ -192,7 +192,7 @@ impl Metastate {
             LinkLayerType::None | LinkLayerType::Rawip => false,
             _ => return Err(NextHopError::Link),
         };
-        let mut link = Link { name: String::new(), mac: None, mtu: 0 };
+        let mut link = LinkInfo { name: String::new(), mac: None, mtu: 0 };
         for attribute in answer.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name = name,
@@ -252,7 +252,7 @@ impl Route {
     }
 }
 
-struct Link {
+struct LinkInfo {
     name: String,
     mac: Option<Mac>,
     mtu: u32,

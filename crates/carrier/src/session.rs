@@ -8,7 +8,7 @@ use crate::label::Kept;
 use crate::links::Ticket;
 use crate::metastate::{Mac, NextHop};
 use crate::plan::UdpPlan;
-use crate::too_big::Path;
+use crate::too_big::PathMtu;
 use rustix::fd::OwnedFd;
 use sojourn_filter::Key;
 use sojourn_ipc::rt::Descriptor;
@@ -144,7 +144,7 @@ pub(crate) struct Delegated {
     pub(crate) token: u64,
     /// As its library was told it last.
     pub(crate) next_hop: NextHop,
-    pub(crate) path: Path,
+    pub(crate) path: PathMtu,
     /// What its program knows its packet socket by, and the socket's link address if it is a
     /// port's.
     pub(crate) link: u64,

@@ -27,7 +27,7 @@ use crate::rule::OwnerId;
 use crate::sys::{self, AttachPoint};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use sojourn_wire::MacAddress;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use std::fs::File;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -58,8 +58,8 @@ pub struct Port {
 /// The link-layer address that programs behind ports of this interface send from.
 pub(crate) fn mac_of(interface: &Interface) -> MacAddress {
     match interface.link {
-        Link::Ethernet => interface.mac,
-        Link::Raw => RAW_MAC,
+        LinkType::Ethernet => interface.mac,
+        LinkType::Raw => RAW_MAC,
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
             index: 5,
             name: name_of(OwnerId(0x2f)),
             alias: format!("{ALIAS}12"),
-            link: Link::Ethernet,
+            link: LinkType::Ethernet,
             mac: MacAddress::default(),
             mtu: 0,
             is_up: true,

@@ -94,11 +94,11 @@ pub(crate) struct Local {
 }
 
 /// One server thread, as others see it.
-pub(crate) type ServerThread = Mailbox<Link>;
+pub(crate) type ServerThread = Mailbox<ClientLink>;
 
 /// One client, as the server knows it.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ClientLink {
     pub(crate) id: ClientId,
     pub(crate) region: Region,
     pub(crate) socket: ClientSocket,
@@ -137,7 +137,7 @@ pub(crate) struct Terms {
     pub(crate) same_space: bool,
 }
 
-impl Link {
+impl ClientLink {
     pub(crate) fn new(
         terms: Terms,
         region: Region,

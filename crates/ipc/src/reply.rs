@@ -11,7 +11,7 @@ use crate::gather::Gather;
 use crate::layout::{
     BY_REFERENCE, CPU_SHIFT, Header, INLINE_MAX, INLINE_WORDS, Kind, LONG, TABLE_LEN,
 };
-use crate::link::{Answer, Link, LongReply};
+use crate::link::{Answer, ClientLink, LongReply};
 use crate::lock::lock;
 use crate::message::{bytes_of, bytes_of_mut};
 use crate::rt::{ClientId, Encoder, Fault, Gone, Writer};
@@ -22,20 +22,24 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ReplyToken {
     /// `None` once answered.
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ClientLink>>,
     line: u8,
     seq: u32,
 }
 
 impl ReplyToken {
-    pub(crate) fn new(link: Arc<Link>, line: u8, seq: u32) -> Self {
+    pub(crate) fn new(link: Arc<ClientLink>, line: u8, seq: u32) -> Self {
         Self { link: Some(link), line, seq }
     }
 
     /// The token of call `seq` on `line`, if that is outstanding and nobody has it: for the C
     /// interface, whose tokens are numbers. Else the link is given back.
     #[inline]
-    pub(crate) fn claim(link: Arc<Link>, line: u8, seq: u32) -> Result<Self, Arc<Link>> {
+    pub(crate) fn claim(
+        link: Arc<ClientLink>,
+        line: u8,
+        seq: u32,
+    ) -> Result<Self, Arc<ClientLink>> {
         if link.claim_call(line, seq) { Ok(Self::new(link, line, seq)) } else { Err(link) }
     }
 
@@ -120,7 +124,7 @@ pub(crate) enum BodyStorage {
 /// Where the body of an answer on `line` is to be written: aligned to 8, as long as the link lives
 /// and the call is outstanding, or as long as the place is kept.
 #[inline]
-pub(crate) fn place(link: &Arc<Link>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
+pub(crate) fn place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     if body_len <= INLINE_MAX {
         return (BodyStorage::Inline, link.lines[line as usize].words.get().cast::<u8>());
     }
@@ -128,7 +132,7 @@ pub(crate) fn place(link: &Arc<Link>, line: u8, body_len: usize) -> (BodyStorage
 }
 
 #[inline(never)]
-fn long_place(link: &Arc<Link>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
+fn long_place(link: &Arc<ClientLink>, line: u8, body_len: usize) -> (BodyStorage, *mut u8) {
     let area = link.region.reply_area(line);
     if !link.same_space
         && let Some(body) = area.part(TABLE_LEN, body_len)
@@ -180,7 +184,7 @@ impl<'d> ReplyDraft<'d> {
     }
 
     #[inline(never)]
-    fn form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+    fn form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
         let fds = self.encoder.fds().len();
         if fds > 0 && !link.send_fds(seq, self.encoder.fds()) {
             return Form::Fault(Fault::NO_RESOURCES);
@@ -192,7 +196,7 @@ impl<'d> ReplyDraft<'d> {
     }
 
     #[inline(never)]
-    fn long_form(&mut self, link: &Arc<Link>, seq: u32) -> Form {
+    fn long_form(&mut self, link: &Arc<ClientLink>, seq: u32) -> Form {
         let line = self.token.line;
         let own = core::mem::replace(&mut self.place, BodyStorage::Inline);
         let body: Option<&[u8]> = match &own {
@@ -271,14 +275,14 @@ enum Form {
 /// moved about is two words.
 #[derive(Debug)]
 pub struct ReadyReply {
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ClientLink>>,
     line: u8,
 }
 
 impl ReadyReply {
     /// Completes the answer to call `seq`: everything but the processor we run on.
     #[inline]
-    fn new(link: Option<Arc<Link>>, line: u8, seq: u32, form: &Form) -> Self {
+    fn new(link: Option<Arc<ClientLink>>, line: u8, seq: u32, form: &Form) -> Self {
         let Some(link) = link else { return Self { link: None, line } };
         let mut header = Header {
             seq,
@@ -329,7 +333,7 @@ impl ReadyReply {
 
     /// As [`Self::send`]; gives the link back, so that its count need not change hands.
     #[inline]
-    pub(crate) fn send_and_return(mut self) -> Option<Arc<Link>> {
+    pub(crate) fn send_and_return(mut self) -> Option<Arc<ClientLink>> {
         let link = self.link.take()?;
         publish(&link, self.line);
         Some(link)
@@ -338,7 +342,7 @@ impl ReadyReply {
 
 /// Publishes the complete answer of a line.
 #[inline]
-fn publish(link: &Link, line: u8) {
+fn publish(link: &ClientLink, line: u8) {
     let own = &link.lines[line as usize];
     // SAFETY: the answer's holder alone may touch the line's private part until `end_call` below.
     let (words, answer) = unsafe { (&*own.words.get(), *own.answer.get()) };
@@ -364,7 +368,7 @@ impl Drop for ReadyReply {
 
 /// Publishes the next piece of a long answer, which the client asked for with message `seq`. False
 /// if there is no such answer.
-pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
+pub(crate) fn send_more(link: &ClientLink, line: u8, seq: u32) -> bool {
     fault::point("server.more");
     let mut replies = lock(&link.long_replies);
     let Some(at) = replies.iter().position(|reply| reply.line == line) else { return false };
@@ -397,7 +401,7 @@ pub(crate) fn send_more(link: &Link, line: u8, seq: u32) -> bool {
 /// Tells the client that the slots' requests up to number `count` have been taken, and wakes it if
 /// it waits for that room.
 #[inline]
-pub(crate) fn publish_consumed(link: &Link, count: u32) {
+pub(crate) fn publish_consumed(link: &ClientLink, count: u32) {
     if ring::consume(link.region.consumed(), link.region.want(), count) {
         link.ring_client();
     }

@@ -24,7 +24,7 @@ pub use host::kernel::PollFd;
 pub use host::numbers;
 pub use host::{Host, Interrupt, Plain};
 pub use io::call_flags::{Recv, Send};
-pub use io::calls::{Call, Path, Use};
+pub use io::calls::{Call, Route, Use};
 pub use io::datagrams::{Attempt, Datagram, Got, PARTS_MAX};
 pub use io::from_kernel::{BytesOnly, FromKernel};
 pub use moves::descriptors::{Origin, SocketOption};

@@ -8,7 +8,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use sojourn_wire::MacAddress;
 use sojourn_wire::ethernet::VlanTag;
-use sojourn_wire::frame::Link;
+use sojourn_wire::frame::LinkType;
 use sojourn_wire::vnet;
 
 /// The longest frame that anything here carries: an IP packet of 65,535 bytes behind an Ethernet
@@ -118,7 +118,7 @@ pub struct Properties {
     /// The longest IP packet that goes over the link, in bytes.
     pub mtu: usize,
     /// What comes before the IP header.
-    pub link: Link,
+    pub link: LinkType,
     /// The interface's own link-layer address, where there is one.
     pub address: Option<MacAddress>,
     /// Whether a checksum may be left partial in what is sent.
@@ -230,7 +230,7 @@ pub enum SendError {
     Invalid,
     /// The link does not work.
     #[error(transparent)]
-    Link(#[from] LinkError),
+    LinkType(#[from] LinkError),
 }
 
 impl From<Errno> for SendError {
@@ -240,7 +240,7 @@ impl From<Errno> for SendError {
             Errno::NOBUFS | Errno::NOMEM => Self::Dropped,
             Errno::MSGSIZE => Self::TooLong,
             Errno::INVAL => Self::Invalid,
-            errno => Self::Link(errno.into()),
+            errno => Self::LinkType(errno.into()),
         }
     }
 }
@@ -376,8 +376,8 @@ mod tests {
     #[test]
     fn errors_keep_their_meaning() {
         assert_eq!(SendError::from(Errno::AGAIN), SendError::Full);
-        assert_eq!(SendError::from(Errno::NETDOWN), SendError::Link(LinkError::Down));
-        assert_eq!(SendError::from(Errno::NXIO), SendError::Link(LinkError::Gone));
+        assert_eq!(SendError::from(Errno::NETDOWN), SendError::LinkType(LinkError::Down));
+        assert_eq!(SendError::from(Errno::NXIO), SendError::LinkType(LinkError::Gone));
         assert_eq!(OpenError::at("socket")(Errno::PERM), OpenError::NotPermitted);
     }
 }

@@ -51,7 +51,7 @@ pub use interface::{
 pub use message::Message;
 pub use packet::PacketOptions;
 pub use ring::{Ring, RingLayout};
-pub use sojourn_wire::frame::Link;
+pub use sojourn_wire::frame::LinkType;
 pub use sojourn_wire::vnet;
 pub use trace::{Direction, Event, HEAD_BYTES, Outcome, Trace};
 pub use xdp::{Xdp, XdpOptions};

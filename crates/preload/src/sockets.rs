@@ -6,7 +6,7 @@ use crate::descriptors::{numbering, numbering_first, opened};
 use crate::flags::RECV_SERVED;
 use crate::guard::kernel;
 use crate::guard::{home, tell, within};
-use crate::library::{Attempt, Library, Origin, Path, Recv, Send, Use};
+use crate::library::{Attempt, Library, Origin, Recv, Route, Send, Use};
 use crate::next::next;
 use crate::raw::Kernel;
 use crate::transfer::{self, Buffers, counted};
@@ -138,9 +138,9 @@ pub(crate) fn recvfrom_by(
         return transfer::receive(fd, how, Some(flags), buffers, kernel);
     }
     match transfer::way_in(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => {
             if !buffers::is_writable(from_len) {
                 home(fd, false);
                 return kernel();
@@ -158,7 +158,7 @@ pub(crate) fn recvfrom_by(
             }
             got.unwrap_or_else(kernel)
         }
-        Path::Session(_) => {
+        Route::Session(_) => {
             // The address is answered below.
             let got = transfer::receive(fd, how, Some(flags), Buffers::one(at, len), kernel);
             if got >= 0 && !sender(fd, from, from_len) { bad_address() } else { got }
@@ -176,7 +176,7 @@ pub(crate) fn receive_message(
 ) -> Option<isize> {
     let breaks = transfer::breaks();
     let mut attempt = Attempt::default();
-    while let Path::Session(call) = transfer::way_in(fd) {
+    while let Route::Session(call) = transfer::way_in(fd) {
         if !call.is_datagram() {
             home(fd, true);
             return None;
@@ -317,10 +317,10 @@ pub(crate) fn sendto_by(
 #[inline]
 pub(crate) fn addressed(fd: c_int, kernel: impl Kernel) -> isize {
     match transfer::way_out(fd) {
-        Path::Plain => kernel(),
-        Path::Kernel(usage) => counted(usage, kernel),
-        Path::Session(call) if call.is_datagram() => kernel(),
-        Path::Session(_) => {
+        Route::Plain => kernel(),
+        Route::Kernel(usage) => counted(usage, kernel),
+        Route::Session(call) if call.is_datagram() => kernel(),
+        Route::Session(_) => {
             home(fd, true);
             kernel()
         }
@@ -333,8 +333,8 @@ pub(crate) fn send_message(fd: c_int, header: &libc::msghdr, flags: c_int) -> Op
         return None;
     }
     match transfer::way_out(fd) {
-        Path::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
-        Path::Kernel(usage) => {
+        Route::Session(call) if call.is_datagram() => datagrams::send(fd, &call, header, flags),
+        Route::Kernel(usage) => {
             drop_unused(usage);
             None
         }

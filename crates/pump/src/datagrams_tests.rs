@@ -69,7 +69,8 @@ fn at(us: u64) -> Instant {
 
 /// Two ends; the first knows the way to the second.
 fn ends() -> [End; 2] {
-    let options = sim::Options { link: sojourn_wire::frame::Link::Raw, ..sim::Options::default() };
+    let options =
+        sim::Options { link: sojourn_wire::frame::LinkType::Raw, ..sim::Options::default() };
     let (one, other, _) = sim::pair(&options);
     let addresses = ["192.0.2.1:1000", "192.0.2.2:2000"];
     let mut one = End::new(one, addresses[0], addresses[1]);

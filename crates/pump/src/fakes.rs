@@ -12,7 +12,7 @@ use sojourn_proto::tcp::Limits;
 use sojourn_proto::time::Instant;
 use sojourn_shm::{Access, Segment};
 use sojourn_stream::{Inbox, Layout, Stream};
-use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, Link, Offload};
+use sojourn_wire::frame::{Fields, HEADERS_BYTES_MAX, Header, LinkType, Offload};
 use sojourn_wire::ip::Ecn;
 use sojourn_wire::tcp::{self, Flags, Options, SeqNum};
 use sojourn_wire::{FlowKey, Protocol, vnet};
@@ -122,7 +122,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// One on which nothing arrives, whatever is sent.
     pub(crate) fn new() -> Self {
-        let (index, mtu, link) = (0, 1500, Link::Raw);
+        let (index, mtu, link) = (0, 1500, LinkType::Raw);
         let properties =
             Properties { index, mtu, link, address: None, checksum_offload: false, gso_max: 0 };
         let (slot_len, placed) = (usize::MAX, Arc::default());

@@ -14,7 +14,7 @@ use crate::sealed;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_proto::time::Instant;
-use sojourn_wire::frame::{self, Fields, Frame, HEADERS_BYTES_MAX, Header, Link, Offload};
+use sojourn_wire::frame::{self, Fields, Frame, HEADERS_BYTES_MAX, Header, LinkType, Offload};
 use sojourn_wire::{FlowKey, Protocol};
 use std::collections::HashMap;
 
@@ -110,7 +110,7 @@ impl InTransit {
     /// One after the other, as they came.
     pub(crate) fn for_each(&self, mut arrived: impl FnMut(&Frame<'_>, u16)) {
         for (packet, size) in &self.packets {
-            if let Ok(frame) = frame::parse(packet, Link::Raw) {
+            if let Ok(frame) = frame::parse(packet, LinkType::Raw) {
                 arrived(&frame, *size);
             }
         }
@@ -145,7 +145,7 @@ pub fn each_in(file: impl AsFd, flow: &FlowKey, mut say: impl FnMut(&[u8])) {
         let mut rest = read;
         while let Some((packet, after)) = split_packet(rest) {
             rest = after;
-            if let Ok(frame) = frame::parse(packet, Link::Raw)
+            if let Ok(frame) = frame::parse(packet, LinkType::Raw)
                 && frame.key == flow.reversed()
                 && let Some(packet) = packet_of(&frame)
             {
@@ -203,7 +203,7 @@ mod tests {
         let mut unclaimed = Unclaimed::default();
         for (port, us) in packets {
             let came = packet(flow(*port).reversed(), 7, b"late", Offload::Nothing);
-            let came = frame::parse(&came, Link::Raw).unwrap();
+            let came = frame::parse(&came, LinkType::Raw).unwrap();
             unclaimed.keep(&came, 0, Instant::from_micros(*us));
         }
         unclaimed
@@ -218,12 +218,12 @@ mod tests {
             // As a neighbour on the same machine sends it: the checksum is left to a device that
             // there is not.
             let came = packet(flow, 7, b"late", Offload::Checksum);
-            let came = frame::parse(&came, Link::Raw).unwrap();
+            let came = frame::parse(&came, LinkType::Raw).unwrap();
             let mut in_transit = InTransit::new(Instant::ZERO);
             assert!(in_transit.keep(&came, 7, 1000) > 0);
             let file = in_transit.pack().unwrap();
             let [kept] = &all_in(&file, &flow.reversed())[..] else { panic!("{in_transit:?}") };
-            let kept = frame::parse(kept, Link::Raw).unwrap();
+            let kept = frame::parse(kept, LinkType::Raw).unwrap();
             assert!(kept.checksum_is_right());
             assert_eq!((kept.key, kept.traffic_class), (came.key, came.traffic_class));
             let segments = [kept, came].map(|frame| frame.segment().unwrap());
@@ -239,12 +239,14 @@ mod tests {
         let sizes = [60_000, 1, 65_000, 40_000, 65_483, 65_483, 0, 9].into_iter().cycle().take(40);
         for size in sizes.clone() {
             let came = packet(own.reversed(), 7, &vec![size as u8; size], Offload::Nothing);
-            assert!(in_transit.keep(&frame::parse(&came, Link::Raw).unwrap(), 0, usize::MAX) > 0);
+            assert!(
+                in_transit.keep(&frame::parse(&came, LinkType::Raw).unwrap(), 0, usize::MAX) > 0
+            );
         }
         let found = all_in(in_transit.pack().unwrap(), &own);
         assert_eq!(found.len(), 40);
         for (size, packet) in sizes.zip(&found) {
-            let frame = frame::parse(packet, Link::Raw).unwrap();
+            let frame = frame::parse(packet, LinkType::Raw).unwrap();
             assert_eq!(frame.segment().unwrap().payload(), vec![size as u8; size]);
         }
     }
@@ -270,7 +272,7 @@ mod tests {
         for port in 0..20 {
             let came = came(port);
             for _ in 0..BYTES_MAX / 60_000 + 10 {
-                unclaimed.keep(&frame::parse(&came, Link::Raw).unwrap(), 0, Instant::ZERO);
+                unclaimed.keep(&frame::parse(&came, LinkType::Raw).unwrap(), 0, Instant::ZERO);
             }
             let kept = unclaimed.kept[&flow(port)].bytes;
             assert!(kept <= BYTES_MAX && unclaimed.bytes <= ALL_BYTES_MAX, "{kept}");

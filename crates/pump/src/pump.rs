@@ -36,7 +36,7 @@ const LINGER_US: u64 = 10_000_000;
 /// No datagram is longer.
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
-pub(crate) struct Link {
+pub(crate) struct AttachedInterface {
     pub(crate) id: LinkId,
     pub(crate) packets: Box<dyn Interface + Send>,
     pub(crate) sessions: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Link {
 
 /// See the head of this file. Sessions have the numbers that their owner gives them.
 pub struct Pump {
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<AttachedInterface>,
     /// Those of UDP sockets.
     pub(crate) sockets: Sockets,
     entries: DrivenSessions,
@@ -66,7 +66,7 @@ pub struct Pump {
     pub(crate) scratch: Box<[u8]>,
 }
 
-impl Link {
+impl AttachedInterface {
     fn idle_until(&self) -> Instant {
         Instant::from_micros(self.idle_since.as_micros() + LINGER_US)
     }
@@ -111,19 +111,19 @@ impl Pump {
 
     /// One more interface.
     pub fn add_link(&mut self, id: LinkId, packets: Box<dyn Interface + Send>, at: Instant) {
-        self.links.push(Link { id, packets, sessions: 0, idle_since: at });
+        self.links.push(AttachedInterface { id, packets, sessions: 0, idle_since: at });
     }
 
     /// An interface that no session has used for a while: it is for the caller to drop.
     pub fn take_idle_link(&mut self, at: Instant) -> Option<Box<dyn Interface + Send>> {
-        let is_over = |link: &Link| link.sessions == 0 && at >= link.idle_until();
+        let is_over = |link: &AttachedInterface| link.sessions == 0 && at >= link.idle_until();
         let found = self.links.iter().position(is_over)?;
         Some(self.links.swap_remove(found).packets)
     }
 
     /// When there is one, unless it is used again.
     pub fn next_idle_link(&self) -> Option<Instant> {
-        self.links.iter().filter(|link| link.sessions == 0).map(Link::idle_until).min()
+        self.links.iter().filter(|link| link.sessions == 0).map(AttachedInterface::idle_until).min()
     }
 
     /// One more session, under a number that no other has. It gets first what has come for it while

@@ -6,7 +6,7 @@ use crate::{Carried, LinkHop, Pump};
 use sojourn_proto::record::Kind;
 use sojourn_proto::time::Instant;
 use sojourn_stream::Stream;
-use sojourn_wire::frame::{self, Link, Offload};
+use sojourn_wire::frame::{self, LinkType, Offload};
 use sojourn_wire::tcp::Flags;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -72,7 +72,7 @@ fn what_comes_after_its_session_has_left_is_kept_for_the_kernel() {
     let kept = pump.take_in_transit(&flow(1), AT).unwrap();
     let packets = in_transit::all_in(kept.pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
-        let frame = frame::parse(packet, Link::Raw).unwrap();
+        let frame = frame::parse(packet, LinkType::Raw).unwrap();
         let segment = frame.segment().unwrap();
         (segment.header().seq.0, segment.payload().to_vec())
     });
@@ -105,7 +105,7 @@ fn a_reset_is_kept_for_the_kernel_and_one_that_is_not_exact_is_challenged() {
     let packets =
         in_transit::all_in(pump.take_in_transit(&flow(1), AT).unwrap().pack().unwrap(), &flow(1));
     let found = packets.iter().map(|packet| {
-        let header = frame::parse(packet, Link::Raw).unwrap().segment().unwrap().header();
+        let header = frame::parse(packet, LinkType::Raw).unwrap().segment().unwrap().header();
         (header.seq.0, header.flags)
     });
     assert_eq!(found.collect::<Vec<_>>(), [(2, Flags::RST | Flags::ACK)]);
@@ -145,7 +145,7 @@ fn the_ledger_is_told_before_a_frame_is_sent() {
     let seen = Arc::clone(&ends);
     let mut wire = Wire::new();
     wire.sent = Box::new(move |bytes| {
-        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let frame = frame::parse(bytes, LinkType::Raw).unwrap();
         let segment = frame.segment().unwrap();
         let end = segment.header().seq.0 + segment.payload().len() as u32;
         let [_, snd_una, snd_nxt, ..] = told.ledger().told();
@@ -176,7 +176,7 @@ fn what_counts_as_sent_was_sent_though_the_stream_was_frozen_meanwhile() {
     let seen = Arc::clone(&count);
     let mut wire = Wire::new();
     wire.sent = Box::new(move |bytes| {
-        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let frame = frame::parse(bytes, LinkType::Raw).unwrap();
         *seen.lock().unwrap() += frame.segment().unwrap().payload().len();
         freezing.freeze();
     });
@@ -268,7 +268,7 @@ fn what_is_under_way_goes_again_shorter_when_the_path_has_become_narrow() {
     let seen = Arc::clone(&frames);
     let mut wire = Wire::new();
     wire.sent = Box::new(move |bytes| {
-        let frame = frame::parse(bytes, Link::Raw).unwrap();
+        let frame = frame::parse(bytes, LinkType::Raw).unwrap();
         let segment = frame.segment().unwrap();
         let (seq, len) = (segment.header().seq.0, segment.payload().len() as u32);
         seen.lock().unwrap().push((seq, len, bytes.len() as u32));

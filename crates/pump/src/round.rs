@@ -11,7 +11,7 @@ use crate::datagrams::Sockets;
 use crate::driven::{DrivenSessions, Flows};
 use crate::in_transit::Unclaimed;
 use crate::placement::{Marks, Placement, Sizes};
-use sojourn_netif::{Accept, Link, Received, Scatter};
+use sojourn_netif::{Accept, LinkType, Received, Scatter};
 use sojourn_proto::time::Instant;
 use sojourn_proto::udp::Envelope;
 use sojourn_wire::frame::{self, Frame};
@@ -29,7 +29,7 @@ struct Expected {
 /// See the head of this file.
 pub(crate) struct Round<'p, 'l, 'b> {
     /// What the frames begin with.
-    pub(crate) link: Link,
+    pub(crate) link: LinkType,
     flows: &'p Flows,
     entries: &'p mut DrivenSessions,
     dirty: &'p mut Vec<u32>,
@@ -50,7 +50,7 @@ impl<'p, 'l, 'b> Round<'p, 'l, 'b> {
         placement: Option<&'l mut Placement<'b>>,
         at: Instant,
     ) -> Self {
-        let (link, expected) = (Link::default(), None);
+        let (link, expected) = (LinkType::default(), None);
         Self { link, flows, entries, dirty, sockets, unclaimed, placement, at, expected }
     }
 }
@@ -126,7 +126,7 @@ fn is_reset(frame: &Frame<'_>) -> bool {
 }
 
 /// The frame that was received, if it is one of a session's.
-fn parse<'f>(received: &Received<'f>, link: Link) -> Option<Frame<'f>> {
+fn parse<'f>(received: &Received<'f>, link: LinkType) -> Option<Frame<'f>> {
     let frame = frame::parse(received.frame, link).ok()?;
     let is_right = !received.vnet.must_verify() || frame.checksum_is_right();
     is_right.then_some(frame)

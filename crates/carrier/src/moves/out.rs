@@ -16,7 +16,7 @@ use crate::raw::{self, SIOCINQ, SIOCOUTQ};
 use crate::session::{
     Delegated, JoinedEnds, JoinedStream, Outcome, Phase, Session, Turned, Waiting, token,
 };
-use crate::too_big::Path;
+use crate::too_big::PathMtu;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sojourn_filter::Key;
@@ -294,7 +294,7 @@ impl Carrier {
             record,
             token,
             next_hop,
-            path: Path::new(now()),
+            path: PathMtu::new(now()),
             link,
             port,
             is_cut: false,

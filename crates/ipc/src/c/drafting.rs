@@ -3,7 +3,7 @@
 use super::handle::first_number;
 use super::status::Status;
 use super::token::Claim;
-use crate::link::Link;
+use crate::link::ClientLink;
 use crate::reply::BodyStorage;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct Drafting {
     pub(super) number: u64,
     pub(super) state: State,
     /// Keeps the place alive; there while the state is `Short` or `Long`.
-    pub(super) link: Option<Arc<Link>>,
+    pub(super) link: Option<Arc<ClientLink>>,
     pub(super) claim: Claim,
     pub(super) body_len: usize,
     /// Where the body is, if the state is `Long`.
