@@ -230,7 +230,7 @@ pub enum SendError {
     Invalid,
     /// The link does not work.
     #[error(transparent)]
-    LinkType(#[from] LinkError),
+    Link(#[from] LinkError),
 }
 
 impl From<Errno> for SendError {
@@ -240,7 +240,7 @@ impl From<Errno> for SendError {
             Errno::NOBUFS | Errno::NOMEM => Self::Dropped,
             Errno::MSGSIZE => Self::TooLong,
             Errno::INVAL => Self::Invalid,
-            errno => Self::LinkType(errno.into()),
+            errno => Self::Link(errno.into()),
         }
     }
 }
@@ -376,8 +376,8 @@ mod tests {
     #[test]
     fn errors_keep_their_meaning() {
         assert_eq!(SendError::from(Errno::AGAIN), SendError::Full);
-        assert_eq!(SendError::from(Errno::NETDOWN), SendError::LinkType(LinkError::Down));
-        assert_eq!(SendError::from(Errno::NXIO), SendError::LinkType(LinkError::Gone));
+        assert_eq!(SendError::from(Errno::NETDOWN), SendError::Link(LinkError::Down));
+        assert_eq!(SendError::from(Errno::NXIO), SendError::Link(LinkError::Gone));
         assert_eq!(OpenError::at("socket")(Errno::PERM), OpenError::NotPermitted);
     }
 }

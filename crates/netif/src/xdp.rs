@@ -312,7 +312,7 @@ impl Interface for Xdp {
                 // It does some at a time, and says so.
                 Err(Errno::AGAIN) if self.transmit.pending() < pending => {}
                 Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) => return Err(SendError::Full),
-                Err(error) => return Err(SendError::LinkType(error.into())),
+                Err(error) => return Err(SendError::Link(error.into())),
             }
         }
         Ok(())

@@ -435,7 +435,7 @@ fn a_link_that_was_down_works_again(
 ) {
     let frame = probe(near.properties().link, 100, 6);
     lab.near_ip(&format!("link set {device} down"));
-    let down = Err(SendError::LinkType(LinkError::Down));
+    let down = Err(SendError::Link(LinkError::Down));
     // An error that waits is told first.
     let mut refused = send_now(near, &Outgoing::plain(&frame));
     if shows(near, PollFlags::ERR) {

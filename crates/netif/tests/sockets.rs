@@ -224,7 +224,7 @@ fn an_interface_that_goes_away_is_noticed() {
     let frame = probe(LinkType::Ethernet, 100, 0);
     assert_eq!(
         send_now(&mut near, &Outgoing::plain(&frame)),
-        Err(SendError::LinkType(LinkError::Gone))
+        Err(SendError::Link(LinkError::Gone))
     );
 }
 

@@ -142,15 +142,15 @@ fn cycles_and_numbers_out_of_sequence_are_refused() {
 #[test]
 fn a_chain_may_be_thirty_two_levels_deep() {
     #[derive(Debug)]
-    struct ClientLink(Option<Box<ClientLink>>);
-    fn link(d: &mut Decoder<'_>, v: View<'_, 8>) -> Result<ClientLink, DecodeError> {
-        Ok(ClientLink(if d.present::<0, _>(v)? {
+    struct Link(Option<Box<Link>>);
+    fn link(d: &mut Decoder<'_>, v: View<'_, 8>) -> Result<Link, DecodeError> {
+        Ok(Link(if d.present::<0, _>(v)? {
             Some(Box::new(d.object::<8, _>(PLAIN, link)?))
         } else {
             None
         }))
     }
-    fn length(mut link: &ClientLink) -> usize {
+    fn length(mut link: &Link) -> usize {
         let mut n = 0;
         while let Some(next) = &link.0 {
             n += 1;

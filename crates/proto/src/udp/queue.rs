@@ -43,17 +43,10 @@ pub struct Received {
     pub envelope: Envelope,
     /// Its length (what `MSG_TRUNC` asks for).
     pub len: usize,
-    /// Bytes that were copied.
+    /// Bytes that were copied; where that is less, a part is lost (`MSG_TRUNC` in the flags).
     pub copied: usize,
     /// Size of each merged datagram, for the control message of `UDP_GRO`; 0 for a single one.
     pub segment_size: u16,
-}
-
-impl Received {
-    /// Whether a part is lost (`MSG_TRUNC` in the flags).
-    pub fn is_truncated(&self) -> bool {
-        self.copied < self.len
-    }
 }
 
 /// Who sent a datagram, and what came with it.
