@@ -204,12 +204,6 @@ impl<I: Interface> Fault<I> {
         (self.receive.counts, self.send.counts)
     }
 
-    /// Changes the rates: for what is received, and for what is sent.
-    pub const fn set_rates(&mut self, receive: Rates, send: Rates) {
-        self.receive.rates = receive;
-        self.send.rates = send;
-    }
-
     /// The interface within.
     pub const fn inner(&mut self) -> &mut I {
         &mut self.inner

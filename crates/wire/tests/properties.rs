@@ -228,7 +228,6 @@ proptest! {
         let old = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         bytes[at..at + 4].copy_from_slice(&new);
         let after = checksum::sum(&bytes).finish();
-        prop_assert_eq!(checksum::update_bytes(before, &old, &new), after);
         let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
         let first = checksum::update(before, word(&old), word(&new));
         prop_assert_eq!(checksum::update(first, word(&old[2..]), word(&new[2..])), after);

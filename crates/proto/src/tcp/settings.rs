@@ -76,11 +76,6 @@ impl Connection {
         self.options.user_timeout = timeout;
     }
 
-    /// `TCP_NOTSENT_LOWAT` in bytes.
-    pub fn set_notsent_lowat(&mut self, bytes: u32) {
-        self.options.notsent_lowat = bytes;
-    }
-
     /// `SO_RCVBUF`: `bytes` as `getsockopt` will give it, which is twice what was set. From now on
     /// it does not grow by itself. The ring was made at import: what it cannot hold is not granted.
     pub fn set_rcvbuf(&mut self, bytes: u32) {
