@@ -23,6 +23,7 @@ compile_error!("the preload library is written for x86-64 Linux with the GNU C l
 mod beside;
 mod buffers;
 mod confined;
+mod connections;
 mod control;
 mod datagrams;
 mod deferred;

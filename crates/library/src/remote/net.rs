@@ -13,6 +13,8 @@
 //! `docs/understand/moves.md`. What the pump is: `sojourn_pump`.
 
 pub(crate) mod datagrams;
+mod sessions;
+mod thread;
 
 use crate::host::lock::lock;
 use crate::process::engine::Engine;
@@ -24,9 +26,8 @@ use crate::remote::watch::Watch;
 use crate::session::Session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
 use sojourn_netif::{Interface, Message, Ring, RingLayout};
 use sojourn_proto::record::SessionRecord;
 use sojourn_proto::tcp::Limits;
@@ -211,19 +212,6 @@ impl Net {
         })
     }
 
-    /// Closes interfaces that have not been used for a while. When to look again.
-    fn close_idle_links(&self, pump: &mut Pump) -> Option<Instant> {
-        while let Some(packets) = pump.take_idle_link(now()) {
-            if let Some(fd) = packets.wait_fd() {
-                self.watch.remove(fd);
-                if let Some(engine) = crate::process::library::library().engine() {
-                    engine.own.forget(fd.as_raw_fd());
-                }
-            }
-        }
-        pump.next_idle_link()
-    }
-
     /// Wakes the thread.
     pub(crate) fn wake(&self) {
         // Full means that it is awake anyhow.
@@ -384,57 +372,6 @@ impl Net {
         pump.serve(false, now());
         Some(pump)
     }
-
-    /// The thread. It ends if its set was closed under it, by a program that closes what is not its
-    /// own: then calls alone turn the pump.
-    fn serve(&self) {
-        let mut events = Vec::with_capacity(EVENTS);
-        loop {
-            let was_turned = self.was_turned.load(Ordering::Relaxed);
-            let mut pump = lock(&self.pump);
-            let at = now();
-            pump.turn(false, at);
-            let soon = was_turned.then(|| Instant::from_micros(at.as_micros() + SLACK_US));
-            let idle = self.close_idle_links(&mut pump);
-            let next = [soon, idle, pump.next_timeout()].into_iter().flatten().min();
-            self.looks_at.store(next.map_or(NEVER, Instant::as_micros), Ordering::Relaxed);
-            self.leave(pump);
-            // That was not a call's turn. Should one have come since, its next one is in time.
-            self.was_turned.store(false, Ordering::Relaxed);
-            let is_over =
-                crate::process::library::library().engine().is_some_and(Engine::is_ending);
-            if is_over || self.sleep(&mut events, next).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// The thread sleeps until there is something to do for sessions.
-    fn sleep(&self, events: &mut Vec<epoll::Event>, next: Option<Instant>) -> Result<(), Errno> {
-        let mut is_idle = true;
-        while is_idle {
-            let limit = next.map(|next| next.since(now()).as_micros()).map(|us| Timespec {
-                tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
-                tv_nsec: (us % 1_000_000 * 1000) as i64,
-            });
-            events.clear();
-            let spare = rustix::buffer::spare_capacity(events);
-            match epoll::wait(self.watch.set(), spare, limit.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-            is_idle = !events.is_empty();
-            for event in events.iter() {
-                match event.data.u64() {
-                    TICK if !self.watch.tick(now().as_micros()) => continue,
-                    WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
-                    _ => {}
-                }
-                is_idle = false;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Library {
@@ -448,48 +385,5 @@ impl Library {
     #[inline]
     pub(crate) fn turn_net(&self) -> bool {
         self.net().is_some_and(Net::turn)
-    }
-}
-
-impl Session {
-    /// Whether this process carries it to another host.
-    #[inline]
-    pub(crate) fn is_delegated(&self) -> bool {
-        self.is_delegated.load(Ordering::Relaxed)
-    }
-
-    /// After a write: has it sent.
-    #[inline]
-    pub(crate) fn have_sent(&self) {
-        if !self.is_carried() {
-            return;
-        }
-        // SYNC: after the write; pairs with the store in `Net::begin`, which looks at the ring
-        // after it.
-        fence(Ordering::SeqCst);
-        if self.is_delegated()
-            && let Some(net) = crate::process::library::library().net()
-        {
-            self.has_asked.store(true, Ordering::Relaxed);
-            net.serve_one(self.slot());
-        }
-    }
-
-    /// After a read: has what there was no room for delivered.
-    #[inline]
-    pub(crate) fn have_delivered(&self, stream: &Stream) {
-        if self.is_delegated()
-            && stream.ledger().takes_want()
-            && let Some(net) = crate::process::library::library().net()
-        {
-            net.serve_one(self.slot());
-        }
-    }
-
-    /// Takes packets that have arrived, if it is packets that its bytes come in. Whether there were
-    /// any.
-    #[inline]
-    pub(crate) fn turns_net(&self) -> bool {
-        self.is_delegated() && crate::process::library::library().turn_net()
     }
 }
