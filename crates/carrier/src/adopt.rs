@@ -5,8 +5,8 @@
 //! inbox, numbers. Even so each session is looked at: the socket must be of the record's addresses,
 //! and the filter must have a rule for it that names the owner in its label. Then the session is as
 //! it was, and its library, which has gone on all the time, may give it back by its token. A
-//! library that registers its side (`session::adopt` of the interface) is told of other next hops from
-//! then on.
+//! library that registers its side (`session::adopt` of the interface) is told of other next hops
+//! from then on.
 //!
 //! A session that its library had not taken up when the server died goes home at once; one whose
 //! program has died meanwhile, too, with what its rings hold. What the filter has beyond that is

@@ -2,8 +2,8 @@
 //! program, and put back.
 //!
 //! # Theory of operation
-//! A session comes as a duplicate of its socket (`commands`). The carrier offers its other end, and the
-//! server joins it with the program's. It then waits until the program's side has given up the
+//! A session comes as a duplicate of its socket (`commands`). The carrier offers its other end, and
+//! the server joins it with the program's. It then waits until the program's side has given up the
 //! kernel in both directions and nothing is on its way, turns the packets away from the kernel,
 //! reads out of the socket where the connection stands, and delegates the session to the program's
 //! library, which carries it with an engine of its own. The library gives it back when it goes

@@ -1,8 +1,9 @@
 //! The sockets that hear what routers say of the host's packets.
 //!
-//! Two raw sockets have a copy of the ICMP messages that matter, after the firewall's rules for what
-//! comes in; they are there as long as a session is away. raw(7), RFC 3542. It takes `CAP_NET_RAW`.
-//! Not here: what a message says and whether it is believed (`too_big`), who is told (`routers`).
+//! Two raw sockets have a copy of the ICMP messages that matter, after the firewall's rules for
+//! what comes in; they are there as long as a session is away. raw(7), RFC 3542. It takes
+//! `CAP_NET_RAW`. Not here: what a message says and whether it is believed (`too_big`), who is told
+//! (`routers`).
 
 use crate::raw;
 use crate::too_big::Notice;

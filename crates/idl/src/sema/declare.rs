@@ -1,9 +1,10 @@
 //! Attributes and declarator to type: arrays, strings, pointers, references.
 //!
 //! # Theory of operation
-//! A declarator is a list of derivations from the name outwards-in: `*a[3]` is `[3]`, then pointer. The
-//! k-th slot of `size_is` and its kin belongs to the k-th derivation; a pointer with a size is an array.
-//! `string` belongs to the innermost derivation. The type is built from the innermost derivation outwards.
+//! A declarator is a list of derivations from the name outwards-in: `*a[3]` is `[3]`, then pointer.
+//! The k-th slot of `size_is` and its kin belongs to the k-th derivation; a pointer with a size is
+//! an array. `string` belongs to the innermost derivation. The type is built from the innermost
+//! derivation outwards.
 
 mod references;
 
