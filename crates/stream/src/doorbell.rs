@@ -6,7 +6,7 @@
 //! goes away would leave the others asleep with nobody knowing. Instead:
 //!
 //! * `asleep` stays set while any thread is between [`Doorbell::announce`] and
-//! [`Doorbell::withdraw`];
+//!   [`Doorbell::withdraw`];
 //! * `rung` says that the event is written, so that posters write it once; who clears the event
 //!   clears `rung` *after* it and then looks at the bits again.
 //!
